@@ -1,0 +1,81 @@
+"""Counters that cost an integer addition, and the one table of everything pyddmq counts.
+
+The hot path holds a `Counter` object and adds to its `value`; the admin port reads the registry when it is scraped.
+docs/metrics.md is made from `SPECS`, and a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What one metric is: its Prometheus name, kind (`counter` or `gauge`), label names and meaning."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+class Counter:
+    """One labelled series: add to `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, amount: int = 1) -> None:
+        """Add `amount` (it is never negative for a counter)."""
+        self.value += amount
+
+
+SPECS: dict[str, Spec] = {}
+
+
+def declare(name: str, help: str, labels: tuple[str, ...] = (), kind: str = "counter") -> str:
+    """Add a metric to the table and return its name; each room declares its own, once, at import.
+
+    Raises:
+        ValueError: The name is declared already.
+    """
+    if name in SPECS:
+        raise ValueError(f"metric {name} is declared twice")
+    SPECS[name] = Spec(name=name, kind=kind, labels=labels, help=help)
+    return name
+
+
+class Metrics:
+    """The series of one node. Two nodes in one process do not share them."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, tuple[str, ...]], Counter] = {}
+
+    def counter(self, name: str, *labels: str) -> Counter:
+        """Return the series of `name` with these label values, in the order of its spec; made on first use.
+
+        Raises:
+            KeyError: The name was never declared.
+            ValueError: The number of label values differs from the spec's.
+        """
+        series = self._series.get((name, labels))
+        if series is None:
+            spec = SPECS[name]
+            if len(labels) != len(spec.labels):
+                raise ValueError(f"{name} has labels {spec.labels}, got {labels}")
+            series = self._series[(name, labels)] = Counter()
+        return series
+
+    def value(self, name: str, *labels: str) -> int:
+        """Current value of a series; 0 when it was never touched. Without labels: the sum over all of them."""
+        if labels or not SPECS[name].labels:
+            series = self._series.get((name, labels))
+            return series.value if series else 0
+        return sum(counter.value for (each, _), counter in self._series.items() if each == name)
+
+    def __iter__(self) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
+        for (name, labels), counter in sorted(self._series.items(), key=lambda item: item[0]):
+            yield SPECS[name], labels, counter.value

@@ -1,0 +1,149 @@
+"""The seams through which time and disk reach the product: small protocols, each with a real and a simulated version.
+
+The real versions are `SystemClock` here, `broker.disk.RealDisk` and the asyncio event loop (which satisfies
+`Scheduler` as it is); the simulated ones live in `broker.testing`. Randomness is a `random.Random` that is handed
+in. No other module of the product may read the time, sleep, draw random numbers or open files by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Wall clock and monotonic clock."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may jump either way."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back; equal to the scheduler's `time()`."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds of `time.monotonic`, as asyncio and uvloop use them."""
+        return time.monotonic()
+
+
+class Handle(Protocol):
+    """A scheduled call that can be withdrawn."""
+
+    def cancel(self) -> None:
+        """Withdraw the call; harmless after it ran."""
+        ...
+
+
+class Scheduler(Protocol):
+    """The part of an asyncio event loop that the rooms below `proxy` use. An event loop satisfies it as it is."""
+
+    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> Handle:
+        """Run `callback(*args)` in the next turn of the loop."""
+        ...
+
+    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> Handle:
+        """Run `callback(*args)` after `delay` seconds."""
+        ...
+
+
+class DiskFile(Protocol):
+    """One open file. Every method may raise OSError."""
+
+    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers one after the other from byte `offset` on, whole or not at all as far as errors tell."""
+        ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes from `offset` on; shorter only at the end of the file."""
+        ...
+
+    def view(self) -> memoryview:
+        """Return a read-only view over the whole file as it is now (its size must not change afterwards).
+
+        Later writes through this object are visible in the view.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make all earlier writes durable (fdatasync)."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Set the file's size in bytes; new bytes read as zero."""
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Grow the file to `size` bytes with the space claimed, or raise OSError(ENOSPC) and leave it as it was."""
+        ...
+
+    def size(self) -> int:
+        """Size of the file in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Close the file; views handed out stay readable."""
+        ...
+
+
+class Lock(Protocol):
+    """A held lock on a file."""
+
+    def release(self) -> None:
+        """Give the lock back."""
+        ...
+
+
+class Disk(Protocol):
+    """A tree of files. Paths are plain strings; every method may raise OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open a file for reading and writing; with `create`, make it (empty) when it is not there."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder of that name is there."""
+        ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted; empty when the folder is not there."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder with its parents; harmless when it is there."""
+        ...
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename a file over another in one step; durable after `sync_folder`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make creations, renames and deletions in a folder durable."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Take a POSIX byte-range lock on byte 0 of a file (Java's FileLock sees it), creating it when needed.
+
+        Raises:
+            BlockingIOError: Another process, or another store of this process, holds it.
+        """
+        ...
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes free for this process on the file system that holds `path`."""
+        ...
