@@ -1,0 +1,86 @@
+"""Notices about what went wrong with messages: one line per kind, group and minute, however many there are (D25).
+
+What happens per message is a counter. Skips, drops, damage and refusals also deserve a line in the log, but a flood
+of them must not become a flood of lines. `Notices.note` logs the first one at once, keeps count of the others, and
+`flush`, which the node calls about once a second, writes what gathered once the minute is over: how many there were
+and the first of them as an example.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from broker.seams import Clock
+
+INTERVAL_SECONDS = 60.0
+_KINDS_MAX = 10_000
+
+
+class _Window:
+    """One kind and group: when its current minute ends, and what gathered in it since its first line."""
+
+    __slots__ = ("count", "ends", "example")
+
+    def __init__(self, ends: float) -> None:
+        self.ends = ends
+        self.count = 0
+        self.example: dict[str, Any] = {}
+
+
+class Notices:
+    """Gathers notices of one node.
+
+    Args:
+        clock: Its monotonic part measures the minute.
+        log: A structlog logger; `structlog.get_logger()` when left out.
+        interval_seconds: Shortest time between two lines of one kind and group.
+    """
+
+    def __init__(self, clock: Clock, *, log: Any = None, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        self._clock = clock
+        self._log = structlog.get_logger() if log is None else log
+        self._interval = interval_seconds
+        self._windows: dict[tuple[str, str], _Window] = {}
+
+    def note(self, event: str, group: str = "", count: int = 1, **example: object) -> None:
+        """Report `count` occurrences of one kind.
+
+        Args:
+            event: Constant snake_case name of the kind.
+            group: Consumer group, or "" where none is concerned.
+            count: How many occurrences this call stands for, 1 or more.
+            example: Facts of the first of them (topic, offset, reason ...).
+        """
+        window = self._windows.get((event, group))
+        if window is not None:
+            if not window.count:
+                window.example = example
+            window.count += count
+            return
+        if len(self._windows) >= _KINDS_MAX:
+            # Kinds are constants and groups come from the configuration, so this is a guard against misuse only.
+            return
+        self._windows[event, group] = _Window(self._clock.monotonic() + self._interval)
+        self._write(event, group, count, example)
+
+    def flush(self, *, everything: bool = False) -> None:
+        """Write what gathered in the minutes that are over; with `everything` (at a stop), in all of them."""
+        if not self._windows:
+            return
+        now = self._clock.monotonic()
+        for (event, group), window in list(self._windows.items()):
+            if not everything and now < window.ends:
+                continue
+            if not window.count:
+                del self._windows[event, group]
+                continue
+            self._write(event, group, window.count, window.example)
+            self._windows[event, group] = _Window(now + self._interval)
+
+    def _write(self, event: str, group: str, count: int, example: dict[str, Any]) -> None:
+        facts = {name: value for name, value in example.items() if value is not None}
+        if group:
+            facts["group"] = group
+        self._log.warning(event, count=count, **facts)

@@ -1,0 +1,89 @@
+"""Notices: one line per kind, group and minute, with the count and the first example (D25)."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from broker.notices import Notices
+
+
+class _Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def wall_ms(self) -> int:
+        return int(self.now * 1000)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_first_notice_is_written_at_once() -> None:
+    """Somebody who watches the log sees the first occurrence when it happens."""
+    notices = Notices(_Clock())
+    with capture_logs() as lines:
+        notices.note("body_unreadable", "billing", topic="orders", offset=7)
+    assert lines == [
+        {
+            "event": "body_unreadable",
+            "log_level": "warning",
+            "count": 1,
+            "group": "billing",
+            "topic": "orders",
+            "offset": 7,
+        }
+    ]
+
+
+def test_flood_of_notices_becomes_one_line_per_minute() -> None:
+    """Ten thousand occurrences in a minute cost one more line, with their count and the first example."""
+    clock = _Clock()
+    notices = Notices(clock)
+    with capture_logs() as lines:
+        for offset in range(10_000):
+            notices.note("result_stale", "billing", offset=offset)
+            notices.flush()
+        assert len(lines) == 1
+        clock.now += 60
+        notices.flush()
+        notices.flush()
+    assert [line["count"] for line in lines] == [1, 9_999]
+    assert lines[1]["offset"] == 1
+
+
+def test_kinds_and_groups_do_not_hide_each_other() -> None:
+    """Another kind, or the same kind in another group, gets a line of its own."""
+    notices = Notices(_Clock())
+    with capture_logs() as lines:
+        notices.note("result_stale", "a")
+        notices.note("result_stale", "b")
+        notices.note("tag_skipped", "a")
+    assert [(line["event"], line["group"]) for line in lines] == [
+        ("result_stale", "a"),
+        ("result_stale", "b"),
+        ("tag_skipped", "a"),
+    ]
+
+
+def test_quiet_minute_forgets_the_kind() -> None:
+    """After a minute without an occurrence the next one is written at once again."""
+    clock = _Clock()
+    notices = Notices(clock)
+    with capture_logs() as lines:
+        notices.note("record_damaged", count=3, physical=4096)
+        clock.now += 61
+        notices.flush()
+        notices.note("record_damaged", physical=8192)
+    assert [(line["count"], line["physical"]) for line in lines] == [(3, 4096), (1, 8192)]
+
+
+def test_stop_writes_what_gathered() -> None:
+    """A node that stops inside the minute does not swallow the count."""
+    notices = Notices(_Clock())
+    with capture_logs() as lines:
+        notices.note("result_stale", "a")
+        notices.note("result_stale", "a", count=4)
+        notices.flush(everything=True)
+    assert [line["count"] for line in lines] == [1, 4]
