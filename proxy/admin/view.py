@@ -1,0 +1,202 @@
+"""What the admin port sees of a node: one protocol, and plain records that it answers with.
+
+The admin port reads and never writes, apart from `reload`. Moments (`since_ms`) are Unix times in milliseconds of the
+node's wall clock; whoever shows them subtracts them from the `now_ms` of the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from broker.metrics import Metrics
+from broker.seams import Clock
+
+State = Literal["starting", "recovering", "ready", "draining", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRange:
+    """The offsets that a queue holds: from `min` up to, not including, `max`."""
+
+    queue: int
+    min: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView:
+    """One topic of the store; `system` topics belong to the broker (dead letters and the like)."""
+
+    topic: str
+    queues: Sequence[QueueRange]
+    system: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLag:
+    """How far a group is in one queue.
+
+    `committed` is the first offset not known to be finished, `produced` the end of the queue, `lag` their distance in
+    messages, `lag_seconds` the age of the message at `committed` (0.0 when the lag is 0).
+    """
+
+    qid: str
+    committed: int
+    produced: int
+    lag: int
+    lag_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckKey:
+    """An order key whose first job holds others up (D15).
+
+    `holder` is the address of the client that has the first job, or None while it waits for a retry; `attempts`
+    counts its deliveries so far, `since_ms` is when it last went out or began to wait.
+    """
+
+    key: str
+    topic: str
+    qid: str
+    offset: int
+    attempts: int
+    holder: str | None
+    since_ms: int
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One message that is out: handed to `holder` at `since_ms` and not answered yet (D12)."""
+
+    topic: str
+    qid: str
+    offset: int
+    holder: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionView:
+    """A group on one topic. `waiting` counts jobs behind their key; `state` is a word such as running or draining.
+
+    `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
+    """
+
+    topic: str
+    state: str
+    in_flight: int
+    waiting: int
+    queues: Sequence[QueueLag]
+    stuck_keys: Sequence[StuckKey] = ()
+    stuck_keys_total: int = 0
+
+    @property
+    def lag(self) -> int:
+        """Messages not yet finished, over all queues."""
+        return sum(queue.lag for queue in self.queues)
+
+    @property
+    def lag_seconds(self) -> float:
+        """Age in seconds of the oldest message not yet finished."""
+        return max((queue.lag_seconds for queue in self.queues), default=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A consumer group. `in_flight` may be cut short by the node, oldest first; `in_flight_total` counts all."""
+
+    group: str
+    topics: Sequence[SubscriptionView]
+    in_flight: Sequence[Delivery] = ()
+    in_flight_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionView:
+    """One client connection; `service` is `producer` or `consumer`, `state` a word such as idle or parked."""
+
+    address: str
+    service: str
+    since_ms: int
+    requests: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreView:
+    """The data directory: bytes that the store's files take, and bytes free on its file system."""
+
+    path: str
+    used_bytes: int
+    free_bytes: int
+    flush: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadOutcome:
+    """What a reload did: a sentence per change, or, when it was refused, the sentences that say why.
+
+    A refused reload has changed nothing (promise 7).
+    """
+
+    accepted: bool
+    changes: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    warnings: Sequence[str] = field(default=())
+
+
+class NodeView(Protocol):
+    """A node, as the admin port needs it. Every method is called on the loop's thread and returns at once."""
+
+    @property
+    def state(self) -> State:
+        """Where the node is in its life."""
+        ...
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why the node is not ready, a sentence each; empty when it is."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Version of pyddmq."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The node's clocks."""
+        ...
+
+    @property
+    def started_monotonic(self) -> float:
+        """When the node was started, on the monotonic clock."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """The node's counters."""
+        ...
+
+    def topics(self) -> Sequence[TopicView]:
+        """Every topic of the store, the system's too."""
+        ...
+
+    def groups(self, *, details_max: int) -> Sequence[GroupView]:
+        """Every group, with at most `details_max` deliveries per group and stuck keys per subscription."""
+        ...
+
+    def connections(self) -> Sequence[ConnectionView]:
+        """Every open connection of the two Thrift ports."""
+        ...
+
+    def store(self) -> StoreView | None:
+        """The data directory, or None before it is open."""
+        ...
+
+    async def reload(self) -> ReloadOutcome:
+        """Read the configuration again and apply what changed, all or nothing; what SIGHUP does."""
+        ...
