@@ -1,0 +1,274 @@
+"""The configuration as a whole: topics, consumer groups, their subscriptions, and the node.
+
+The names in YAML are DDMQ's where DDMQ has the field (its GroupConfig, UpstreamTopic and TopicConfig). Where a default
+or a rule differs, the description says so, and docs/configuration.md lists all differences.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from conf.base import GroupName, Model, PlainName, Reload, SubscribedTopicName, TopicName, setting
+from conf.node import NodeConfig
+from conf.order_key import check_order_key
+
+__all__ = ["Config", "ConsumeFrom", "GroupConfig", "NodeConfig", "SubscriptionConfig", "TopicConfig"]
+
+DAY_MS = 86_400_000
+_LIVE = Reload.LIVE
+_GENERATION = Reload.GENERATION
+
+ConsumeFrom = Literal["first", "last", "timestamp"]
+
+
+def _check_retry_intervals(intervals: list[int]) -> list[int]:
+    """W20: what stands after a -1 is unreachable, a leading -1 has nothing to repeat, other negatives mean nothing."""
+    for index, interval in enumerate(intervals):
+        if interval < -1:
+            raise ValueError(
+                f"{interval} is no interval; give ms of 0 or more, or -1 at the end to repeat the last one"
+            )
+        if interval > DAY_MS:
+            raise ValueError(f"{interval} ms is more than a day; give at most {DAY_MS}")
+        if interval == -1 and index == 0:
+            raise ValueError("-1 repeats the interval before it and stands first; write for example [1000, -1]")
+        if interval == -1 and index + 1 < len(intervals):
+            raise ValueError("what stands after -1 is never reached; put -1 last or take it out")
+    return intervals
+
+
+def _read_timestamp(value: Any) -> Any:
+    """Turn ISO 8601 text with a zone into ms since the epoch; everything else is left to the type check."""
+    if not isinstance(value, str):
+        return value
+    wanted = "write ISO 8601 with a zone, such as 2024-05-01T00:00:00Z, or ms since 1970"
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r} is no point in time; {wanted}") from error
+    if moment.tzinfo is None:
+        raise ValueError(f"{value!r} does not say its zone; {wanted}")
+    return round(moment.timestamp() * 1000)
+
+
+def _check_retry_max(count: int) -> int:
+    if count < -1:
+        raise ValueError(f"{count} is no count; give 0 or more, or -1 for no limit")
+    return count
+
+
+def _check_tags(tags: list[str]) -> list[str]:
+    for tag in tags:
+        if not tag or tag != tag.strip() or "|" in tag:
+            raise ValueError(f"{tag!r} is no tag; give one tag per entry, without blanks around it and without `|`")
+    return tags
+
+
+class TopicConfig(Model):
+    """One entry of `topics`, whose key is the topic's name. Taking it out stops serving it and deletes nothing (D6)."""
+
+    queues: Annotated[int, Field(ge=1, le=1024)] | None = setting(
+        None,
+        "Queues of the topic. Only ever raised: a smaller number than the topic has is refused (D6).",
+        reload=_LIVE,
+        absent="node.defaultQueues",
+    )
+    enabled: bool = setting(
+        True,
+        "`false` refuses publishes (code 13) and rests the subscriptions to it; nothing is deleted.",
+        reload=_LIVE,
+    )
+    max_tps: Annotated[float, Field(gt=0)] | None = setting(
+        None,
+        "Publishes per second that are taken; more are refused with code 15 (R94). DDMQ's 1,024 is not a default here.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+    alarm_group: list[str] | None = setting(
+        None, "Who is told about this topic; kept for lag reports, without effect on the node.", reload=_LIVE
+    )
+
+
+class SubscriptionConfig(Model):
+    """One entry of a group's `topics`: what the group reads from one topic, and how (DDMQ's UpstreamTopic)."""
+
+    topic: SubscribedTopicName = setting(
+        ..., "The topic: one of `topics`, or a dead-letter topic `%DLQ%<group>`.", reload=_GENERATION
+    )
+    enabled: bool = setting(
+        True, "`false` stops consuming it. DDMQ's default is false; here what is listed is on.", reload=_GENERATION
+    )
+    broker_cluster: PlainName | None = setting(
+        None, "If given, it must be the node's own brokerCluster.", reload=_LIVE, absent="node.brokerCluster"
+    )
+    actions: list[str] = setting(
+        ["Async", "PullServer"],
+        "The pipeline, first action first: built-in names, entry points of `pyddmq.actions`, or "
+        "`package.module:Class`. The last one must be able to end a pipeline, as PullServer does.",
+        reload=_GENERATION,
+        min_length=1,
+        max_length=32,
+    )
+    options: dict[str, dict[str, Any]] = setting(
+        {}, "Settings per action: a mapping of an action's name to its own options.", reload=_GENERATION
+    )
+    order_key: Annotated[str, AfterValidator(check_order_key)] | None = setting(
+        None,
+        "One at a time and in order per value of this: `QID` (the queue), `KEY` (the message key), or a JSON path "
+        "that names one value, such as `$['case:concept:name']` (R30, D14). A path needs `Json` before the order "
+        "gate, which is `Async` or, without it, the last action.",
+        reload=_GENERATION,
+        absent="unordered",
+    )
+    tags: Annotated[
+        list[str], BeforeValidator(lambda tags: [] if tags is None else tags), AfterValidator(_check_tags)
+    ] = setting([], "Only messages with one of these tags; empty, or with `*` among them: all.", reload=_GENERATION)
+    pressure_traffic: bool = setting(
+        False,
+        "`false` skips (and counts) messages whose property isPressureTraffic is `true` (R14).",
+        reload=_GENERATION,
+    )
+    consume_from_where: ConsumeFrom = setting(
+        "first",
+        "Where a group starts that was never seen on this topic: at the first message, after the last, or at "
+        "consumeTimestamp. Fixed when first seen; later changes have no effect (D6).",
+        reload=_LIVE,
+    )
+    consume_timestamp: Annotated[int, BeforeValidator(_read_timestamp), Field(ge=0, le=4_102_444_800_000)] | None = (
+        setting(
+            None,
+            "With consumeFromWhere `timestamp`: store time of the first message wanted, as ISO 8601 with a zone or ms "
+            "since 1970.",
+            reload=_LIVE,
+        )
+    )
+    max_tps: Annotated[float, Field(gt=0)] | None = setting(
+        None,
+        "Messages per second that are read for this subscription (R66). DDMQ requires it; here it may be left out.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+    total_max_tps: Annotated[float, Field(gt=0)] | None = setting(
+        None,
+        "DDMQ's rate over all proxies. One node owns every queue, so it takes the place of maxTps where given (R66).",
+        reload=_LIVE,
+        absent="maxTps",
+    )
+    concurrency: int = setting(
+        1024,
+        "Jobs past the order gate and unfinished, in the buffer or out to clients (R67; jobs that wait behind their "
+        "key do not count, D15).",
+        reload=_LIVE,
+        ge=1,
+        le=1_000_000,
+    )
+    max_consume_lag: int = setting(
+        -1,
+        "How far reading may run ahead of the committed offset, per queue, in messages; 0: three times concurrency; "
+        "-1: no limit (R69).",
+        reload=_LIVE,
+        ge=-1,
+    )
+    timeout: int = setting(
+        5_000,
+        "After this many ms without an answer a delivered message is handed out again.",
+        reload=_LIVE,
+        ge=1,
+        le=DAY_MS,
+    )
+    max_retry: Annotated[int, AfterValidator(_check_retry_max)] = setting(
+        2,
+        "How often an error or a timeout is retried before the message goes to the dead-letter topic; -1: always "
+        "(D17). DDMQ drops it then (W14).",
+        reload=_LIVE,
+    )
+    retry_intervals: Annotated[list[int], AfterValidator(_check_retry_intervals)] = setting(
+        [100, 150, 300],
+        "Waits in ms before a message that a client failed comes again, one per failure; then the dead-letter topic. "
+        "A -1 at the end repeats the entry before it for ever; `[]` retries nothing (R45, W20).",
+        reload=_LIVE,
+        max_length=1000,
+    )
+    max_pull_batch_size: int = setting(
+        8, "Messages of one pull reply at most; a pull may ask for fewer (R40).", reload=_LIVE, ge=1, le=10_000
+    )
+    enable_alarm: bool = setting(True, "Whether lag reports warn about this subscription.", reload=_LIVE)
+    delay_time_threshold: int = setting(
+        300_000, "Lag reports: age in ms of the oldest unfinished message that is too much.", reload=_LIVE, ge=0
+    )
+    committed_lag_threshold: int = setting(
+        10_000, "Lag reports: unfinished messages that are too many; -1: off.", reload=_LIVE, ge=-1
+    )
+
+    @property
+    def tps_max(self) -> float | None:
+        """Messages per second, or None for no limit (R66: totalMaxTps first, then maxTps)."""
+        return self.max_tps if self.total_max_tps is None else self.total_max_tps
+
+    @property
+    def consume_lag_max(self) -> int | None:
+        """Messages per queue that reading may be ahead of the committed offset, or None for no limit (R69)."""
+        if self.max_consume_lag < 0:
+            return None
+        return self.max_consume_lag or 3 * self.concurrency
+
+    @property
+    def wanted_tags(self) -> frozenset[str] | None:
+        """Tags to hand out, or None for all."""
+        return None if not self.tags or "*" in self.tags else frozenset(self.tags)
+
+    @model_validator(mode="after")
+    def _check_start(self) -> SubscriptionConfig:
+        if self.consume_from_where == "timestamp" and self.consume_timestamp is None:
+            raise ValueError(
+                "consumeFromWhere is `timestamp` and consumeTimestamp is absent; add for example "
+                "`consumeTimestamp: 2024-05-01T00:00:00Z`"
+            )
+        if self.consume_timestamp is not None and self.consume_from_where != "timestamp":
+            raise ValueError(
+                "consumeTimestamp has an effect only with `consumeFromWhere: timestamp`; add that, or take it out"
+            )
+        return self
+
+
+class GroupConfig(Model):
+    """One entry of `groups`: a consumer group and the topics that it reads."""
+
+    group: GroupName = setting(..., "Name of the group.", reload=_GENERATION)
+    topics: list[SubscriptionConfig] = setting(
+        [], "What it subscribes to, one entry per topic; may be empty.", reload=_GENERATION
+    )
+    alarm_group: list[str] | None = setting(
+        None, "Who is told about this group; kept for lag reports, without effect on the node.", reload=_LIVE
+    )
+    enable_alarm: bool = setting(True, "Whether lag reports warn about this group.", reload=_LIVE)
+    delay_time_threshold: int = setting(
+        300_000, "Lag reports: as the subscription's, for the group as a whole, in ms.", reload=_LIVE, ge=0
+    )
+    committed_lag_threshold: int = setting(
+        10_000, "Lag reports: as the subscription's, for the group as a whole; -1: off.", reload=_LIVE, ge=-1
+    )
+
+    @property
+    def enabled_topics(self) -> list[SubscriptionConfig]:
+        """The subscriptions that are consumed; an empty list stops the group's consumption (W24)."""
+        return [subscription for subscription in self.topics if subscription.enabled]
+
+
+class Config(Model):
+    """A whole configuration, as the loader hands it out: `topics` by name and `groups` by name."""
+
+    node: NodeConfig = NodeConfig()
+    topics: dict[TopicName, TopicConfig] = Field(default_factory=dict)
+    groups: dict[GroupName, GroupConfig] = Field(default_factory=dict)
+
+    def queue_count(self, topic: str) -> int:
+        """Queues that the topic is to have.
+
+        Raises:
+            KeyError: The topic is not in `topics`.
+        """
+        return self.topics[topic].queues or self.node.default_queues

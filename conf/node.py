@@ -1,0 +1,159 @@
+"""Settings of one node: where it listens, how it stores, and its bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from conf.base import Model, PlainName, Reload, setting
+
+_LIVE = Reload.LIVE
+_RESTART = Reload.RESTART
+_MIB = 1024 * 1024
+
+FlushMode = Literal["sync", "async"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "console", "json"]
+
+
+def _check_path(path: str) -> str:
+    if not path or "\x00" in path:
+        raise ValueError("the path is empty; give a folder, for example `./data`")
+    return path
+
+
+def _check_queue_file_units(units: int) -> int:
+    if units % 10:
+        # 20-byte units times a multiple of 10 keep file names (byte positions) round, as RocketMQ's 300,000 does.
+        raise ValueError(f"{units} is not a multiple of 10; take {max(10, units // 10 * 10)}")
+    return units
+
+
+def _check_segment_bytes(size: int) -> int:
+    if size % 4096:
+        raise ValueError(f"{size} is not a multiple of 4,096 (a page); take {max(1, size // 4096) * 4096}")
+    return size
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class NodeConfig(Model):
+    """The `node` section: one process with its ports, its store and its limits."""
+
+    host: str = setting(
+        "127.0.0.1",
+        "Address that the two Thrift ports bind. DDMQ binds every interface (W99); here the loopback, unless said "
+        "otherwise: `0.0.0.0` opens the node to the network, which has no authentication.",
+        reload=_RESTART,
+        min_length=1,
+    )
+    producer_port: Port = setting(9613, "Port of ProducerService; 0 takes any free port.", reload=_RESTART)
+    consumer_port: Port = setting(9713, "Port of ConsumerService; 0 takes any free port.", reload=_RESTART)
+    admin_host: str = setting(
+        "127.0.0.1", "Address of the admin HTTP port: health, metrics, status page.", reload=_RESTART, min_length=1
+    )
+    admin_port: Port = setting(9813, "Port of the admin HTTP server; 0 takes any free port.", reload=_RESTART)
+    backlog: int = setting(
+        128, "Connections that the system may hold before they are accepted.", reload=_RESTART, ge=1, le=65535
+    )
+    data: Annotated[str, AfterValidator(_check_path)] = setting(
+        "./data", "Folder of the store, from the working directory of the process.", reload=_RESTART
+    )
+    broker_cluster: PlainName = setting(
+        "pyddmq", "First part of the queue ids on the wire: `<brokerCluster>_<brokerName>_<queueId>`.", reload=_RESTART
+    )
+    broker_name: PlainName = setting("broker-0", "Second part of the queue ids on the wire.", reload=_RESTART)
+
+    flush: FlushMode = setting(
+        "sync",
+        "`sync` answers a publish after fdatasync; `async` after the write, so that a power loss may take what was "
+        "answered in about the last half second (a killed process loses nothing either way).",
+        reload=_RESTART,
+    )
+    ack_flush: FlushMode = setting(
+        "async",
+        "`async` makes acks durable with the next log sync and after 100 ms at the latest; `sync` makes every reply "
+        "wait for it (D9). A killed process loses no ack either way.",
+        reload=_RESTART,
+    )
+    segment_bytes: Annotated[int, AfterValidator(_check_segment_bytes)] = setting(
+        64 * _MIB,
+        "Size of a commit-log file in bytes, a multiple of 4,096; fixed when the store is made (D4). RocketMQ's own "
+        "is 1 GiB.",
+        reload=_RESTART,
+        ge=64 * 1024,
+        le=2**30,
+    )
+    queue_file_units: Annotated[int, AfterValidator(_check_queue_file_units)] = setting(
+        30_000,
+        "Messages per consume-queue file, 20 bytes each; fixed when the store is made (D4). RocketMQ's own is 300,000.",
+        reload=_RESTART,
+        ge=10,
+        le=10_000_000,
+    )
+    max_message_bytes: int = setting(
+        2 * _MIB, "Largest message body in bytes; a larger one is refused with code 11.", reload=_RESTART, ge=1
+    )
+    auto_create_topics: bool = setting(
+        False,
+        "Whether a publish to an unknown topic makes it, with defaultQueues queues; otherwise it is refused with "
+        "code 14.",
+        reload=_LIVE,
+    )
+    default_queues: int = setting(8, "Queues of a topic whose `queues` is not given.", reload=_LIVE, ge=1, le=1024)
+
+    max_read_buffer_bytes: int = setting(
+        5_000_000,
+        "Largest frame in bytes; a larger one closes its connection before memory is taken for it. A frame carries "
+        "a whole sendBatchSync.",
+        reload=_RESTART,
+        ge=1024,
+        le=256 * _MIB,
+    )
+    max_recv_msgs_length: int = setting(
+        4_194_304,
+        "Bytes of one pull reply: messages are added while they fit, and always at least one (R40; counted with keys "
+        "and properties, W8).",
+        reload=_LIVE,
+        ge=1024,
+        le=256 * _MIB,
+    )
+    max_connections: int = setting(10_000, "Thrift connections in all; one more is closed at once.", reload=_LIVE, ge=1)
+    max_outstanding_per_connection: int = setting(
+        1024, "Requests of one connection that wait for their reply; then its reading stops (D18).", reload=_LIVE, ge=1
+    )
+    output_buffer_bytes: int = setting(
+        16 * _MIB,
+        "Replies in bytes that one connection may have unsent; then its reading stops until it takes some (D18).",
+        reload=_LIVE,
+        ge=64 * 1024,
+    )
+    max_parked_pulls: int = setting(
+        10_000, "Pulls of one group that wait for messages; one more is refused as overloaded.", reload=_LIVE, ge=1
+    )
+    max_linger_time: int = setting(
+        30_000, "Longest wait of one pull in ms; a pull that asks for more waits this long (W7).", reload=_LIVE, ge=0
+    )
+    max_waiting_per_topic: int = setting(
+        100_000,
+        "Jobs of one subscription that may wait behind their order keys; at the cap its reading stops, and the stats "
+        "name the key (D15).",
+        reload=_LIVE,
+        ge=1,
+    )
+    commit_interval_ms: int = setting(
+        5_000, "How often consumerOffset.json is written, in ms.", reload=_LIVE, ge=10, le=3_600_000
+    )
+    drain_seconds: int = setting(
+        30,
+        "How long a stop, or a subscription that starts anew, waits for what is out to be answered, in seconds (D22).",
+        reload=_LIVE,
+        ge=0,
+        le=3600,
+    )
+    log_level: LogLevel = setting("info", "Lowest level of log lines that are written.", reload=_LIVE)
+    log_format: LogFormat = setting(
+        "auto", "`console` for people, `json` for machines, `auto`: console on a terminal, else JSON.", reload=_RESTART
+    )
