@@ -1,0 +1,132 @@
+/*
+ * What pull clients say to the consumer port (default 9713): framed transport, TCompactProtocol or TBinaryProtocol.
+ *
+ * Method names, field numbers, types and requiredness are DDMQ's, so that its clients work unchanged. A field without
+ * a word before its type has Thrift's default requiredness. docs/protocol.md explains each rule.
+ */
+
+/* Names of message properties with a meaning of their own. */
+const string PRESSURE_TRAFFIC_KEY = "isPressureTraffic"
+const string PRESSURE_TRAFFIC_ENABLE = "true"
+const string PRESSURE_TRAFFIC_DISABLE = "false"
+const string TRACE_ID = "traceId"
+const string SPAN_ID = "spanId"
+const string CARRERA_HEADERS = "carrera_headers"
+
+/* A delivered message. */
+struct Message {
+  /* The key it was sent with; absent when it had none. */
+  1: string key,
+  /* The body, byte for byte as it was sent, whatever the group's actions made of it. */
+  2: binary value,
+  /* The tags it was sent with; absent when it had none. */
+  3: string tag,
+  /* Position in its queue; with topic and qid it names the message in a ConsumeResult. */
+  4: i64 offset,
+  /* The sender's own properties; absent when there are none. */
+  5: optional map<string, string> properties,
+}
+
+/* Where the messages of one reply come from. All three fields are absent in an empty reply. */
+struct Context {
+  1: string groupId,
+  2: string topic,
+  /* The queue, as an opaque text that a client hands back unchanged. */
+  3: string qid,
+}
+
+/* What became of delivered messages of one (topic, qid). */
+struct ConsumeResult {
+  /* The context the messages came with. */
+  1: Context context,
+  /* Done with. */
+  3: list<i64> successOffsets,
+  /* Failed: delivered again after the next of the group's retry intervals. */
+  4: list<i64> failOffsets,
+  /* Results for a further (topic, qid). */
+  10: optional ConsumeResult nextResult,
+}
+
+struct PullRequest {
+  1: required string groupId,
+  /* Absent: any topic of the group. */
+  2: optional string topic,
+  /* Absent or not positive: the topic's own bound; otherwise the smaller of both. */
+  10: optional i32 maxBatchSize,
+  /* Milliseconds to wait for a message. */
+  11: optional i32 maxLingerTime,
+  /* Results of earlier deliveries; they take effect before anything is taken for this pull. */
+  50: optional ConsumeResult result,
+  /* The client library and its version, for people. */
+  60: optional string version,
+}
+
+struct PullResponse {
+  /* Of every message in the reply. */
+  1: Context context,
+  /* Empty when nothing came in time. */
+  2: list<Message> messages,
+}
+
+exception PullException {
+  1: i32 code,
+  2: string message,
+}
+
+struct ConsumeStatsRequest {
+  1: required string group,
+  /* Absent: every topic of the group. */
+  2: optional string topic,
+  3: optional string version,
+}
+
+struct ConsumeStats {
+  1: string group,
+  2: string topic,
+  /* qid -> committed offset: every message below it is finished. */
+  3: map<string, i64> consumeOffsets,
+  /* qid -> offset that the next message will get. */
+  4: map<string, i64> produceOffsets,
+}
+
+/* Low level: a client that keeps its own offsets. */
+struct FetchRequest {
+  1: required string consumerId,
+  2: required string groupId,
+  3: required string cluster,
+  /* topic -> qid -> the next offset wanted. */
+  4: optional map<string, map<string, i64>> fetchOffset,
+  10: optional i32 maxBatchSize,
+  /* Milliseconds. */
+  11: optional i32 maxLingerTime,
+  60: optional string version,
+}
+
+struct QidResponse {
+  1: required string topic,
+  2: required string qid,
+  /* What to send as fetchOffset next time. */
+  3: optional i64 nextRequestOffset,
+  10: required list<Message> messages,
+}
+
+struct FetchResponse {
+  1: optional i32 code,
+  10: required list<QidResponse> results,
+}
+
+struct AckResult {
+  1: required string consumerId,
+  2: required string groupId,
+  3: required string cluster,
+  /* topic -> qid -> the next offset to consume: the last one processed, plus one. */
+  4: required map<string, map<string, i64>> offsets,
+}
+
+service ConsumerService {
+  PullResponse pull(1: PullRequest request) throws (1: PullException error),
+  bool submit(1: ConsumeResult result) throws (1: PullException error),
+  list<ConsumeStats> getConsumeStats(1: ConsumeStatsRequest request) throws (1: PullException error),
+  FetchResponse fetch(1: FetchRequest request),
+  bool ack(1: AckResult result),
+}
