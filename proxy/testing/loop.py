@@ -1,0 +1,262 @@
+"""An asyncio event loop whose time is a number: when nothing is ready, it jumps to the next timer.
+
+Two hours of waiting take as long as the callbacks in them. The order of everything follows from the calls made, so
+one seed gives one run: `call_soon` keeps its promised order, and whatever should be shuffled is shuffled by the
+simulated network and disk, from their own seeded randomness.
+
+A `Process` marks everything that one simulated process schedules, through a context variable that callbacks inherit.
+Killing it makes all its pending and later callbacks vanish, as SIGKILL does, while its peers live on in the same loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import weakref
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar, TypeVarTuple
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated_process", default=None)
+
+
+class TurnsExceeded(AssertionError):
+    """The loop turned more often than the run allows: something schedules itself without end."""
+
+
+class Process:
+    """What belongs to one simulated process: while `alive`, its callbacks run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.context = contextvars.copy_context()
+        self.context.run(_process.set, self)
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._killed: list[Callable[[], None]] = []
+
+    def run(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Call `function(*args)` as this process: what it schedules belongs to it.
+
+        May be called from inside a callback of another process, and from inside its own.
+        """
+        return self.context.copy().run(function, *args)
+
+    def kill(self) -> None:
+        """Drop everything the process has scheduled or will schedule; no clean-up of its own runs."""
+        self.alive = False
+        for task in self._tasks:
+            # A killed process leaves its tasks pending on purpose.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        for killed in self._killed:
+            killed()
+
+    def when_killed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the process dies: what the kernel closes for it."""
+        self._killed.append(callback)
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Remember a task of this process."""
+        self._tasks.add(task)
+
+
+class _JumpSelector:
+    """Stands where the loop expects its selector; is asked once per turn how long to wait, and never waits."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Move the loop's time on by `timeout` (None: nothing is scheduled) or stop the run."""
+        self._loop._between_turns(timeout)
+        return []
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """An event loop in virtual time; sockets, threads and subprocesses are not there.
+
+    Args:
+        start: Value of `time()` at the beginning, in seconds.
+
+    Attributes:
+        turns: Turns made so far, over all runs.
+        errors: Contexts of exceptions that no callback or task handled; a test asserts that it is empty.
+    """
+
+    def __init__(self, start: float = 1_000.0) -> None:
+        super().__init__()
+        self._selector = _JumpSelector(self)
+        self._clock_resolution = 1e-9
+        self._now = start
+        self._until: Callable[[], bool] | None = None
+        self._deadline: float | None = None
+        self._turns_left = 0
+        self._exceeded = False
+        self.turns = 0
+        self.errors: list[dict[str, Any]] = []
+        self.set_exception_handler(lambda _, context: self.errors.append(context))
+        self.set_task_factory(_process_task)
+
+    def __del__(self) -> None:
+        # It holds no socket and no thread, so one that is simply dropped is no leak to warn of.
+        pass
+
+    def time(self) -> float:
+        return self._now
+
+    def run(
+        self,
+        until: Callable[[], bool] | None = None,
+        *,
+        seconds: float | None = None,
+        turns_max: int = 1_000_000,
+    ) -> bool:
+        """Turn until `until()` holds, `seconds` of virtual time have passed, or nothing is left to happen.
+
+        Returns:
+            Whether `until()` holds now (True when there is none).
+
+        Raises:
+            TurnsExceeded: After `turns_max` turns.
+        """
+        self._until = until
+        self._deadline = None if seconds is None else self._now + seconds
+        self._turns_left = turns_max
+        self._exceeded = False
+        self.run_forever()
+        if self._exceeded:
+            raise TurnsExceeded(f"{turns_max} turns and time stands at {self._now}")
+        return until is None or until()
+
+    def run_task(self, coroutine: Coroutine[Any, Any, Result], *, seconds: float | None = None) -> Result:
+        """Run a coroutine to its end and return what it returned.
+
+        Raises:
+            TimeoutError: It was not done after `seconds` of virtual time, or nothing was left to happen.
+        """
+        task = self.create_task(coroutine)
+        self.run(task.done, seconds=seconds)
+        if not task.done():
+            task.cancel()
+            self.run(task.done, seconds=0)
+            raise TimeoutError(f"not done at {self._now}")
+        return task.result()
+
+    def call_soon(
+        self,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        guarded = _guarded(callback, context)
+        return super().call_soon(guarded, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        guarded = _guarded(callback, context)
+        return super().call_at(when, guarded, *args, context=context)
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[[*Arguments], Result], *args: *Arguments
+    ) -> asyncio.Future[Result]:
+        raise RuntimeError("a thread would make the run differ from its seed")
+
+    def _between_turns(self, timeout: float | None) -> None:
+        """Decide, once per turn, whether the run ends here and what time it is."""
+        self.turns += 1
+        self._turns_left -= 1
+        if self._until is not None and self._until():
+            self.stop()
+        elif self._turns_left <= 0:
+            self._exceeded = True
+            self.stop()
+        elif timeout is None:
+            if self._deadline is not None:
+                self._now = max(self._now, self._deadline)
+            self.stop()
+        elif timeout > 0:
+            # The exact due time of the first timer, rather than now + timeout, which rounding could leave short.
+            due: float = self._scheduled[0].when()  # type: ignore[attr-defined]
+            if self._deadline is not None and due > self._deadline:
+                self._now = max(self._now, self._deadline)
+                self.stop()
+            else:
+                self._now = max(self._now, due)
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """Nothing comes from outside."""
+
+    def _write_to_self(self) -> None:
+        """Nothing to wake."""
+
+
+class VirtualClock:
+    """`broker.seams.Clock` over a virtual loop; the wall clock can be stepped either way.
+
+    Args:
+        loop: Gives the monotonic time.
+        wall_ms: Wall clock now, in milliseconds since the Unix epoch.
+    """
+
+    def __init__(self, loop: VirtualLoop, wall_ms: int = 1_700_000_000_000) -> None:
+        self._loop = loop
+        self._wall_base_ms = wall_ms - self._whole_ms()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch, as last stepped."""
+        return self._wall_base_ms + self._whole_ms()
+
+    def monotonic(self) -> float:
+        """Seconds: the loop's time."""
+        return self._loop.time()
+
+    def step(self, delta_ms: int) -> None:
+        """Set the wall clock forward, or back with a negative `delta_ms`; the monotonic clock does not notice."""
+        self._wall_base_ms += delta_ms
+
+    def _whole_ms(self) -> int:
+        # By way of microseconds, so that a time one rounding error short of a millisecond is that millisecond.
+        return round(self._loop.time() * 1_000_000) // 1000
+
+
+def current_process() -> Process | None:
+    """Return the process that the running callback belongs to, or None outside of any."""
+    return _process.get()
+
+
+def _guarded(
+    callback: Callable[[*Arguments], object], context: contextvars.Context | None
+) -> Callable[[*Arguments], object]:
+    """Return `callback`, made to do nothing once the process that schedules it is dead."""
+    process = _process.get() if context is None else context.get(_process)
+    if process is None:
+        return callback
+
+    def run_while_alive(*args: *Arguments) -> None:
+        if process.alive:
+            callback(*args)
+
+    return run_while_alive
+
+
+def _process_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    context: contextvars.Context | None = None,
+) -> asyncio.Task[Any]:
+    """Make a task and tell its process of it."""
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+    process = _process.get()
+    if process is not None:
+        process.adopt(task)
+    return task
