@@ -1,0 +1,385 @@
+"""OffsetTracker: which messages of one (group, topic, queue) are finished, at a byte per offset.
+
+The watermark is the committed offset: every offset below it is finished, and it is the next one to read (R72). Acks
+may come in any order; those above the watermark are kept in a bytearray, one byte per offset from the watermark on,
+so that
+
+- finishing is O(1), and a batch is one loop over integers;
+- when the watermark's own offset finishes, `bytearray.find` jumps over everything that was finished ahead of it, and
+  the bytes behind are given back;
+- a million offsets finished above one unfinished cost a megabyte, and nothing per ack (D10).
+
+Positions never move back by finishing (R72); only `reset` (an operator's wish) and `clamp` (the log lost its tail,
+D11) do that.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+AHEAD_MAX = 1 << 30
+"""Furthest an offset may lie above the watermark; a byte each, so this bounds a tracker's memory to 1 GiB."""
+
+_ONE = b"\x01"
+_ZERO = b"\x00"
+
+
+class FailureKind(enum.IntEnum):
+    """Why an attempt counts as failed (D17); the value is the one in the ack journal."""
+
+    FAIL = 1
+    """A business failure: a client's fail or an action's FAIL. Walks retryIntervals."""
+    ERROR = 2
+    """An action raised an exception. Counts against maxRetry."""
+    TIMEOUT = 3
+    """The holder did not answer in time. Counts against maxRetry."""
+
+
+class Failure(NamedTuple):
+    """Failed attempts of one offset so far, by kind, and when it may be tried again."""
+
+    fails: int = 0
+    errors: int = 0
+    timeouts: int = 0
+    due_wall_ms: int = 0
+    """Wall clock, milliseconds since the epoch; not in the future means at once."""
+
+    def with_count(self, kind: FailureKind, count: int, due_wall_ms: int) -> Failure:
+        """Return a copy whose count of `kind` is `count`, due at `due_wall_ms`."""
+        counts = [self.fails, self.errors, self.timeouts]
+        counts[kind - 1] = count
+        return Failure(counts[0], counts[1], counts[2], due_wall_ms)
+
+    def count(self, kind: FailureKind) -> int:
+        """Return how many attempts failed in this way."""
+        return self[kind - 1]
+
+
+class OffsetTracker:
+    """Finished offsets of one (group, topic, queue).
+
+    Every call that finishes something stages the newly finished range for the ack journal: the first one of a turn
+    calls `on_staged(self)`, and `take_staged` hands all of them over, merged.
+    """
+
+    __slots__ = (
+        "_marks",
+        "_on_staged",
+        "_staged",
+        "ahead",
+        "failures",
+        "group",
+        "queue_id",
+        "started",
+        "topic",
+        "tracker_id",
+        "watermark",
+    )
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        *,
+        watermark: int = 0,
+        tracker_id: int = 0,
+        on_staged: Callable[[OffsetTracker], object] | None = None,
+    ) -> None:
+        """Make a tracker that stands at `watermark`; without `on_staged` nothing is staged (replay, plain use)."""
+        self.group = group
+        self.topic = topic
+        self.queue_id = queue_id
+        self.tracker_id = tracker_id
+        self.watermark = watermark
+        self.ahead = 0
+        """Offsets finished above the watermark."""
+        self.started = watermark
+        """One past the highest offset handed to the pipeline; the source moves it, nothing here depends on it."""
+        self.failures: dict[int, Failure] = {}
+        """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
+        # marks[i] is 1 when offset watermark + i is finished. Empty, or the first byte is 0 and the last one 1.
+        self._marks = bytearray()
+        # Flat pairs start, end of what finished since the last take; neighbours in call order are merged.
+        self._staged: list[int] = []
+        self._on_staged = on_staged
+
+    def finish(self, offset: int) -> bool:
+        """Mark one offset as finished.
+
+        Returns:
+            False when it was finished already.
+
+        Raises:
+            ValueError: The offset lies more than AHEAD_MAX above the watermark.
+        """
+        index = offset - self.watermark
+        marks = self._marks
+        if index < 0:
+            return False
+        if index < len(marks):
+            if marks[index]:
+                return False
+            marks[index] = 1
+            self.ahead += 1
+            if index == 0:
+                self._advance()
+        elif index == 0:
+            self.watermark = offset + 1
+        else:
+            self._extend(index)
+            marks.append(1)
+            self.ahead += 1
+        if self.failures:
+            self.failures.pop(offset, None)
+        if self._on_staged is not None:
+            self._stage(offset, offset + 1)
+        return True
+
+    def finish_many(self, offsets: Sequence[int]) -> int:
+        """Mark a batch as finished, in any order and with repetitions.
+
+        Returns:
+            How many were not finished before.
+
+        Raises:
+            ValueError: An offset lies more than AHEAD_MAX above the watermark; then none was marked.
+        """
+        count = len(offsets)
+        if count < 2:
+            return int(self.finish(offsets[0])) if count else 0
+        first = offsets[0]
+        if offsets[-1] - first == count - 1 and list(offsets) == list(range(first, first + count)):
+            return self.finish_range(first, first + count)
+        return self._finish_sorted(sorted(offsets))
+
+    def _finish_sorted(self, offsets: list[int]) -> int:
+        base = self.watermark
+        marks = self._marks
+        size = len(marks)
+        if offsets[-1] - base > AHEAD_MAX:
+            self._extend(offsets[-1] - base)
+        new = 0
+        start = end = -1
+        runs: list[int] = []
+        for offset in offsets:
+            index = offset - base
+            if index < 0:
+                continue
+            if index < size:
+                if marks[index]:
+                    continue
+                marks[index] = 1
+            else:
+                if index > size:
+                    marks.extend(bytes(index - size))
+                marks.append(1)
+                size = index + 1
+            new += 1
+            if offset != end:
+                if start >= 0:
+                    runs.append(start)
+                    runs.append(end)
+                start = offset
+            end = offset + 1
+        if new:
+            runs.append(start)
+            runs.append(end)
+            self.ahead += new
+            if marks[0]:
+                self._advance()
+            self._settle(runs)
+        return new
+
+    def _settle(self, runs: list[int]) -> None:
+        """Drop the failures of newly finished offsets and stage their ranges."""
+        failures = self.failures
+        if failures:
+            for start, end in zip(runs[::2], runs[1::2], strict=True):
+                self._forget_failures(start, end)
+        if self._on_staged is not None:
+            for start, end in zip(runs[::2], runs[1::2], strict=True):
+                self._stage(start, end)
+
+    def finish_range(self, start: int, end: int) -> int:
+        """Mark [start, end) as finished.
+
+        Returns:
+            How many of them were not finished before.
+
+        Raises:
+            ValueError: The range ends more than AHEAD_MAX above a watermark that it does not move.
+        """
+        base = self.watermark
+        start = max(start, base)
+        if start >= end:
+            return 0
+        marks = self._marks
+        if start == base and end >= base + len(marks):
+            new = end - start - self.ahead
+            self.watermark = end
+            self.ahead = 0
+            marks.clear()
+        else:
+            low, high = start - base, end - base
+            new = high - low - marks.count(1, low, high)
+            if new == 0:
+                return 0
+            if high > len(marks):
+                if high > AHEAD_MAX:
+                    self._extend(high)
+                if low > len(marks):
+                    self._extend(low)
+            marks[low:high] = _ONE * (high - low)
+            self.ahead += new
+            if low == 0:
+                self._advance()
+        if self.failures:
+            self._forget_failures(start, end)
+        if self._on_staged is not None:
+            self._stage(start, end)
+        return new
+
+    def is_finished(self, offset: int) -> bool:
+        """Whether this offset is finished."""
+        index = offset - self.watermark
+        return index < 0 or (index < len(self._marks) and self._marks[index] == 1)
+
+    def next_unfinished(self, offset: int) -> int:
+        """Return the first unfinished offset >= `offset`."""
+        index = offset - self.watermark
+        marks = self._marks
+        if index >= len(marks):
+            return offset
+        found = marks.find(_ZERO, max(index, 0))
+        return self.watermark + (len(marks) if found < 0 else found)
+
+    def unfinished(self, end: int) -> int:
+        """Return how many offsets below `end` (for the queue's maximum: the lag) are unfinished."""
+        span = end - self.watermark
+        if span <= 0:
+            return 0
+        if span >= len(self._marks):
+            return span - self.ahead
+        return span - self._marks.count(1, 0, span)
+
+    @property
+    def high(self) -> int:
+        """One past the highest finished offset; equal to the watermark when nothing is finished above it."""
+        return self.watermark + len(self._marks)
+
+    def finished_ranges(self) -> list[tuple[int, int]]:
+        """Return the finished ranges above the watermark as (start, end) pairs, end exclusive, ascending."""
+        marks, base = self._marks, self.watermark
+        ranges = []
+        start = marks.find(_ONE)
+        while start >= 0:
+            end = marks.find(_ZERO, start)
+            if end < 0:
+                end = len(marks)
+            ranges.append((base + start, base + end))
+            start = marks.find(_ONE, end)
+        return ranges
+
+    def marks(self) -> bytearray:
+        """Return the bytes above the watermark (1: finished), for a snapshot; not to be changed."""
+        return self._marks
+
+    def load(self, watermark: int, marks: bytes | bytearray) -> None:
+        """Stand where a snapshot stood; stages nothing. `marks` starts at the watermark and may be untidy."""
+        self.watermark = watermark
+        self._marks[:] = marks
+        self._tidy()
+
+    def reset(self, offset: int) -> None:
+        """Stand at `offset` with nothing finished above it, whatever was known before; stages nothing."""
+        self.load(offset, b"")
+        self.started = offset
+        self.failures.clear()
+        self._staged.clear()
+
+    def clamp(self, end: int) -> int:
+        """Forget everything from offset `end` on: the log ends there (D11). Stages nothing.
+
+        Returns:
+            By how many offsets the watermark moved back, plus how many finished ones above it were forgotten.
+        """
+        if self.high <= end:
+            return 0
+        lost, before = max(0, self.watermark - end), self.ahead
+        if self.watermark >= end:
+            self.load(end, b"")
+        else:
+            self.load(self.watermark, self._marks[: end - self.watermark])
+        self.started = min(self.started, end)
+        for offset in [each for each in self.failures if each >= end]:
+            del self.failures[offset]
+        return lost + before - self.ahead
+
+    def take_staged(self) -> list[int]:
+        """Return what finished since the last call as flat pairs start, end: ascending and merged."""
+        staged = self._staged
+        self._staged = []
+        if len(staged) > 2:
+            staged = _merged(staged)
+        return staged
+
+    def _stage(self, start: int, end: int) -> None:
+        staged = self._staged
+        if staged:
+            if staged[-1] == start:
+                staged[-1] = end
+                return
+        elif self._on_staged is not None:
+            self._on_staged(self)
+        staged.append(start)
+        staged.append(end)
+
+    def _advance(self) -> None:
+        """Move the watermark over the finished offsets that it now touches."""
+        marks = self._marks
+        run = marks.find(_ZERO)
+        if run < 0:
+            run = len(marks)
+        del marks[:run]
+        self.watermark += run
+        self.ahead -= run
+
+    def _extend(self, index: int) -> None:
+        if index > AHEAD_MAX:
+            raise ValueError(
+                f"offset {self.watermark + index} of {self.group}/{self.topic}-{self.queue_id} is more than "
+                f"{AHEAD_MAX} above the watermark {self.watermark}"
+            )
+        self._marks.extend(bytes(index - len(self._marks)))
+
+    def _tidy(self) -> None:
+        """Restore the invariants of `_marks` after it was replaced."""
+        marks = self._marks
+        del marks[marks.rfind(_ONE) + 1 :]
+        self.ahead = marks.count(1)
+        if marks and marks[0]:
+            self._advance()
+        self.started = max(self.started, self.watermark)
+
+    def _forget_failures(self, start: int, end: int) -> None:
+        failures = self.failures
+        if end - start < len(failures):
+            for offset in range(start, end):
+                failures.pop(offset, None)
+        else:
+            for offset in [each for each in failures if start <= each < end]:
+                del failures[offset]
+
+
+def _merged(staged: list[int]) -> list[int]:
+    merged: list[int] = []
+    for start, end in sorted(zip(staged[::2], staged[1::2], strict=True)):
+        if merged and start <= merged[-1]:
+            merged[-1] = max(merged[-1], end)
+        else:
+            merged.append(start)
+            merged.append(end)
+    return merged
