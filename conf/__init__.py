@@ -2,3 +2,39 @@
 
 Imports nothing of this project. What an action needs from its subscription is handed to the loader as a mapping.
 """
+
+from conf.actions import ActionSpec
+from conf.base import DLQ_PREFIX, GROUP_BYTES_MAX, TOPIC_BYTES_MAX, check_group_name, check_topic_name, is_system_topic
+from conf.diff import ChangeKind, Changes, GroupChange, TopicChange, diff, diff_group
+from conf.loader import Loaded, load, loads
+from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
+from conf.node import NodeConfig
+from conf.order_key import is_json_path
+from conf.problems import ConfigError, Problem
+
+__all__ = [
+    "DLQ_PREFIX",
+    "GROUP_BYTES_MAX",
+    "TOPIC_BYTES_MAX",
+    "ActionSpec",
+    "ChangeKind",
+    "Changes",
+    "Config",
+    "ConfigError",
+    "GroupChange",
+    "GroupConfig",
+    "Loaded",
+    "NodeConfig",
+    "Problem",
+    "SubscriptionConfig",
+    "TopicChange",
+    "TopicConfig",
+    "check_group_name",
+    "check_topic_name",
+    "diff",
+    "diff_group",
+    "is_json_path",
+    "is_system_topic",
+    "load",
+    "loads",
+]

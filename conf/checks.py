@@ -1,0 +1,145 @@
+"""Contradictions between fields: pipelines, order keys, names that must exist, sizes that must fit.
+
+Each check yields `(path, text)`: the path below the piece it was given, as keys and indexes of the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+
+from pydantic import ValidationError
+
+from conf.actions import ActionSpec
+from conf.base import DLQ_PREFIX
+from conf.foreign import ACTIONS_OF_LATER
+from conf.models import SubscriptionConfig
+from conf.node import NodeConfig
+from conf.order_key import is_json_path
+
+RECORD_OVERHEAD_BYTES = 64 * 1024
+"""Room beside the body in a record or a frame: header, topic, properties of up to 32,767 bytes."""
+
+Path = tuple[str | int, ...]
+Finding = tuple[Path, str]
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return `did you mean X? ` for the known name closest to this one, or nothing."""
+    folded = {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"did you mean {folded[close[0]]}? " if close else ""
+
+
+def check_node(node: NodeConfig) -> Iterator[Finding]:
+    """Find ports that collide and sizes that do not fit into each other."""
+    ports = [("producerPort", node.host, node.producer_port), ("consumerPort", node.host, node.consumer_port)]
+    ports.append(("adminPort", node.admin_host, node.admin_port))
+    for index, (key, host, port) in enumerate(ports):
+        for other, other_host, other_port in ports[:index]:
+            if port == other_port != 0 and (host == other_host or "0.0.0.0" in (host, other_host)):
+                yield (key,), f"{port} is {other}'s as well; give each its own port, or 0 for any free one"
+    if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.segment_bytes:
+        yield (
+            ("maxMessageBytes",),
+            f"{node.max_message_bytes} bytes and {RECORD_OVERHEAD_BYTES} for the rest of a record do not fit into "
+            f"segmentBytes ({node.segment_bytes}); lower the one or raise the other",
+        )
+    if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.max_read_buffer_bytes:
+        yield (
+            ("maxMessageBytes",),
+            f"{node.max_message_bytes} bytes and {RECORD_OVERHEAD_BYTES} for the rest do not fit into a frame of "
+            f"maxReadBufferBytes ({node.max_read_buffer_bytes}); lower the one or raise the other",
+        )
+
+
+def check_subscription(
+    subscription: SubscriptionConfig, node: NodeConfig, topics: Collection[str]
+) -> Iterator[Finding]:
+    """Find a topic that is not there and a broker cluster that is not this node's."""
+    topic = subscription.topic
+    if topic not in topics and not topic.startswith(DLQ_PREFIX):
+        hint = nearest(topic, topics) or f"add it under topics, as `{topic}: {{}}`; "
+        yield ("topic",), f"{topic!r} is not in topics; {hint}in topics: {', '.join(sorted(topics)) or 'none'}"
+    cluster = subscription.broker_cluster
+    if cluster is not None and cluster != node.broker_cluster:
+        yield (
+            ("brokerCluster",),
+            f"{cluster!r} is not this node's; write {node.broker_cluster!r} (node.brokerCluster) or leave it out",
+        )
+
+
+def check_pipeline(subscription: SubscriptionConfig, actions: Mapping[str, ActionSpec]) -> Iterator[Finding]:
+    """Find unknown actions, actions in the wrong place, an order key that nothing can read, and wrong options."""
+    names = subscription.actions
+    unknown = [index for index, name in enumerate(names) if name not in actions]
+    for index in unknown:
+        yield ("actions", index), _unknown_action(names[index], actions)
+    if not unknown:
+        specs = [actions[name] for name in names]
+        yield from _check_places(specs)
+        yield from _check_order_key(subscription, specs)
+    for name, options in subscription.options.items():
+        yield from _check_options(name, options, subscription, actions)
+
+
+def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
+    known = ", ".join(sorted(actions))
+    if name in ACTIONS_OF_LATER:
+        return f"{name!r} is an action of DDMQ's that is not in this version; there are {known}"
+    if ":" in name:
+        return f"{name!r} cannot be loaded; write package.module:Class of an action that can be imported"
+    return f"{name!r} is no action; {nearest(name, actions)}there are {known}, or package.module:Class"
+
+
+def _check_places(specs: list[ActionSpec]) -> Iterator[Finding]:
+    json_seen = gate_seen = False
+    for index, spec in enumerate(specs):
+        if spec.needs_json and not json_seen:
+            yield ("actions", index), f"{spec.name} works on parsed JSON; put Json before it"
+        if spec.is_gate and gate_seen:
+            yield ("actions", index), f"{spec.name} is a second order gate; keep one of them"
+        json_seen = json_seen or spec.provides_json
+        gate_seen = gate_seen or spec.is_gate
+    last = specs[-1]
+    if not last.may_be_last:
+        yield (
+            ("actions", len(specs) - 1),
+            f"{last.name} cannot be the last action, because nothing would hand the message out; end with PullServer",
+        )
+
+
+def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) -> Iterator[Finding]:
+    if not is_json_path(subscription.order_key):
+        return
+    gate = next((index for index, spec in enumerate(specs) if spec.is_gate), len(specs) - 1)
+    if any(spec.provides_json for spec in specs[:gate]):
+        return
+    # W56: DDMQ takes this and silently delivers unordered.
+    names = [spec.name for spec in specs if not spec.provides_json]
+    yield (
+        ("orderKey",),
+        f"{subscription.order_key} is read from the parsed body, and no Json stands before {specs[gate].name}; write "
+        f"actions: [Json, {', '.join(names)}]",
+    )
+
+
+def _check_options(
+    name: str, options: Mapping[str, object], subscription: SubscriptionConfig, actions: Mapping[str, ActionSpec]
+) -> Iterator[Finding]:
+    if name not in subscription.actions:
+        there = ", ".join(subscription.actions)
+        yield ("options", name), f"{name!r} is not among the actions ({there}); add it there or take its options out"
+        return
+    spec = actions.get(name)
+    if spec is None:
+        return
+    if spec.options_model is None:
+        if options:
+            yield ("options", name), f"{name} takes no options; take them out"
+        return
+    try:
+        spec.options_model.model_validate(options)
+    except ValidationError as error:
+        for each in error.errors():
+            yield ("options", name, *each["loc"]), f"{each['msg'][:1].lower()}{each['msg'][1:]}"

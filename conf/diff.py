@@ -1,0 +1,170 @@
+"""What a reload would change, and whether it may (D22): live, a new generation, or refused until a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from conf.base import Model, Reload, reload_of
+from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
+from conf.node import NodeConfig
+
+
+class ChangeKind(Enum):
+    """What happens to a topic or a group."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    LIVE = "live"
+    GENERATION = "new generation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChange:
+    """A topic that differs: `fields` by their YAML names; REMOVED stops serving it and deletes nothing (D6)."""
+
+    kind: ChangeKind
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """A group that differs.
+
+    Attributes:
+        kind: The strongest of what its subscriptions need.
+        live: `topic.field` of what changes at once.
+        generations: Topics whose subscription starts, stops, or starts anew.
+    """
+
+    kind: ChangeKind
+    live: tuple[str, ...] = ()
+    generations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """All differences of two configurations. Groups and topics that are equal do not appear.
+
+    Attributes:
+        refusals: Sentences; with any of them nothing of the reload may be applied.
+        node: YAML names of node fields that change live.
+        topics: Changed topics by name.
+        groups: Changed groups by name.
+    """
+
+    refusals: tuple[str, ...] = ()
+    node: tuple[str, ...] = ()
+    topics: dict[str, TopicChange] = field(default_factory=dict)
+    groups: dict[str, GroupChange] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do and nothing to refuse."""
+        return not (self.refusals or self.node or self.topics or self.groups)
+
+    def sentences(self) -> list[str]:
+        """Say the changes line by line, for the log and for `config check`; refusals first."""
+        lines = list(self.refusals)
+        lines += [f"node.{name}: changes at once" for name in self.node]
+        for name, topic in self.topics.items():
+            what = f"changes at once: {', '.join(topic.fields)}" if topic.fields else topic.kind.value
+            lines.append(f"topic {name}: {what}")
+        for name, group in self.groups.items():
+            if group.kind in (ChangeKind.ADDED, ChangeKind.REMOVED):
+                lines.append(f"group {name}: {group.kind.value}")
+                continue
+            if group.live:
+                lines.append(f"group {name}: changes at once: {', '.join(group.live)}")
+            if group.generations:
+                lines.append(f"group {name}: starts a new generation: {', '.join(group.generations)}")
+        return lines
+
+
+def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -> Changes:
+    """Compare the running configuration with the one that is to take its place.
+
+    Args:
+        old: What is in force.
+        new: What was read.
+        queues: Queues that topics have in the store, where they may have more than either configuration says.
+    """
+    node = _changed(old.node, new.node)
+    restart = [name for name, attribute in node if reload_of(NodeConfig, attribute) is Reload.RESTART]
+    refusals = [f"node.{name} cannot change while the node runs; restart it" for name in restart]
+    refusals += _lowered_queues(old, new, queues or {})
+    return Changes(
+        refusals=tuple(refusals),
+        node=tuple(name for name, _ in node if name not in restart),
+        topics=_topic_changes(old, new),
+        groups=_group_changes(old, new),
+    )
+
+
+def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[str]:
+    refusals = []
+    for name, topic in new.topics.items():
+        before = old.queue_count(name) if name in old.topics else 0
+        before = max(before, queues.get(name, 0))
+        # A topic without `queues` takes what it has; only a number that was written can be too small.
+        if topic.queues is not None and topic.queues < before:
+            refusals.append(
+                f"topics.{name}.queues is {topic.queues} and the topic has {before}; queues are only raised"
+            )
+    return refusals
+
+
+def _topic_changes(old: Config, new: Config) -> dict[str, TopicChange]:
+    changes = {name: TopicChange(kind=ChangeKind.REMOVED) for name in old.topics if name not in new.topics}
+    for name, topic in new.topics.items():
+        if name not in old.topics:
+            changes[name] = TopicChange(kind=ChangeKind.ADDED)
+        elif fields := _changed(old.topics[name], topic):
+            changes[name] = TopicChange(kind=ChangeKind.LIVE, fields=tuple(alias for alias, _ in fields))
+    return changes
+
+
+def _group_changes(old: Config, new: Config) -> dict[str, GroupChange]:
+    changes = {name: GroupChange(kind=ChangeKind.REMOVED) for name in old.groups if name not in new.groups}
+    for name, group in new.groups.items():
+        if name not in old.groups:
+            changes[name] = GroupChange(kind=ChangeKind.ADDED)
+        elif group != old.groups[name]:
+            change = diff_group(old.groups[name], group)
+            if change.live or change.generations:
+                changes[name] = change
+    return changes
+
+
+def diff_group(old: GroupConfig, new: GroupConfig) -> GroupChange:
+    """Compare two configurations of one group; the order in which it lists its topics does not matter."""
+    live = [alias for alias, attribute in _changed(old, new) if attribute != "topics"]
+    before = {subscription.topic: subscription for subscription in old.topics}
+    after = {subscription.topic: subscription for subscription in new.topics}
+    generations = [topic for topic in before if topic not in after and before[topic].enabled]
+    for topic, subscription in after.items():
+        was = before.get(topic)
+        if was is None or was.enabled != subscription.enabled:
+            if subscription.enabled or was is not None:
+                generations.append(topic)
+            continue
+        fields = _changed(was, subscription)
+        renewed = any(reload_of(SubscriptionConfig, name) is Reload.GENERATION for _, name in fields)
+        if renewed and subscription.enabled:
+            generations.append(topic)
+        live += [f"{topic}.{alias}" for alias, name in fields if reload_of(SubscriptionConfig, name) is Reload.LIVE]
+    kind = ChangeKind.GENERATION if generations else ChangeKind.LIVE
+    return GroupChange(kind=kind, live=tuple(live), generations=tuple(generations))
+
+
+def _changed(old: Model, new: Model) -> list[tuple[str, str]]:
+    """Return YAML name and attribute of the fields whose values differ."""
+    return [
+        (str(info.alias), name)
+        for name, info in type(new).model_fields.items()
+        if getattr(old, name) != getattr(new, name)
+    ]
+
+
+assert reload_of(TopicConfig, "queues") is Reload.LIVE, "topic fields are all live; _topic_changes relies on it"

@@ -1,0 +1,108 @@
+"""Fields of DDMQ's configuration that this version does not use, and what becomes of each (D23).
+
+Harmless ones are accepted with a warning that says why they mean nothing here. Those that would change what is
+delivered are errors, unless they stand at DDMQ's own default, where they change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from conf.base import Model
+from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
+from conf.node import NodeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A field of DDMQ's: `harmless` ones warn with `text`; the others are errors unless their value is in `idle`."""
+
+    harmless: bool
+    text: str
+    idle: tuple[Any, ...] = ()
+
+    def refuses(self, value: Any) -> bool:
+        """Whether this value is an error."""
+        return not self.harmless and value not in (None, "", [], {}, *self.idle)
+
+
+def _warn(text: str) -> Foreign:
+    return Foreign(True, f"has no effect: {text}")
+
+
+def _refuse(text: str, *idle: Any) -> Foreign:
+    return Foreign(False, f"not in this version: {text}", idle)
+
+
+_THREADS = "one event loop serves all connections; take it out"
+_PUSH = "nothing is pushed over HTTP; use PullServer and take it out"
+_ONE_NODE = "one node consumes every queue; take it out"
+
+FOREIGN: dict[type[Model], dict[str, Foreign]] = {
+    NodeConfig: {
+        "selectorThreads": _warn(_THREADS),
+        "workerThreads": _warn(_THREADS),
+        "acceptQueueSizePerThread": _warn(f"{_THREADS}, backlog bounds what waits to be accepted"),
+        "workerQueueSize": _warn(f"{_THREADS}, maxOutstandingPerConnection bounds what waits"),
+        "timeoutCheckerThreads": _warn(_THREADS),
+        "clientTimeout": _warn("connections are not closed for being idle; take it out"),
+        "instance": _warn("brokerCluster and brokerName name a node; take it out"),
+        "proxyCluster": _warn(_ONE_NODE),
+        "brokerClusters": _refuse("one node serves its own broker; brokerCluster names it"),
+        "kafkaConfigs": _refuse("the broker is embedded; take it out"),
+        "rocketmqConfigs": _refuse("the broker is embedded; take it out"),
+        "useRequestLimiter": _warn("a topic's maxTps alone turns its limit on; take it out"),
+        "delay": _refuse("delayed messages; take it out"),
+    },
+    TopicConfig: {
+        "topic": _warn("the key of the entry names the topic; take it out"),
+        "topicUnits": _refuse("one node has one broker cluster; write queues and maxTps under the topic"),
+        "delayTopic": _refuse("delayed messages; take it out", False),
+        "autoBatch": _warn("every publish is batched with those of its turn; take it out"),
+        "strongOrder": _warn("a publish is never resent by the node, so every topic is strongly ordered (W81)"),
+        "compressType": _warn("DDMQ never used it either; take it out"),
+        "limiterFailureRetryInterval": _warn("a publish above maxTps is answered with code 15 at once; take it out"),
+    },
+    SubscriptionConfig: {
+        "proxies": _warn(_ONE_NODE),
+        "fetchThreads": _warn("one reader serves all queues in the order of the log; take it out"),
+        "groovyScript": _refuse("the Groovy action; filter in the client, or write an action in Python"),
+        "urls": _refuse(_PUSH),
+        "httpMethod": _refuse(_PUSH, "POST", "post"),
+        "httpMaxTps": _refuse(_PUSH, -1, 0),
+        "queryParams": _refuse(_PUSH),
+        "appendContext": _refuse(_PUSH),
+        "tokenKey": _refuse(_PUSH),
+        "transit": _refuse("the Transit action; reshape in the client, or write an action in Python"),
+        "hdfsConfiguration": _refuse("the Hdfs action; take it out"),
+        "hbaseconfiguration": _refuse("the Hbase action; take it out"),
+    },
+    GroupConfig: {
+        "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; take it out"),
+        "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; take it out"),
+        "redisConfig": _refuse("the Redis action; take it out"),
+    },
+}
+
+TOP_LEVEL = {
+    "groupConfigs": "is DDMQ's name; write `groups:`",
+    "cProxyConfig": "is DDMQ's; write what applies under `node:`",
+    "pProxyConfig": "is DDMQ's; write what applies under `node:`",
+    "idc": "is DDMQ's and means nothing here; take it out",
+    "port": "is DDMQ's; write producerPort and consumerPort under `node:`",
+}
+
+SPELLINGS = {
+    "isEnabled": "enabled",
+    "isPressureTraffic": "pressureTraffic",
+    "port": "producerPort or consumerPort",
+    "queueNum": "queues",
+    "name": "group",
+}
+"""Keys that people write, and the one that is meant; DDMQ's JSON form also takes the `is...` spellings."""
+
+ACTIONS_OF_LATER = frozenset(
+    ("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy", "AsyncHttp", "Redis", "Hdfs", "Hbase", "LowLevel")
+)
+"""DDMQ's actions that are not built yet; the message says so rather than that the name is unknown."""

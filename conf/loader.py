@@ -1,0 +1,269 @@
+"""Reads a configuration file whole: every error of it at once, each with file, line, key and what would be right."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping as ReadMapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from conf import checks
+from conf.actions import ActionSpec
+from conf.base import DLQ_PREFIX, Model
+from conf.foreign import FOREIGN, TOP_LEVEL
+from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
+from conf.node import NodeConfig
+from conf.problems import ConfigError, Problem
+from conf.sentences import sentence
+from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, line_of, parse, plain
+
+Path = tuple[str | int, ...]
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A configuration that may be used.
+
+    Attributes:
+        config: The typed configuration. A subscription to a disabled topic is itself disabled in it.
+        warnings: What was accepted and has no effect, in the order of the file.
+        digest: SHA-256 of the text in hex, to tell whether a file changed.
+        file: The name it was read from.
+    """
+
+    config: Config
+    warnings: list[Problem]
+    digest: str
+    file: str
+
+
+def load(path: str, *, actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:
+    """Read and check a file.
+
+    Args:
+        path: The YAML file.
+        actions: What each action needs, by its name in YAML; None leaves pipelines unchecked.
+
+    Returns:
+        The configuration with its warnings.
+
+    Raises:
+        ConfigError: With every problem of the file.
+    """
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(TEXT_BYTES_MAX + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError([Problem(path, None, "", f"cannot be read ({reason}); give a YAML file")]) from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError([Problem(path, line, "", "is not UTF-8; save the file as UTF-8")]) from error
+    return loads(text, file=path, actions=actions)
+
+
+def loads(text: str, *, file: str = "<text>", actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:
+    """Check a text as `load` does a file's.
+
+    Raises:
+        ConfigError: With every problem of the text.
+    """
+    reader = _Reader(parse(text, file), file, actions)
+    config = reader.read()
+    if reader.problems or config is None:
+        raise ConfigError(sorted(dict.fromkeys(reader.problems), key=lambda problem: problem.line or 0))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    warnings = sorted(reader.warnings, key=lambda problem: problem.line or 0)
+    return Loaded(config=config, warnings=warnings, digest=digest, file=file)
+
+
+class _Reader:
+    """Reads one tree piece by piece, so that a bad piece does not hide the errors of the others."""
+
+    def __init__(self, tree: Tree, file: str, actions: ReadMapping[str, ActionSpec] | None) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self._tree = tree
+        self._file = file
+        self._actions = actions
+
+    def read(self) -> Config | None:
+        tree = self._tree
+        if not isinstance(tree, Mapping):
+            self._problem((), "holds no keys at its top; write `node:`, `topics:` and `groups:`")
+            return None
+        for key in tree.entries:
+            if key not in ("node", "topics", "groups"):
+                hint = checks.nearest(key, ("node", "topics", "groups"))
+                known = f"is no section; {hint}there are node, topics and groups"
+                self._problem((key,), TOP_LEVEL.get(key, known))
+        node = self._read_node(tree)
+        topics = self._read_topics(tree)
+        groups = self._read_groups(tree, node, topics)
+        return None if self.problems else Config(node=node, topics=topics, groups=groups)
+
+    def _read_node(self, tree: Mapping) -> NodeConfig:
+        node = NodeConfig()
+        if "node" in tree.entries:
+            node = self._piece(NodeConfig, ("node",), tree.entries["node"][1]) or node
+        for path, text in checks.check_node(node):
+            self._problem(("node", *path), text)
+        return node
+
+    def _read_topics(self, tree: Mapping) -> dict[str, TopicConfig]:
+        section = tree.entries["topics"][1] if "topics" in tree.entries else Mapping(tree.line)
+        if isinstance(section, Scalar) and section.value is None:
+            return {}
+        if not isinstance(section, Mapping):
+            self._problem(("topics",), "must be a mapping of names; write `topics:` and below it `orders: {queues: 8}`")
+            return {}
+        topics = {}
+        for name, (_, entry) in section.entries.items():
+            path: Path = ("topics", name)
+            self._check_key(name, path)
+            topics[name] = self._piece(TopicConfig, path, entry) or TopicConfig()
+        return topics
+
+    def _check_key(self, name: str, path: Path) -> None:
+        try:
+            Config(topics={name: TopicConfig()})
+        except ValidationError as error:
+            self._problem(path, sentence(error.errors()[0], TopicConfig))
+
+    def _read_groups(self, tree: Mapping, node: NodeConfig, topics: dict[str, TopicConfig]) -> dict[str, GroupConfig]:
+        section = tree.entries["groups"][1] if "groups" in tree.entries else Sequence(tree.line)
+        if isinstance(section, Scalar) and section.value is None:
+            return {}
+        if not isinstance(section, Sequence):
+            self._problem(("groups",), "must be a list; write `groups:` and below it `- group: orders-billing`")
+            return {}
+        groups: dict[str, GroupConfig] = {}
+        for index, entry in enumerate(section.items):
+            path: Path = ("groups", index)
+            group = self._piece(GroupConfig, path, entry, leave=("topics",))
+            subscriptions = self._read_subscriptions(entry, path, node, topics)
+            if group is None:
+                continue
+            if group.group in groups:
+                self._problem((*path, "group"), f"{group.group!r} is listed twice; join the two entries into one")
+            groups[group.group] = group.model_copy(update={"topics": subscriptions})
+        for group in groups.values():
+            self._check_dead_letters(group, groups)
+        return groups
+
+    def _read_subscriptions(
+        self, group: Tree, path: Path, node: NodeConfig, topics: dict[str, TopicConfig]
+    ) -> list[SubscriptionConfig]:
+        if not isinstance(group, Mapping) or "topics" not in group.entries:
+            return []
+        section = group.entries["topics"][1]
+        if isinstance(section, Scalar) and section.value is None:
+            return []
+        path = (*path, "topics")
+        if not isinstance(section, Sequence):
+            self._problem(path, "must be a list; write `topics:` and below it `- topic: orders`")
+            return []
+        found: dict[str, SubscriptionConfig] = {}
+        for index, entry in enumerate(section.items):
+            here: Path = (*path, index)
+            subscription = self._piece(SubscriptionConfig, here, entry)
+            if subscription is None:
+                continue
+            if subscription.topic in found:
+                self._problem((*here, "topic"), f"{subscription.topic!r} is listed twice in its group; keep one entry")
+            found[subscription.topic] = self._check_subscription(subscription, here, node, topics)
+        return list(found.values())
+
+    def _check_subscription(
+        self, subscription: SubscriptionConfig, path: Path, node: NodeConfig, topics: dict[str, TopicConfig]
+    ) -> SubscriptionConfig:
+        for below, text in checks.check_subscription(subscription, node, topics):
+            self._problem((*path, *below), text)
+        if self._actions is not None:
+            for below, text in checks.check_pipeline(subscription, self._actions):
+                self._problem((*path, *below), text)
+        topic = topics.get(subscription.topic)
+        if subscription.enabled and topic is not None and not topic.enabled:
+            self._warning((*path, "topic"), f"topic {subscription.topic} is disabled, so this subscription rests")
+            return subscription.model_copy(update={"enabled": False})
+        return subscription
+
+    def _check_dead_letters(self, group: GroupConfig, groups: dict[str, GroupConfig]) -> None:
+        for subscription in group.topics:
+            origin = subscription.topic.removeprefix(DLQ_PREFIX)
+            if origin == subscription.topic or origin in groups:
+                continue
+            index = list(groups).index(group.group)
+            hint = checks.nearest(origin, groups)
+            self._warning(("groups", index), f"reads {subscription.topic}, and no group {origin} is listed; {hint}")
+
+    def _piece(self, model: type[AnyModel], path: Path, tree: Tree, *, leave: tuple[str, ...] = ()) -> AnyModel | None:
+        """Check one mapping; with errors in it, return what it says without the wrong keys, for further checks."""
+        if isinstance(tree, Scalar) and tree.value is None:
+            tree = Mapping(tree.line)
+        if not isinstance(tree, Mapping):
+            self._problem(
+                path, f"must be a mapping of keys, not {plain(tree)!r:.60}; write `key: value` lines below it"
+            )
+            return None
+        values = {key: plain(value) for key, (_, value) in tree.entries.items() if key not in leave}
+        self._take_foreign(model, path, values)
+        try:
+            return model.model_validate(values, by_alias=True, by_name=False)
+        except ValidationError as error:
+            errors = error.errors()
+        for each in errors:
+            steps = tuple(step for step in each["loc"] if step != "[key]")
+            self._problem((*path, *steps), sentence(each, model))
+            if steps:
+                values.pop(str(steps[0]), None)
+        try:
+            return model.model_validate(values, by_alias=True, by_name=False)
+        except ValidationError:
+            return None
+
+    def _take_foreign(self, model: type[Model], path: Path, values: dict[str, object]) -> None:
+        for key, foreign in FOREIGN[model].items():
+            if key not in values:
+                continue
+            value = values.pop(key)
+            if foreign.refuses(value):
+                self._problem((*path, key), foreign.text)
+            elif foreign.harmless:
+                self._warning((*path, key), foreign.text)
+
+    def _problem(self, path: Path, text: str) -> None:
+        self.problems.append(self._located(path, text))
+
+    def _warning(self, path: Path, text: str) -> None:
+        self.warnings.append(self._located(path, text))
+
+    def _located(self, path: Path, text: str) -> Problem:
+        return Problem(self._file, line_of(self._tree, path), self._shown(path), text)
+
+    def _shown(self, path: Path) -> str:
+        """Return a path for people: `groups[permits-audit].topics[permits].maxTps`, indexes where there is no name."""
+        shown = ""
+        tree: Tree | None = self._tree
+        for step in path:
+            if isinstance(step, int):
+                tree = tree.items[step] if isinstance(tree, Sequence) and step < len(tree.items) else None
+                shown += f"[{_name_of(tree) or step}]"
+            else:
+                tree = tree.entries[step][1] if isinstance(tree, Mapping) and step in tree.entries else None
+                shown += f".{step}" if shown else step
+        return shown
+
+
+def _name_of(entry: Tree | None) -> str | None:
+    if isinstance(entry, Mapping):
+        for key in ("group", "topic"):
+            if key in entry.entries:
+                value = plain(entry.entries[key][1])
+                return value if isinstance(value, str) else None
+    return None

@@ -1,0 +1,31 @@
+"""What is wrong with a configuration, in the form `file:line: key.path: what is wrong; what would be right`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One error or warning.
+
+    `line` counts from 1 and is None where no line can be named (a file that is not there); `path` is the key with its
+    parents, list entries by their group or topic, and empty for the file as a whole.
+    """
+
+    file: str
+    line: int | None
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.path}: {self.text}" if self.path else f"{place}: {self.text}"
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; `problems` has every error that was found, in the order of the file."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(map(str, self.problems)))

@@ -1,0 +1,123 @@
+"""Turns what pydantic found into a sentence: what is wrong; what would be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from conf.base import Model
+from conf.checks import nearest
+from conf.foreign import SPELLINGS
+
+_WANTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list, such as [a, b]",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+}
+
+_BOUNDS = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+_LENGTHS = {
+    "too_short": ("min_length", "has too few entries; give at least"),
+    "too_long": ("max_length", "has too many entries; give at most"),
+    "string_too_short": ("min_length", "is too short; its length must be at least"),
+    "string_too_long": ("max_length", "is too long; its length must be at most"),
+}
+
+
+def sentence(error: ErrorDetails, model: type[Model]) -> str:
+    """Say one error in words.
+
+    Args:
+        error: An entry of `ValidationError.errors()`, whose first `loc` step is a key of `model`.
+        model: The model that was checked.
+    """
+    kind = error["type"]
+    facts = error.get("ctx", {})
+    key = str(error["loc"][0]) if error["loc"] else ""
+    if kind == "extra_forbidden":
+        return _unknown_key(str(error["loc"][-1]), model)
+    if kind == "missing":
+        return f"is absent; add `{key}: ...`"
+    if kind in _WANTED:
+        return f"must be {_WANTED[kind]}, is {_shown(error['input'])}{_type_hint(kind, error['input'])}"
+    if kind in _BOUNDS:
+        fact, words = _BOUNDS[kind]
+        return f"is {error['input']}; must be {words} {_number(facts[fact])}{_default_hint(key, model)}"
+    if kind in _LENGTHS:
+        fact, words = _LENGTHS[kind]
+        return f"{words} {facts[fact]}"
+    if kind == "literal_error":
+        return f"is {_shown(error['input'])}; write {facts['expected']}"
+    if kind == "value_error":
+        return str(facts["error"])
+    return f"{error['msg']}, is {_shown(error['input'])}{_default_hint(key, model)}"
+
+
+def keys_of(model: type[Model]) -> list[str]:
+    """Names that the fields of a model have in YAML, in their order."""
+    return [str(field.alias) for field in model.model_fields.values()]
+
+
+def _unknown_key(key: str, model: type[Model]) -> str:
+    known = keys_of(model)
+    if key in SPELLINGS and SPELLINGS[key].split()[0] in known:
+        return f"is no key here; write {SPELLINGS[key]}"
+    if to_camel(key) in known:
+        return f"is no key here; write {to_camel(key)}"
+    return f"is no key here; {nearest(key, known)}the keys are {', '.join(known)}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {value!r:.60}"
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def _number(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _type_hint(kind: str, value: Any) -> str:
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "; put it in quotes"
+    if kind in ("int_type", "float_type") and isinstance(value, str) and value.replace(".", "", 1).isdigit():
+        return f"; write {value} without quotes"
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+        return f"; write {int(value)}"
+    if kind == "list_type" and isinstance(value, str):
+        return f"; write [{value}]"
+    if value is None:
+        return "; give a value or take the key out"
+    return ""
+
+
+def _default_hint(key: str, model: type[Model]) -> str:
+    """Say what leaving the key out would mean."""
+    for field in model.model_fields.values():
+        if field.alias != key or field.is_required():
+            continue
+        extra: Any = field.json_schema_extra
+        absent = extra.get("absent") if isinstance(extra, dict) else None
+        if absent is not None:
+            return f", or leave it out for {absent}"
+        if isinstance(field.default, int | str) and not isinstance(field.default, bool):
+            return f" (default {field.default})"
+    return ""
