@@ -1,0 +1,34 @@
+"""Exit codes of the command `pyddmq`, listed once; docs/cli.md shows the same table."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """What a shell sees of how a command ended. Numbers are stable.
+
+    Attributes:
+        text: Meaning, for people.
+    """
+
+    text: str
+
+    def __new__(cls, number: int, text: str) -> ExitCode:
+        code = int.__new__(cls, number)
+        code._value_ = number
+        code.text = text
+        return code
+
+    OK = 0, "done"
+    CHECK_FAILED = 1, "a check of `demo` failed, or a command failed in a way that has no code of its own"
+    USAGE = 2, "the command line is wrong: unknown option, missing or malformed argument"
+    CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
+    CANNOT_CONNECT = 4, "nobody answers at the address, or what answers there is no pyddmq"
+    REFUSED = 5, "the node answered no: unknown group or topic, illegal message, too fast, shutting down"
+    DATA_UNUSABLE = 6, "the data directory is in use by another process, unwritable, or of another format"
+    PORT_TAKEN = 7, "a port cannot be listened on: taken, not allowed, or no address of this machine"
+    WRONG_PYTHON = 8, "this Python is too old"
+    STORE_FAILED = 9, "the node stopped because its store failed"
+    INTERRUPTED = 130, "ended by Ctrl-C (SIGINT)"
+    TERMINATED = 143, "ended by SIGTERM"

@@ -1,0 +1,61 @@
+"""The Python client: `Producer` and `Consumer`, synchronous and typed, over the same Thrift as DDMQ's SDKs.
+
+What the demo, the command line and the tests use; docs/client.md explains it with examples. It imports nothing of
+the node but the interface definitions and the table of codes.
+"""
+
+from proxy.client.connection import Connection, WireProtocol, parse_address
+from proxy.client.consumer import Consumer, GroupStats, PulledMessage
+from proxy.client.errors import (
+    CallRejected,
+    CallTimedOut,
+    CannotConnect,
+    ClientError,
+    ClientMisuse,
+    ConnectionLost,
+    IllegalMessage,
+    NodeShuttingDown,
+    NotThrift,
+    PullRefused,
+    RateLimited,
+    Refused,
+    SendFailed,
+    SendRefused,
+    SendTimedOut,
+    TopicKindMismatch,
+    TopicNotAllowed,
+    TopicNotFound,
+    Unreachable,
+)
+from proxy.client.producer import OutgoingMessage, Producer, SendReceipt
+
+__all__ = [
+    "CallRejected",
+    "CallTimedOut",
+    "CannotConnect",
+    "ClientError",
+    "ClientMisuse",
+    "Connection",
+    "ConnectionLost",
+    "Consumer",
+    "GroupStats",
+    "IllegalMessage",
+    "NodeShuttingDown",
+    "NotThrift",
+    "OutgoingMessage",
+    "Producer",
+    "PullRefused",
+    "PulledMessage",
+    "RateLimited",
+    "Refused",
+    "SendFailed",
+    "SendReceipt",
+    "SendRefused",
+    "SendTimedOut",
+    "TopicKindMismatch",
+    "TopicNotAllowed",
+    "TopicNotFound",
+    "Unreachable",
+    "WireProtocol",
+    "parse_address",
+]

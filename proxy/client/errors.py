@@ -1,0 +1,167 @@
+"""What can go wrong between a client and a node, one class per thing that a caller may want to handle.
+
+Three families: `Unreachable` (the network), `Refused` (the node answered no, with a stable code) and `ClientMisuse`
+(this program's own mistake). docs/client.md lists the codes.
+"""
+
+from __future__ import annotations
+
+from proxy.wire.codes import PullCode, ResultCode
+
+
+class ClientError(Exception):
+    """Root of everything the client raises, but for `ClientMisuse`.
+
+    Attributes:
+        retriable: Whether the same call may succeed later without anybody changing anything.
+    """
+
+    retriable: bool = False
+
+
+class ClientMisuse(ValueError):
+    """The caller asked for something that no node can do: a malformed address, a result for a foreign message."""
+
+
+class Unreachable(ClientError):
+    """No answer came.
+
+    Attributes:
+        address: Where the node was expected, `host:port`.
+        sent: Whether the request may have reached the node, so that its effect is unknown.
+    """
+
+    retriable = True
+
+    def __init__(self, text: str, *, address: str, sent: bool) -> None:
+        super().__init__(text)
+        self.address = address
+        self.sent = sent
+
+
+class CannotConnect(Unreachable):
+    """Nothing was sent: nobody accepts connections at the address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"cannot connect to {address}: {reason}", address=address, sent=False)
+
+
+class ConnectionLost(Unreachable):
+    """The connection ended before the answer was complete; the call may have taken effect."""
+
+    def __init__(self, address: str, method: str, reason: str) -> None:
+        super().__init__(f"connection to {address} was lost during {method}: {reason}", address=address, sent=True)
+
+
+class CallTimedOut(Unreachable):
+    """No answer within the call's timeout; the call may have taken effect."""
+
+    def __init__(self, address: str, method: str, timeout_ms: int) -> None:
+        super().__init__(f"{address} did not answer {method} within {timeout_ms} ms", address=address, sent=True)
+
+
+class NotThrift(ClientError):
+    """What came back is no framed Thrift: something else listens at this address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"what answers at {address} is no pyddmq Thrift port: {reason}")
+        self.address = address
+
+
+class Refused(ClientError):
+    """The node answered, and the answer is no.
+
+    Attributes:
+        code: The stable code of the answer.
+        text: The node's sentence.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{text} (code {code})" if text else f"code {code}")
+        self.code = code
+        self.text = text
+
+
+class CallRejected(Refused):
+    """A TApplicationException: unknown method (1), internal error (6), undecodable arguments (7)."""
+
+
+class SendRefused(Refused):
+    """A publish was answered with a code other than 0.
+
+    Attributes:
+        stored: False when the node certainly stored nothing; None when it cannot be known.
+        attempts: How often the message was sent.
+    """
+
+    stored: bool | None = False
+    attempts: int = 1
+
+
+class SendFailed(SendRefused):
+    """Code 10: the node failed for a reason of its own; whether the message is stored is unknown."""
+
+    stored = None
+
+
+class IllegalMessage(SendRefused):
+    """Code 11: the message breaks a rule (size, key, tags, property names); sending it again cannot help."""
+
+
+class SendTimedOut(SendRefused):
+    """Code 12: the message was not durable within the timeout of the request; it may be later."""
+
+    stored = None
+
+
+class TopicNotAllowed(SendRefused):
+    """Code 13: this node does not serve the topic."""
+
+
+class TopicNotFound(SendRefused):
+    """Code 14: the broker knows no such topic."""
+
+
+class RateLimited(SendRefused):
+    """Code 15: above the topic's or the node's rate; nothing was stored."""
+
+
+class TopicKindMismatch(SendRefused):
+    """Codes 18 and 19: a delayed message to a plain topic, or a plain one to a delay topic."""
+
+
+class NodeShuttingDown(SendRefused):
+    """Code 20: the node is stopping; nothing was stored."""
+
+
+class PullRefused(Refused):
+    """A PullException; `retriable` tells whether asking again later may help."""
+
+
+SEND_REFUSALS: dict[int, type[SendRefused]] = {
+    10: SendFailed,
+    11: IllegalMessage,
+    12: SendTimedOut,
+    13: TopicNotAllowed,
+    14: TopicNotFound,
+    15: RateLimited,
+    18: TopicKindMismatch,
+    19: TopicKindMismatch,
+    20: NodeShuttingDown,
+}
+"""DDMQ's result codes (reference table of sendSync) and the classes they become; other codes are `SendRefused`."""
+
+
+def send_refusal(code: int, text: str, *, attempts: int) -> SendRefused:
+    """Build the exception for a publish's result code, which is not 0."""
+    error = SEND_REFUSALS.get(code, SendRefused)(code, text)
+    error.attempts = attempts
+    error.retriable = next((known.retriable for known in ResultCode if known == code), False)
+    return error
+
+
+def pull_refusal(code: int, text: str) -> PullRefused:
+    """Build the exception for a PullException."""
+    error = PullRefused(code, text)
+    error.retriable = next((known.retriable for known in PullCode if known == code), False)
+    return error

@@ -1,0 +1,250 @@
+"""Consumer: results ride on pulls, survive failures, and leaving a loop settles what was in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy import idl
+from proxy.client import CannotConnect, ClientMisuse, ConnectionLost, Consumer, PulledMessage, PullRefused, WireProtocol
+from proxy.client.results import CHAIN_LENGTH_MAX, PendingResults
+from proxy.client.testing import HANG_UP, ScriptedNode
+
+WIRE: Any = idl.load("consumer")
+
+EMPTY = WIRE.PullResponse(context=WIRE.Context(), messages=[])
+
+
+def batch(qid: str, *offsets: int) -> Any:
+    """Build the reply with these messages of one queue."""
+    messages = [WIRE.Message(key=f"k{n}", value=b"body-%d" % n, tag=None, offset=n) for n in offsets]
+    return WIRE.PullResponse(context=WIRE.Context(groupId="g", topic="t", qid=qid), messages=messages)
+
+
+def pulls(*answers: object, submit: object = True) -> Callable[[str, Any], object]:
+    """Script: these answers for the pulls in turn and then nothing, one answer for every submit."""
+    left = list(answers)
+    return lambda method, _: submit if method == "submit" else left.pop(0) if left else EMPTY
+
+
+def flatten(result: Any) -> list[tuple[str, list[int], list[int]]]:
+    """Walk a nextResult chain."""
+    rows = []
+    while result is not None:
+        rows.append((result.context.qid, result.successOffsets, result.failOffsets))
+        result = result.nextResult
+    return rows
+
+
+def reported(node: ScriptedNode) -> list[list[tuple[str, list[int], list[int]]]]:
+    """Results of every call in order."""
+    return [flatten(args.request.result if method == "pull" else args.result) for method, args in node.calls]
+
+
+@pytest.mark.parametrize("protocol", ["binary", "compact"])
+def test_pull_returns_messages_and_asks_as_configured(protocol: WireProtocol) -> None:
+    """Request and reply carry every field, on both protocols; an empty reply is an empty list."""
+    with (
+        ScriptedNode("consumer", pulls(batch("q1", 4, 5)), protocol=protocol) as node,
+        Consumer(node.address, "g", "t", batch_size=3, linger_ms=70, protocol=protocol) as consumer,
+    ):
+        got = consumer.pull()
+        assert consumer.pull(count_max=1) == []
+    assert got[1] == PulledMessage("t", "q1", 5, "k5", None, b"body-5", {})
+    request = node.calls[0][1].request
+    asked = (request.groupId, request.topic, request.maxBatchSize, request.maxLingerTime, request.result)
+    assert asked == ("g", "t", 3, 70, None)
+    assert node.calls[1][1].request.maxBatchSize == 1
+
+
+def test_results_ride_on_the_next_pull_as_one_chain_per_queue() -> None:
+    """One element per (topic, qid), successes and failures apart; an answered pull has reported them."""
+    with (
+        ScriptedNode("consumer", pulls(batch("q1", 1, 2), batch("q2", 9))) as node,
+        Consumer(node.address, "g") as consumer,
+    ):
+        first, second = consumer.pull()
+        consumer.ack(first)
+        (third,) = consumer.pull()
+        consumer.fail(second)
+        consumer.ack(third)
+        assert consumer.unsent == 2
+        consumer.pull()
+        assert consumer.unsent == 0
+    assert reported(node) == [[], [("q1", [1], [])], [("q1", [], [2]), ("q2", [9], [])]]
+
+
+def test_results_of_a_lost_pull_are_sent_again() -> None:
+    """A pull without an answer keeps its results (S2)."""
+    with (
+        ScriptedNode("consumer", pulls(batch("q1", 1), HANG_UP)) as node,
+        Consumer(node.address, "g") as consumer,
+    ):
+        consumer.ack(consumer.pull()[0])
+        with pytest.raises(ConnectionLost):
+            consumer.pull()
+        assert consumer.unsent == 1
+        consumer.pull()
+    assert reported(node) == [[], [("q1", [1], [])], [("q1", [1], [])]]
+
+
+def test_refused_pull_has_taken_the_results() -> None:
+    """A PullException is an answer: the results count and are not sent again."""
+    refusal = WIRE.PullException(code=1, message="no group 'g' is configured")
+    with (
+        ScriptedNode("consumer", pulls(batch("q1", 1), refusal)) as node,
+        Consumer(node.address, "g") as consumer,
+    ):
+        consumer.ack(consumer.pull()[0])
+        with pytest.raises(PullRefused, match="no group 'g'") as caught:
+            consumer.pull()
+        assert (caught.value.code, consumer.unsent) == (1, 0)
+    assert len(node.calls) == 2
+
+
+def test_flush_tells_whether_the_node_took_anything() -> None:
+    """False is a final answer (W2): nothing stays to be sent."""
+    with (
+        ScriptedNode("consumer", pulls(batch("q1", 1), submit=False)) as node,
+        Consumer(node.address, "g") as consumer,
+    ):
+        consumer.ack(consumer.pull()[0])
+        assert consumer.flush() is False
+        assert consumer.flush() is True
+    assert [method for method, _ in node.calls] == ["pull", "submit"]
+
+
+def test_close_submits_the_rest_in_up_to_three_tries() -> None:
+    """S4: two lost submits, the third is answered."""
+    left: list[object] = [batch("q1", 1), HANG_UP, HANG_UP, True]
+    with ScriptedNode("consumer", lambda _method, _arguments: left.pop(0)) as node:
+        with Consumer(node.address, "g") as consumer:
+            consumer.ack(consumer.pull()[0])
+        assert [method for method, _ in node.calls] == ["pull", "submit", "submit", "submit"]
+
+
+def test_close_says_when_results_could_not_be_submitted() -> None:
+    """The error reaches the caller; an exception that is under way is not replaced but gets a note."""
+
+    def ack_one(address: str, inner: Exception | None) -> None:
+        with Consumer(address, "g") as consumer:
+            consumer.ack(consumer.pull()[0])
+            if inner is not None:
+                raise inner
+
+    for inner in (None, RuntimeError("mine")):
+        with (
+            ScriptedNode("consumer", pulls(batch("q1", 1), submit=HANG_UP)) as node,
+            pytest.raises((ConnectionLost, RuntimeError)) as caught,
+        ):
+            ack_one(node.address, inner)
+        assert isinstance(caught.value, ConnectionLost if inner is None else RuntimeError)
+        assert bool(getattr(caught.value, "__notes__", [])) == (inner is not None)
+
+
+def test_iteration_acks_what_was_left_behind_and_fails_what_raised() -> None:
+    """Going on acks, an exception that leaves the with block fails the message in hand, the rest is not reported."""
+
+    def work(address: str) -> None:
+        with Consumer(address, "g") as consumer:
+            for message in consumer:
+                if message.offset == 2:
+                    raise RuntimeError("cannot")
+
+    with ScriptedNode("consumer", pulls(batch("q1", 1, 2, 3))) as node:
+        with pytest.raises(RuntimeError, match="cannot"):
+            work(node.address)
+        assert reported(node) == [[], [("q1", [1], [2])]]
+
+
+def test_break_counts_as_done_and_skip_as_nothing() -> None:
+    """Leaving the loop without an exception acks the message in hand; skip reports nothing (S3)."""
+    with ScriptedNode("consumer", pulls(batch("q1", 1, 2, 3, 4))) as node:
+        with Consumer(node.address, "g") as consumer:
+            for message in consumer:
+                if message.offset == 1:
+                    consumer.skip(message)
+                if message.offset == 2:
+                    consumer.fail(message)
+                if message.offset == 3:
+                    break
+        assert reported(node) == [[], [("q1", [3], [2])]]
+
+
+def test_iteration_ends_when_idle() -> None:
+    """idle_ms counts empty pulls; every message starts it anew."""
+    with ScriptedNode("consumer", pulls(batch("q1", 1), EMPTY, batch("q1", 2))) as node:
+        with Consumer(node.address, "g", linger_ms=50) as consumer:
+            assert [message.offset for message in consumer.messages(idle_ms=100)] == [1, 2]
+        assert len(node.calls) == 5
+        assert reported(node)[3] == [("q1", [2], [])]
+
+
+def test_run_fails_the_message_whose_handler_raised_and_goes_on() -> None:
+    """An exception of the handler is that message's failure only."""
+
+    def handle(message: PulledMessage) -> None:
+        if message.offset == 3:
+            consumer.stop()
+        if message.offset == 1:
+            raise ValueError("not this one")
+
+    with ScriptedNode("consumer", pulls(batch("q1", 1, 2, 3))) as node:
+        with Consumer(node.address, "g") as consumer:
+            consumer.run(handle)
+        assert reported(node)[-1] == [("q1", [2, 3], [1])]
+
+
+def test_iteration_goes_on_over_a_restart_of_the_node() -> None:
+    """Lost connections are patience, not the end (W93)."""
+    with (
+        ScriptedNode("consumer", pulls(HANG_UP, HANG_UP, batch("q1", 1))) as node,
+        Consumer(node.address, "g") as consumer,
+    ):
+        assert next(iter(consumer)).offset == 1
+        assert node.connections == 3
+
+
+def test_iteration_gives_up_after_its_patience() -> None:
+    """With nobody there and no patience the first failure is raised."""
+    with ScriptedNode("consumer", pulls()) as node:
+        address = node.address
+    with Consumer(address, "g", patience_ms=0) as consumer, pytest.raises(CannotConnect):
+        next(iter(consumer))
+
+
+def test_stats_sum_up_the_lag() -> None:
+    """The lag is produced less committed; a queue without a commit counts from 0."""
+    row = WIRE.ConsumeStats(group="g", topic="t", consumeOffsets={"q1": 4}, produceOffsets={"q1": 10, "q2": 3})
+    with (
+        ScriptedNode("consumer", lambda _method, _arguments: [row]) as node,
+        Consumer(node.address, "g", "t") as consumer,
+    ):
+        (stats,) = consumer.stats()
+    assert (stats.lag, stats.committed, node.calls[0][1].request.topic) == (9, {"q1": 4}, "t")
+
+
+def test_numbers_out_of_range_are_misuse() -> None:
+    """A consumer that cannot work is not built."""
+    wrong: list[dict[str, Any]] = [{"batch_size": 0}, {"linger_ms": -1}, {"submit_tries": 0}, {"timeout_ms": 0}]
+    for options in wrong:
+        with pytest.raises(ClientMisuse):
+            Consumer("127.0.0.1:9713", "g", **options)
+    with pytest.raises(ClientMisuse, match="protocol"):
+        Consumer("127.0.0.1:9713", "g", protocol="json")  # type: ignore[arg-type]
+
+
+def test_pending_results_keep_older_ones_in_front() -> None:
+    """Results put back merge with newer ones of their queue and come first; long chains are cut."""
+    pending = PendingResults()
+    pending.add("t", "q1", 1, success=True)
+    taken = pending.take()
+    pending.add("t", "q2", 5, success=False)
+    pending.add("t", "q1", 2, success=True)
+    pending.put_back(taken)
+    assert [(each.qid, each.success, each.fail) for each in pending.take()] == [("q1", [1, 2], []), ("q2", [], [5])]
+    for number in range(CHAIN_LENGTH_MAX + 1):
+        pending.add("t", str(number), number, success=True)
+    assert (len(pending.take()), len(pending)) == (CHAIN_LENGTH_MAX, 1)
