@@ -194,7 +194,7 @@ class NodeView(Protocol):
         ...
 
     def store(self) -> StoreView | None:
-        """The data directory, or None before it is open."""
+        """Return what is known of the data directory, or None before it is open."""
         ...
 
     async def reload(self) -> ReloadOutcome:

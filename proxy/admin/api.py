@@ -1,0 +1,157 @@
+"""The JSON documents of the admin port; docs/admin.md describes their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from broker.metrics import SPECS
+from proxy.admin.view import Delivery, GroupView, NodeView, ReloadOutcome, StuckKey, SubscriptionView, TopicView
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 10_000
+
+Document = dict[str, Any]
+
+
+def topics(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
+    """Return the topics by name, or None when `name` is given and there is none of that name."""
+    found: Sequence[TopicView] = sorted(node.topics(), key=lambda topic: (topic.system, topic.topic))
+    if name is not None:
+        found = [topic for topic in found if topic.topic == name]
+        if not found:
+            return None
+    return {
+        "nowMs": node.clock.wall_ms(),
+        "topicsTotal": len(found),
+        "topics": [
+            {
+                "topic": topic.topic,
+                "system": topic.system,
+                "queues": [{"queue": queue.queue, "min": queue.min, "max": queue.max} for queue in topic.queues],
+            }
+            for topic in found[:limit]
+        ],
+    }
+
+
+def groups(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
+    """Return the groups by name, or None when `name` is given and there is none of that name."""
+    found: Sequence[GroupView] = sorted(node.groups(details_max=limit), key=lambda group: group.group)
+    if name is not None:
+        found = [group for group in found if group.group == name]
+        if not found:
+            return None
+    return {
+        "nowMs": node.clock.wall_ms(),
+        "groupsTotal": len(found),
+        "groups": [_group(group, limit) for group in found[:limit]],
+    }
+
+
+def _group(group: GroupView, limit: int) -> Document:
+    return {
+        "group": group.group,
+        "topics": [_subscription(topic, limit) for topic in group.topics],
+        "inFlightTotal": max(group.in_flight_total, len(group.in_flight)),
+        "inFlight": [_delivery(each) for each in sorted(group.in_flight, key=lambda each: each.since_ms)[:limit]],
+    }
+
+
+def _subscription(topic: SubscriptionView, limit: int) -> Document:
+    return {
+        "topic": topic.topic,
+        "state": topic.state,
+        "lag": topic.lag,
+        "lagSeconds": round(topic.lag_seconds, 3),
+        "inFlight": topic.in_flight,
+        "waiting": topic.waiting,
+        "queues": [
+            {
+                "qid": queue.qid,
+                "committed": queue.committed,
+                "produced": queue.produced,
+                "lag": queue.lag,
+                "lagSeconds": round(queue.lag_seconds, 3),
+            }
+            for queue in topic.queues
+        ],
+        "stuckKeysTotal": max(topic.stuck_keys_total, len(topic.stuck_keys)),
+        "stuckKeys": [_stuck(key) for key in sorted(topic.stuck_keys, key=lambda key: key.since_ms)[:limit]],
+    }
+
+
+def _stuck(key: StuckKey) -> Document:
+    return {
+        "key": key.key,
+        "offset": key.offset,
+        "qid": key.qid,
+        "attempts": key.attempts,
+        "holder": key.holder,
+        "sinceMs": key.since_ms,
+        "waiting": key.waiting,
+    }
+
+
+def _delivery(delivery: Delivery) -> Document:
+    return {
+        "topic": delivery.topic,
+        "qid": delivery.qid,
+        "offset": delivery.offset,
+        "holder": delivery.holder,
+        "sinceMs": delivery.since_ms,
+    }
+
+
+def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> Document:
+    """Return what is known of the node itself; connections the oldest first."""
+    connections = sorted(node.connections(), key=lambda connection: connection.since_ms)
+    store = node.store()
+    return {
+        "nowMs": node.clock.wall_ms(),
+        "version": node.version,
+        "state": node.state,
+        "reasons": list(node.reasons),
+        "uptimeSeconds": round(node.clock.monotonic() - node.started_monotonic, 3),
+        "eventLoopLagSeconds": round(loop_lag_seconds, 6),
+        "store": None
+        if store is None
+        else {
+            "path": store.path,
+            "usedBytes": store.used_bytes,
+            "freeBytes": store.free_bytes,
+            "flush": store.flush,
+        },
+        "counters": _counter_sums(node),
+        "connectionsTotal": len(connections),
+        "connections": [
+            {
+                "address": connection.address,
+                "service": connection.service,
+                "sinceMs": connection.since_ms,
+                "requests": connection.requests,
+                "state": connection.state,
+            }
+            for connection in connections[:limit]
+        ],
+    }
+
+
+def _counter_sums(node: NodeView) -> dict[str, int]:
+    sums = {name: 0 for name, spec in sorted(SPECS.items()) if spec.kind == "counter"}
+    for spec, _, value in node.metrics:
+        if spec.kind == "counter":
+            sums[spec.name] += value
+    return sums
+
+
+def reload(outcome: ReloadOutcome) -> Document:
+    """Return what a reload did."""
+    document: Document = {
+        "accepted": outcome.accepted,
+        "changes": list(outcome.changes),
+        "warnings": list(outcome.warnings),
+    }
+    if not outcome.accepted:
+        document["problems"] = list(outcome.problems)
+    return document

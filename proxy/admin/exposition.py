@@ -1,0 +1,111 @@
+"""`GET /metrics`: the node's counters in Prometheus' text form, with gauges that are worked out at the scrape."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from broker.metrics import SPECS, Spec, declare
+from proxy.admin.loop_lag import LoopLag
+from proxy.admin.view import NodeView
+
+BUILD_INFO = declare(
+    "pyddmq_build_info",
+    "Always 1; what runs stands in its labels.",
+    ("version", "python", "loop"),
+    "gauge",
+)
+UPTIME = declare("pyddmq_uptime_seconds", "Seconds since the node was started.", kind="gauge")
+READY = declare("pyddmq_ready", "1 when /readyz answers 200, else 0.", kind="gauge")
+LOOP_LAG = declare(
+    "pyddmq_event_loop_lag_seconds", "Worst lateness of the event loop over the last 10 to 20 s.", kind="gauge"
+)
+CONNECTIONS = declare("pyddmq_connections", "Open client connections.", ("service",), "gauge")
+STORE_USED = declare("pyddmq_store_used_bytes", "Bytes that the data directory's files take.", kind="gauge")
+STORE_FREE = declare("pyddmq_store_free_bytes", "Bytes free on the data directory's file system.", kind="gauge")
+_GROUP_TOPIC = ("group", "topic")
+LAG = declare("pyddmq_group_lag_messages", "Messages not yet finished, over all queues.", _GROUP_TOPIC, "gauge")
+LAG_SECONDS = declare("pyddmq_group_lag_seconds", "Age of the oldest message not yet finished.", _GROUP_TOPIC, "gauge")
+IN_FLIGHT = declare("pyddmq_group_in_flight_messages", "Messages out with clients, unanswered.", _GROUP_TOPIC, "gauge")
+WAITING = declare(
+    "pyddmq_group_waiting_messages", "Messages that wait behind another of their key.", _GROUP_TOPIC, "gauge"
+)
+STUCK_KEYS = declare("pyddmq_group_stuck_keys", "Order keys whose head holds others up.", _GROUP_TOPIC, "gauge")
+
+_Sample = tuple[tuple[str, ...], float]
+
+
+class NodeCollector:
+    """A prometheus_client collector over one node; it keeps nothing between scrapes."""
+
+    def __init__(self, node: NodeView, loop_lag: LoopLag, loop_name: str) -> None:
+        self._node = node
+        self._loop_lag = loop_lag
+        self._loop_name = loop_name
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield a family for every declared metric; a counter without labels that was never touched shows as 0."""
+        series: dict[str, list[_Sample]] = {}
+        for spec, labels, count in self._node.metrics:
+            series.setdefault(spec.name, []).append((labels, count))
+        for name, labels, value in self._gauges():
+            series.setdefault(name, []).append((labels, value))
+        for name in sorted(SPECS):
+            spec = SPECS[name]
+            untouched: list[_Sample] = [((), 0.0)] if spec.kind == "counter" and not spec.labels else []
+            yield _family(spec, series.get(name, untouched))
+
+    def _gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        node = self._node
+        yield BUILD_INFO, (node.version, platform.python_version(), self._loop_name), 1.0
+        yield UPTIME, (), node.clock.monotonic() - node.started_monotonic
+        yield READY, (), float(node.state == "ready")
+        yield LOOP_LAG, (), self._loop_lag.seconds
+        counts = {"producer": 0, "consumer": 0}
+        for connection in node.connections():
+            counts[connection.service] = counts.get(connection.service, 0) + 1
+        for service, count in counts.items():
+            yield CONNECTIONS, (service,), float(count)
+        store = node.store()
+        if store is not None:
+            yield STORE_USED, (), float(store.used_bytes)
+            yield STORE_FREE, (), float(store.free_bytes)
+        for group in node.groups(details_max=0):
+            for topic in group.topics:
+                labels = (group.group, topic.topic)
+                yield LAG, labels, float(topic.lag)
+                yield LAG_SECONDS, labels, topic.lag_seconds
+                yield IN_FLIGHT, labels, float(topic.in_flight)
+                yield WAITING, labels, float(topic.waiting)
+                yield STUCK_KEYS, labels, float(topic.stuck_keys_total)
+
+
+def _family(spec: Spec, samples: Iterable[_Sample]) -> Metric:
+    family: CounterMetricFamily | GaugeMetricFamily
+    if spec.kind == "counter":
+        family = CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
+    else:
+        family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+class Exposition:
+    """Renders one node's metrics and those of its process."""
+
+    def __init__(self, node: NodeView, loop_lag: LoopLag, loop_name: str) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(NodeCollector(node, loop_lag, loop_name))
+        if sys.platform == "linux":
+            ProcessCollector(registry=self._registry)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """Return the text and its content type, in the form that the scraper's `Accept` header asks for."""
+        encoder, content_type = choose_encoder(accept)
+        return encoder(self._registry), content_type

@@ -1,0 +1,56 @@
+"""Makes docs/metrics.md from the one table of metrics: `python -m proxy.admin.metrics_doc > docs/metrics.md`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+
+from broker.metrics import SPECS, Spec
+
+ROOMS = ("broker", "upstream", "actions", "proxy")
+_ASIDE = ("testing", "cli", "demo", "client", "__main__")
+
+_INTRODUCTION = """\
+# Metrics
+
+What `/metrics` on the admin port shows, in Prometheus' text form. This page is made from the table in the code
+(`python -m proxy.admin.metrics_doc > docs/metrics.md`); a test keeps the two equal.
+
+Every message that is skipped, dropped, damaged or refused is counted here (promise 6), and the log has one line per
+kind, group and minute with the count and the first example. Counters start at 0 with the process. `process_*` come
+beside these from the Prometheus client.
+"""
+
+
+def load_rooms() -> None:
+    """Import every module of the server, so that each has declared its metrics."""
+    for room in ROOMS:
+        package = importlib.import_module(room)
+        for module in pkgutil.walk_packages(package.__path__, prefix=f"{room}."):
+            if not any(part in _ASIDE for part in module.name.split(".")):
+                importlib.import_module(module.name)
+
+
+def render(specs: Mapping[str, Spec]) -> str:
+    """Return the page: counters, then gauges, each by name."""
+    parts = [_INTRODUCTION]
+    for kind, title in (("counter", "Counters"), ("gauge", "Gauges")):
+        rows = [specs[name] for name in sorted(specs) if specs[name].kind == kind]
+        parts.append(f"\n## {title}\n\n| name | labels | meaning |\n| --- | --- | --- |\n")
+        parts.extend(f"| `{spec.name}` | {_labels(spec)} | {spec.help} |\n" for spec in rows)
+    return "".join(parts)
+
+
+def _labels(spec: Spec) -> str:
+    return ", ".join(f"`{label}`" for label in spec.labels)
+
+
+def main() -> None:
+    """Print the page."""
+    load_rooms()
+    print(render(SPECS), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""The status page: plain HTML made on the server, no scripts; everything that comes from outside is escaped.
+
+It is meant for somebody who was just woken: what needs attention stands first, then the figures, then the tables, the
+worst row on top. `render` is a pure function of the node's view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from urllib.parse import quote
+
+from broker.metrics import SPECS
+from proxy.admin.attention import STUCK_SECONDS, UNPULLED_SECONDS, findings
+from proxy.admin.style import CSS
+from proxy.admin.tables import ROWS_MAX, Cell, table
+from proxy.admin.text import age, amount, byte_size, moment
+from proxy.admin.view import GroupView, NodeView, SubscriptionView
+
+REFRESH_SECONDS = 5
+DETAILS_MAX = 2_000
+"""Deliveries per group that are read to be summed up by holder."""
+
+
+def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None, refresh: bool = True) -> str | None:
+    """Return the page, of one group when `group` is given; None when there is no group of that name."""
+    groups = sorted(node.groups(details_max=DETAILS_MAX), key=lambda each: each.group)
+    if group is not None:
+        groups = [each for each in groups if each.group == group]
+        if not groups:
+            return None
+    parts = [
+        _head(node, group, refresh),
+        _attention(node, groups, loop_lag_seconds),
+        _tiles(node, groups, loop_lag_seconds),
+        _groups_table(groups),
+    ]
+    if group is not None:
+        parts.append(_queues_table(groups[0]))
+    parts += [_stuck_table(groups, node.clock.wall_ms()), _out_table(groups, node.clock.wall_ms())]
+    if group is None:
+        parts += [_clients_table(node), _topics_table(node), _counters_table(node)]
+    parts.append(
+        '<footer><a href="/api/groups">groups</a>, <a href="/api/stats">stats</a> and <a href="/api/topics">topics</a>'
+        ' as JSON · <a href="/metrics">metrics</a> · <a href="/readyz?verbose">readiness</a></footer>'
+        "</main></body></html>"
+    )
+    return "".join(parts)
+
+
+def _head(node: NodeView, group: str | None, refresh: bool) -> str:
+    chip = {"ready": "good", "failed": "bad"}.get(node.state, "warn")
+    here = "/" if group is None else f"/?group={quote(group, safe='')}"
+    again = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">' if refresh else ""
+    toggle = "&refresh=0" if "?" in here else "?refresh=0"
+    switch = (
+        f'<a href="{escape(here + toggle)}">stop refreshing</a>' if refresh else f'<a href="{escape(here)}">refresh</a>'
+    )
+    title = "pyddmq" if group is None else f"{group} · pyddmq"
+    up = age(node.clock.monotonic() - node.started_monotonic)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width,initial-scale=1">{again}'
+        f"<title>{escape(node.state)} · {escape(title)}</title><style>{CSS}</style></head><body><main><header>"
+        f'<h1><a href="/">pyddmq</a></h1><span class="chip {chip}">{escape(node.state)}</span>'
+        f"<span>{escape(node.version)}, up {up}</span>"
+        f"<small>{moment(node.clock.wall_ms())} · {switch}</small></header>"
+    )
+
+
+def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
+    found = findings(node, groups, loop_lag_seconds)
+    if not found:
+        return '<ul class="look"><li class="good">Nothing needs attention.</li></ul>'
+    lines = (
+        f'<li class="{"bad" if finding.bad else "warn"}">{escape(finding.text)}</li>' for finding in found[:ROWS_MAX]
+    )
+    return f'<ul class="look">{"".join(lines)}</ul>'
+
+
+def _tiles(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
+    topics = [topic for group in groups for topic in group.topics]
+    oldest = max((topic.lag_seconds for topic in topics), default=0.0)
+    stuck = sum(max(topic.stuck_keys_total, len(topic.stuck_keys)) for topic in topics)
+    store = node.store()
+    tiles = [
+        ("messages behind", f"{sum(topic.lag for topic in topics):,}"),
+        ("age of the oldest", age(oldest)),
+        ("out with clients", f"{sum(topic.in_flight for topic in topics):,}"),
+        ("behind their key", f"{sum(topic.waiting for topic in topics):,}"),
+        ("keys held", f"{stuck:,}"),
+        ("clients connected", f"{len(node.connections()):,}"),
+        (
+            f"stored, {byte_size(store.free_bytes)} free" if store else "store",
+            byte_size(store.used_bytes) if store else "not open",
+        ),
+        ("worst loop delay", f"{loop_lag_seconds * 1000:,.1f} ms"),
+    ]
+    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
+    return f'<dl class="tiles">{cells}</dl>'
+
+
+def _groups_table(groups: Sequence[GroupView]) -> str:
+    rows = sorted(
+        ((group, topic) for group in groups for topic in group.topics),
+        key=lambda row: (-row[1].lag_seconds, -row[1].lag, row[0].group, row[1].topic),
+    )
+    header = ("Group", "Topic", "State", "#Behind", "#Oldest", "#Out", "#Waiting", "#Keys held")
+    return table("Groups", header, [_group_row(group, topic) for group, topic in rows], "No group is configured.")
+
+
+def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
+    unpulled = topic.lag and not topic.in_flight and topic.lag_seconds >= UNPULLED_SECONDS
+    return [
+        Cell(group.group, "k", link=f"/?group={quote(group.group, safe='')}"),
+        Cell(topic.topic, "k"),
+        Cell(topic.state),
+        Cell(f"{topic.lag:,}", "n late" if unpulled else "n"),
+        Cell(age(topic.lag_seconds), "n late" if unpulled else "n"),
+        Cell(f"{topic.in_flight:,}", "n"),
+        Cell(f"{topic.waiting:,}", "n"),
+        Cell(f"{max(topic.stuck_keys_total, len(topic.stuck_keys)):,}", "n"),
+    ]
+
+
+def _queues_table(group: GroupView) -> str:
+    rows = [
+        [
+            Cell(topic.topic, "k"),
+            Cell(queue.qid, "c"),
+            Cell(f"{queue.committed:,}", "n"),
+            Cell(f"{queue.produced:,}", "n"),
+            Cell(f"{queue.lag:,}", "n"),
+            Cell(age(queue.lag_seconds), "n"),
+        ]
+        for topic in group.topics
+        for queue in topic.queues
+    ]
+    header = ("Topic", "Queue", "#Committed", "#End", "#Behind", "#Oldest")
+    return table("Queues", header, rows, "No queue yet.", rows_max=1_000)
+
+
+def _stuck_table(groups: Sequence[GroupView], now_ms: int) -> str:
+    found = sorted(
+        ((group.group, key) for group in groups for topic in group.topics for key in topic.stuck_keys),
+        key=lambda row: row[1].since_ms,
+    )
+    rows = [
+        [
+            Cell(key.key, "k c"),
+            Cell(group, "k"),
+            Cell(f"{key.topic}, {key.qid}, offset {key.offset}", "k"),
+            Cell(f"{key.attempts:,}", "n"),
+            Cell(key.holder or "waits for a retry", "c" if key.holder else ""),
+            _since(key.since_ms, now_ms, STUCK_SECONDS),
+            Cell("–" if key.waiting is None else f"{key.waiting:,}", "n"),
+        ]
+        for group, key in found
+    ]
+    total = sum(max(topic.stuck_keys_total, len(topic.stuck_keys)) for group in groups for topic in group.topics)
+    header = ("Key", "Group", "Its first message", "#Deliveries", "Held by", "#Since", "#Behind it")
+    return table("Keys that hold others up", header, rows, "None: no message waits behind another.", total=total)
+
+
+def _out_table(groups: Sequence[GroupView], now_ms: int) -> str:
+    rows: list[tuple[int, list[Cell]]] = []
+    listed = 0
+    for group in groups:
+        held: dict[tuple[str, str], tuple[int, int, str]] = {}
+        for each in group.in_flight:
+            listed += 1
+            count, since_ms, first = held.get((each.topic, each.holder), (0, each.since_ms, ""))
+            if not first or each.since_ms < since_ms:
+                since_ms, first = each.since_ms, f"{each.qid}, offset {each.offset}"
+            held[each.topic, each.holder] = count + 1, since_ms, first
+        for (topic, holder), (count, since_ms, first) in held.items():
+            cells = [Cell(holder, "c"), Cell(group.group, "k"), Cell(topic, "k"), Cell(f"{count:,}", "n")]
+            rows.append((since_ms, [*cells, Cell(first, "k"), _since(since_ms, now_ms, STUCK_SECONDS)]))
+    rows.sort(key=lambda row: row[0])
+    total = sum(max(group.in_flight_total, len(group.in_flight)) for group in groups)
+    note = f"summed up from {listed:,} of {amount(total, 'message')}" if listed < total else ""
+    header = ("Client", "Group", "Topic", "#Messages", "The oldest", "#Since")
+    return table("Out with clients", header, [cells for _, cells in rows], "Nothing is out.", note=note)
+
+
+def _clients_table(node: NodeView) -> str:
+    now_ms = node.clock.wall_ms()
+    connections = sorted(node.connections(), key=lambda each: each.since_ms)
+    rows = [
+        [
+            Cell(each.address, "c"),
+            Cell(each.service),
+            Cell(each.state),
+            Cell(f"{each.requests:,}", "n"),
+            _since(each.since_ms, now_ms),
+        ]
+        for each in connections
+    ]
+    return table("Clients", ("Client", "Service", "Doing", "#Requests", "#Connected"), rows, "Nobody is connected.")
+
+
+def _topics_table(node: NodeView) -> str:
+    rows = [
+        [
+            Cell(topic.topic, "k"),
+            Cell("system" if topic.system else "user"),
+            Cell(f"{len(topic.queues):,}", "n"),
+            Cell(f"{sum(queue.max - queue.min for queue in topic.queues):,}", "n"),
+        ]
+        for topic in sorted(node.topics(), key=lambda topic: (topic.system, topic.topic))
+    ]
+    return table("Topics", ("Topic", "Kind", "#Queues", "#Messages held"), rows, "No topic yet.")
+
+
+def _counters_table(node: NodeView) -> str:
+    sums: dict[str, int] = {}
+    for spec, _, value in node.metrics:
+        if spec.kind == "counter" and value:
+            sums[spec.name] = sums.get(spec.name, 0) + value
+    rows = [
+        [Cell(name, "c"), Cell(SPECS[name].help, "k"), Cell(f"{value:,}", "n")] for name, value in sorted(sums.items())
+    ]
+    title = "Counters that are not zero"
+    return table(title, ("Counter", "Meaning", "#Since the start"), rows, "All are zero.", rows_max=500)
+
+
+def _since(since_ms: int, now_ms: int, late_seconds: float | None = None) -> Cell:
+    seconds = (now_ms - since_ms) / 1000
+    late = late_seconds is not None and seconds >= late_seconds
+    return Cell(age(seconds), "n late" if late else "n", title=moment(since_ms))

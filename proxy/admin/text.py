@@ -1,0 +1,50 @@
+"""Figures as people read them: ages, counts, sizes, moments. Pure functions."""
+
+from __future__ import annotations
+
+import datetime
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def age(seconds: float) -> str:
+    """Return a duration in its two largest units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`; negative reads as 0."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f} s" if seconds > 0.05 else "0 s"
+    left = round(seconds)
+    for index, (size, unit) in enumerate(_UNITS):
+        if left >= size:
+            whole, rest = divmod(left, size)
+            if index + 1 < len(_UNITS):
+                next_size, next_unit = _UNITS[index + 1]
+                if rest // next_size:
+                    return f"{whole} {unit} {rest // next_size} {next_unit}"
+            return f"{whole} {unit}"
+    return "0 s"
+
+
+def amount(count: int, noun: str) -> str:
+    """Return a count with its noun in the right number: `1 message`, `12,000 messages`, `2 deliveries`."""
+    if count == 1:
+        return f"1 {noun}"
+    plural = noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s"
+    return f"{count:,} {plural}"
+
+
+def byte_size(count: int) -> str:
+    """Return a number of bytes in binary units with three digits: `980 B`, `1.50 MiB`, `128 MiB`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1000:
+            return f"{count} B" if unit == "B" else f"{value:#.3g} {unit}".replace(". ", " ")
+        value /= 1024
+    return f"{value:,.2f} TiB"
+
+
+def moment(wall_ms: int) -> str:
+    """Return a wall-clock moment in UTC to the second: `2026-03-01 04:05:06 UTC`."""
+    try:
+        when = datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{wall_ms} ms"
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")

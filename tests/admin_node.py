@@ -1,0 +1,127 @@
+"""A node as the admin port sees it, made of plain values: for tests of the pages and documents themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from broker.metrics import Metrics
+from proxy.admin.view import (
+    ConnectionView,
+    Delivery,
+    GroupView,
+    QueueLag,
+    QueueRange,
+    ReloadOutcome,
+    State,
+    StoreView,
+    StuckKey,
+    SubscriptionView,
+    TopicView,
+)
+
+NOW_MS = 1_760_000_000_000
+
+
+class FixedClock:
+    """A clock that stands at `NOW_MS` and 1,000 s."""
+
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic(self) -> float:
+        return 1_000.0
+
+
+class PlainNode:
+    """Holds lists and hands them out; `reload` counts its calls and answers `outcome`."""
+
+    def __init__(self) -> None:
+        self.state: State = "ready"
+        self.reasons: Sequence[str] = ()
+        self.version = "0.1.0"
+        self.clock = FixedClock()
+        self.started_monotonic = 100.0
+        self.metrics = Metrics()
+        self.topic_list: list[TopicView] = []
+        self.group_list: list[GroupView] = []
+        self.connection_list: list[ConnectionView] = []
+        self.store_view: StoreView | None = StoreView(
+            path="/srv/data", used_bytes=134_217_728, free_bytes=83_000_000_000, flush="sync"
+        )
+        self.outcome = ReloadOutcome(accepted=True, changes=("group billing: concurrency 8 -> 16",))
+        self.reloads = 0
+
+    def topics(self) -> Sequence[TopicView]:
+        return self.topic_list
+
+    def groups(self, *, details_max: int) -> Sequence[GroupView]:
+        return [
+            dataclasses.replace(group, in_flight=group.in_flight[:details_max], in_flight_total=len(group.in_flight))
+            for group in self.group_list
+        ]
+
+    def connections(self) -> Sequence[ConnectionView]:
+        return self.connection_list
+
+    def store(self) -> StoreView | None:
+        return self.store_view
+
+    async def reload(self) -> ReloadOutcome:
+        self.reloads += 1
+        return self.outcome
+
+
+def busy_node() -> PlainNode:
+    """Return a node with two groups, a stuck key, deliveries and clients."""
+    node = PlainNode()
+    node.topic_list = [
+        TopicView(topic="%DLQ%permits-audit", queues=[QueueRange(queue=0, min=0, max=3)], system=True),
+        TopicView(topic="permits", queues=[QueueRange(queue=n, min=5, max=1_005 + n) for n in range(2)], system=False),
+    ]
+    qid = "pyddmq_broker-0_0"
+    audit = SubscriptionView(
+        topic="permits",
+        state="running",
+        in_flight=3,
+        waiting=40,
+        queues=[
+            QueueLag(qid=qid, committed=900, produced=1_005, lag=105, lag_seconds=312.5),
+            QueueLag(qid="pyddmq_broker-0_1", committed=1_006, produced=1_006, lag=0, lag_seconds=0.0),
+        ],
+        stuck_keys=[
+            StuckKey(
+                key="case-10011",
+                topic="permits",
+                qid=qid,
+                offset=900,
+                attempts=2,
+                holder="127.0.0.1:50312",
+                since_ms=NOW_MS - 312_500,
+                waiting=37,
+            ),
+            StuckKey(
+                key="case-7 <b>", topic="permits", qid=qid, offset=921, attempts=1, holder=None, since_ms=NOW_MS - 900
+            ),
+        ],
+        stuck_keys_total=2,
+    )
+    out = [
+        Delivery(topic="permits", qid=qid, offset=900, holder="127.0.0.1:50312", since_ms=NOW_MS - 312_500),
+        Delivery(topic="permits", qid=qid, offset=931, holder="127.0.0.1:50312", since_ms=NOW_MS - 400),
+        Delivery(topic="permits", qid=qid, offset=940, holder="10.0.0.7:41020", since_ms=NOW_MS - 1_500),
+    ]
+    billing = SubscriptionView(topic="orders", state="running", in_flight=0, waiting=0, queues=[])
+    node.group_list = [
+        GroupView(group="permits-audit", topics=[audit], in_flight=out, in_flight_total=3),
+        GroupView(group="orders-billing", topics=[billing]),
+    ]
+    node.connection_list = [
+        ConnectionView(
+            address="127.0.0.1:50312", service="consumer", since_ms=NOW_MS - 900_000, requests=311, state="parked"
+        ),
+        ConnectionView(
+            address="127.0.0.1:50313", service="producer", since_ms=NOW_MS - 60_000, requests=12, state="idle"
+        ),
+    ]
+    return node

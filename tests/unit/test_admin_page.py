@@ -1,0 +1,192 @@
+"""The status page, its findings and its figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from html.parser import HTMLParser
+
+import pytest
+
+from proxy.admin import page
+from proxy.admin.attention import findings
+from proxy.admin.style import CSS, CSS_SHA256
+from proxy.admin.text import age, amount, byte_size, moment
+from proxy.admin.view import ConnectionView, Delivery, GroupView, StoreView, SubscriptionView
+from tests.admin_node import NOW_MS, PlainNode, busy_node
+
+_VOID = {"meta"}
+
+
+class _Outline(HTMLParser):
+    """Checks that tags nest, and collects the tags and the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def _outline(html: str | None) -> _Outline:
+    assert html is not None
+    outline = _Outline()
+    outline.feed(html)
+    assert outline.open == []
+    return outline
+
+
+def test_page_of_a_busy_node_shows_who_has_what_since_when() -> None:
+    """Lag in messages and seconds, holders by address, stuck keys and clients all stand on the page."""
+    outline = _outline(page.render(busy_node(), loop_lag_seconds=0.0042))
+    text = "|".join(outline.texts)
+    for fact in ("permits-audit", "105", "5 min 12 s", "case-10011", "127.0.0.1:50312", "10.0.0.7:41020", "4.2 ms"):
+        assert fact in text
+    assert "script" not in outline.tags
+
+
+def test_page_without_anything_yet_is_whole() -> None:
+    """A node that has neither groups nor clients nor an open store still gives a page."""
+    node = PlainNode()
+    node.state, node.reasons, node.store_view = "recovering", ("The log is being read, 40 % done.",), None
+    text = "|".join(_outline(page.render(node, loop_lag_seconds=0.0)).texts)
+    assert "The node is recovering. The log is being read, 40 % done." in text
+    assert "No group is configured." in text
+
+
+def test_page_escapes_whatever_comes_from_outside() -> None:
+    """Keys, groups, topics and addresses chosen by others cannot become markup."""
+    evil = "\"><script>alert('x')</script>&amp;"
+    node = busy_node()
+    subscription = node.group_list[0].topics[0]
+    stuck = [dataclasses.replace(key, key=evil, qid=evil, holder=evil, topic=evil) for key in subscription.stuck_keys]
+    topic = dataclasses.replace(subscription, topic=evil, state=evil, stuck_keys=stuck)
+    out = [Delivery(topic=evil, qid=evil, offset=1, holder=evil, since_ms=0)]
+    node.group_list = [GroupView(group=evil, topics=[topic], in_flight=out, in_flight_total=1)]
+    node.topic_list = [dataclasses.replace(each, topic=evil) for each in node.topic_list]
+    node.connection_list = [ConnectionView(address=evil, service=evil, since_ms=0, requests=1, state=evil)]
+    for group in (None, evil):
+        html = page.render(node, loop_lag_seconds=0.0, group=group)
+        assert html is not None
+        assert "<script" not in html
+        assert evil in _outline(html).texts
+
+
+def test_page_bounds_its_tables() -> None:
+    """With 10,000 clients and 5,000 deliveries the page stays small and says how many there are."""
+    node = busy_node()
+    node.connection_list = [
+        ConnectionView(address=f"10.0.0.1:{n}", service="consumer", since_ms=n, requests=n, state="idle")
+        for n in range(10_000)
+    ]
+    out = [Delivery(topic="permits", qid="q", offset=n, holder=f"h{n}", since_ms=n) for n in range(5_000)]
+    node.group_list = [dataclasses.replace(node.group_list[0], in_flight=out)]
+    html = page.render(node, loop_lag_seconds=0.0)
+    assert html is not None
+    assert len(html) < 100_000
+    assert "50 of 10,000" in html
+    assert "summed up from 2,000 of 5,000 messages" in html
+
+
+def test_page_of_one_group_lists_its_queues() -> None:
+    """The group's own page names each queue with committed offset and end; an unknown group has none."""
+    text = "|".join(_outline(page.render(busy_node(), loop_lag_seconds=0.0, group="permits-audit")).texts)
+    assert "pyddmq_broker-0_1" in text
+    assert page.render(busy_node(), loop_lag_seconds=0.0, group="nobody") is None
+
+
+def test_page_refreshes_itself_unless_told_not_to() -> None:
+    """The refresh is a header of the document, so that it works without scripts and can be stopped."""
+    moving = page.render(PlainNode(), loop_lag_seconds=0.0)
+    still = page.render(PlainNode(), loop_lag_seconds=0.0, refresh=False)
+    assert moving is not None
+    assert still is not None
+    assert 'http-equiv="refresh"' in moving
+    assert 'http-equiv="refresh"' not in still
+
+
+def test_style_sheet_matches_its_hash() -> None:
+    """The sum in the security policy is that of the sheet on the page, else browsers would drop it."""
+    html = page.render(PlainNode(), loop_lag_seconds=0.0)
+    assert html is not None
+    assert f"<style>{CSS}</style>" in html
+    assert CSS_SHA256.startswith("sha256-")
+
+
+def test_findings_of_a_quiet_node_are_none() -> None:
+    """Ordinary lag, fresh deliveries and briefly held keys are no reason to wake somebody."""
+    node = PlainNode()
+    assert findings(node, node.groups(details_max=10), 0.01) == []
+
+
+def test_findings_name_the_key_that_holds_others() -> None:
+    """A key held for a minute is named with its holder; one held for a second is not."""
+    node = busy_node()
+    texts = [finding.text for finding in findings(node, node.group_list, 0.0)]
+    assert texts == [
+        "Group permits-audit on topic permits: key case-10011 is out with 127.0.0.1:50312 for 5 min 12 s "
+        "(offset 900, 2 deliveries, 37 messages behind it)."
+    ]
+
+
+def test_findings_tell_that_nobody_pulls() -> None:
+    """An old lag with nothing out with clients means that the group's clients are gone."""
+    node = busy_node()
+    subscription: SubscriptionView = dataclasses.replace(node.group_list[0].topics[0], in_flight=0, stuck_keys=())
+    group = dataclasses.replace(node.group_list[0], topics=[subscription])
+    (finding,) = findings(node, [group], 0.0)
+    assert "105 messages behind, the oldest for 5 min 12 s; no client has any." in finding.text
+
+
+def test_findings_put_the_failed_node_first() -> None:
+    """A node that no longer acknowledges stands above a late loop and a nearly full disk."""
+    node = PlainNode()
+    node.state, node.reasons = "failed", ("A sync of the log failed: input/output error.",)
+    node.store_view = StoreView(path="/srv/data", used_bytes=1, free_bytes=1_000_000, flush="sync")
+    found = findings(node, [], 2.5)
+    assert [finding.bad for finding in found] == [True, False, False]
+    assert found[0].text == "The node is failed. A sync of the log failed: input/output error."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3.0, "0 s"),
+        (0.0, "0 s"),
+        (0.4, "0.4 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (185.0, "3 min 5 s"),
+        (3_600.0, "1 h"),
+        (90_061.0, "1 d 1 h"),
+        (86_460.0, "1 d"),
+    ],
+)
+def test_age_reads_in_its_two_largest_units(seconds: float, text: str) -> None:
+    """Ages are short and never show a unit that is not there."""
+    assert age(seconds) == text
+
+
+def test_figures_read_like_a_person_would_write_them() -> None:
+    """Counts carry their noun in the right number, sizes three digits, moments their zone."""
+    assert [amount(n, "message") for n in (0, 1, 12_000)] == ["0 messages", "1 message", "12,000 messages"]
+    assert amount(2, "delivery") == "2 deliveries"
+    assert [byte_size(n) for n in (0, 980, 1_572_864, 134_217_728, 10**16)] == [
+        "0 B",
+        "980 B",
+        "1.50 MiB",
+        "128 MiB",
+        "9,094.95 TiB",
+    ]
+    assert moment(NOW_MS) == "2025-10-09 08:53:20 UTC"
+    assert moment(10**18) == "1000000000000000000 ms"
