@@ -5,7 +5,7 @@ Imports nothing of this project. What an action needs from its subscription is h
 
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, GROUP_BYTES_MAX, TOPIC_BYTES_MAX, check_group_name, check_topic_name, is_system_topic
-from conf.diff import ChangeKind, Changes, GroupChange, TopicChange, diff, diff_group
+from conf.changes import ChangeKind, Changes, GroupChange, TopicChange, diff, diff_group
 from conf.loader import Loaded, load, loads
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig

@@ -1,0 +1,183 @@
+"""Writes docs/configuration.md from the models: `python -m conf.reference > docs/configuration.md`."""
+
+from __future__ import annotations
+
+import sys
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from conf.base import Model, Reload
+from conf.foreign import FOREIGN, Foreign
+from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
+from conf.node import NodeConfig
+
+_HEAD = """# Configuration
+
+<!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
+
+One YAML file with three sections, each of which may be left out:
+
+```yaml
+node:                       # ports, store, bounds
+topics:                     # name: settings
+  orders: {queues: 8}
+groups:                     # consumer groups, and what they read
+  - group: orders-billing
+    topics:
+      - topic: orders
+        orderKey: KEY
+```
+
+`conf/standalone.yaml` is a small file to start from, `conf/reference.yaml` shows every key with comments. Inside
+`topics` and `groups` the names are DDMQ's where DDMQ has the field.
+
+**Errors.** A file is taken whole or not at all. Unknown keys, keys given twice, wrong types and contradictions are
+errors; all of a file are told at once, as `file:line: key.path: what is wrong; what would be right`. Text is not taken
+for a number, nor a number for text. `pyddmq config check FILE` tells without starting anything. A file may have 4 MiB,
+32 levels and 200,000 values, aliases expanded; `<<: *name` merges mappings.
+
+**Reload.** SIGHUP, or a change of the file, reads it again. The column *change* says what a changed field takes:
+*live* has effect at once; *new generation* lets the subscription drain, for at most drainSeconds, and starts it again,
+while all others go on undisturbed; *restart* refuses the whole reload with that sentence. A refused or wrong file
+leaves the running configuration in force. Topics and groups may come and go; taking one out deletes nothing (D6), and
+the number of queues is only raised.
+"""
+
+_TAIL = """
+## Rules between fields
+
+- A subscription's topic is one of `topics`, or a dead-letter topic `%DLQ%<group>`. Other system topics cannot be read.
+- A group, and a topic within a group, is listed once.
+- The last action must be able to end a pipeline (PullServer). An action that works on parsed JSON needs Json before
+  it. There is at most one order gate (Async).
+- An orderKey that is a JSON path needs Json before the gate: before Async, or before the last action where there is no
+  Async (W56: DDMQ takes the opposite and silently delivers unordered). The path names one value: no wildcards, filters
+  or slices. `a.b` is read as `$.a.b`.
+- `options` of an action are checked by the action's own model.
+- Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
+- retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
+- Names of topics and groups have letters, digits, `_ - % |`; topics up to 127 bytes, groups up to 120 (D6).
+
+## What differs from DDMQ
+
+| field | DDMQ | here | why |
+| --- | --- | --- | --- |
+| where it is | ZooKeeper, or a file read once | one file, reloaded when it changes | one node, no ZooKeeper |
+| enabled | false | true | what is listed is meant to run |
+| disabled subscriptions | not checked | checked like the others | enabling one should hold no surprise |
+| disabling a group's last topic | ignored (W24) | stops it | |
+| actions | required | `[Async, PullServer]` | |
+| maxTps, totalMaxTps | required, 0 makes the limiter fail | more than 0, or left out for no limit (W45, W79) | |
+| a topic's maxTps | 1,024 | no limit | |
+| brokerCluster, topicUnits | required | the node's own, left out | one node has one cluster (W35, W47) |
+| orderKey | any path that could be set | a path that names one value, with Json before the gate | W56 |
+| retryIntervals | leading or inner -1 and other negatives taken | errors | W20 |
+| maxRetry, retryIntervals used up | the message is dropped | it goes to `%DLQ%<group>` | W14 |
+| consumeFromWhere | per broker client | per subscription, default first | |
+| alarm thresholds changed | restarts the consumer (W46) | live, without effect on delivery | |
+| unknown keys | an exception or ignored, by format | an error with line and suggestion | |
+| host | binds every interface (W99) | binds 127.0.0.1 | no authentication on the wire |
+| group names | up to 255 bytes | up to 120 | `%DLQ%` and the name fit into a topic name |
+| secrets in logs (W66) | printed at each change | a reload logs the names of changed fields, never values | |
+"""
+
+_SECTIONS: list[tuple[type[Model], str, str]] = [
+    (NodeConfig, "node", "One node: where it listens, how it stores, and its bounds."),
+    (TopicConfig, "topics.<name>", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
+    (GroupConfig, "groups[]", "A list of consumer groups."),
+    (SubscriptionConfig, "groups[].topics[]", "What a group reads from one topic, and how."),
+]
+
+_TYPES: dict[Any, str] = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+
+
+def render() -> str:
+    """Return docs/configuration.md as text."""
+    parts = [_HEAD]
+    for model, title, text in _SECTIONS:
+        parts.append(
+            f"\n## {title}\n\n{text}\n\n| key | type | default | change | meaning |\n| --- | --- | --- | --- | --- |\n"
+        )
+        parts += [_row(field) for field in model.model_fields.values()]
+    parts.append(_TAIL)
+    parts.append(_foreign())
+    return "".join(parts)
+
+
+def _row(field: FieldInfo) -> str:
+    extra: Any = field.json_schema_extra
+    reload = Reload(extra["reload"])
+    cells = (f"`{field.alias}`", _type(field), _default(field, extra), reload.value, str(field.description))
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _default(field: FieldInfo, extra: dict[str, Any]) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    if field.default is None:
+        return str(extra.get("absent", "none"))
+    if isinstance(field.default, bool):
+        return "`true`" if field.default else "`false`"
+    if isinstance(field.default, int):
+        return f"{field.default:,}" if field.default >= 10_000 else str(field.default)
+    return f"`{str(field.default).replace(chr(39), '')}`"
+
+
+def _type(field: FieldInfo) -> str:
+    bounds = _bounds(field.metadata)
+    name, inner = _type_name(field.annotation)
+    return f"{name} {bounds or inner}".strip()
+
+
+def _type_name(annotation: Any) -> tuple[str, str]:
+    """Return the name of a type and its bounds, None and validators left out."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        name, inner = _type_name(get_args(annotation)[0])
+        return name, _bounds(list(getattr(annotation, "__metadata__", ()))) or inner
+    if origin in (Union, UnionType):
+        return _type_name(next(each for each in get_args(annotation) if each is not NoneType))
+    if origin is Literal:
+        return " or ".join(f"`{each}`" for each in get_args(annotation)), ""
+    if origin is list:
+        item = get_args(annotation)[0]
+        return ("list of whole numbers" if item is int else "list of text" if item is str else "list"), ""
+    if origin is dict:
+        return "mapping", ""
+    return _TYPES[annotation], ""
+
+
+def _bounds(metadata: list[Any]) -> str:
+    """Return bounds as `1..1,024`, `>= 1`, `> 0`; only those of numbers."""
+    low = high = above = None
+    for each in metadata:
+        each_metadata = each.metadata if isinstance(each, FieldInfo) else [each]
+        for bound in each_metadata:
+            low = getattr(bound, "ge", low)
+            high = getattr(bound, "le", high)
+            above = getattr(bound, "gt", above)
+    if low is not None and high is not None:
+        return f"{low:,}..{high:,}"
+    return f"> {above}" if above is not None else f">= {low:,}" if low is not None else ""
+
+
+def _foreign() -> str:
+    lines = [
+        "\n## DDMQ's fields that are not used\n\n*warning*: accepted, with the text as a warning. *error*: would "
+        "change what is delivered, so it is refused unless empty or at DDMQ's default (D23).\n\n"
+        "| where | field | here | text |\n| --- | --- | --- | --- |\n"
+    ]
+    for model, title, _ in _SECTIONS:
+        lines += [_foreign_row(title, name, foreign) for name, foreign in FOREIGN[model].items()]
+    return "".join(lines)
+
+
+def _foreign_row(title: str, name: str, foreign: Foreign) -> str:
+    return f"| {title} | `{name}` | {'warning' if foreign.harmless else 'error'} | {foreign.text} |\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
