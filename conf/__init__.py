@@ -1,11 +1,11 @@
 """Typed configuration: the models, the loader that names file, line and key, and commented YAML examples.
 
 Imports nothing of this project. What an action needs from its subscription is handed to the loader as a mapping.
+`conf.diff` compares two configurations for a reload.
 """
 
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, GROUP_BYTES_MAX, TOPIC_BYTES_MAX, check_group_name, check_topic_name, is_system_topic
-from conf.changes import ChangeKind, Changes, GroupChange, TopicChange, diff, diff_group
 from conf.loader import Loaded, load, loads
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
@@ -17,22 +17,16 @@ __all__ = [
     "GROUP_BYTES_MAX",
     "TOPIC_BYTES_MAX",
     "ActionSpec",
-    "ChangeKind",
-    "Changes",
     "Config",
     "ConfigError",
-    "GroupChange",
     "GroupConfig",
     "Loaded",
     "NodeConfig",
     "Problem",
     "SubscriptionConfig",
-    "TopicChange",
     "TopicConfig",
     "check_group_name",
     "check_topic_name",
-    "diff",
-    "diff_group",
     "is_json_path",
     "is_system_topic",
     "load",
