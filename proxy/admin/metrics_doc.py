@@ -38,7 +38,7 @@ def render(specs: Mapping[str, Spec]) -> str:
     for kind, title in (("counter", "Counters"), ("gauge", "Gauges")):
         rows = [specs[name] for name in sorted(specs) if specs[name].kind == kind]
         parts.append(f"\n## {title}\n\n| name | labels | meaning |\n| --- | --- | --- |\n")
-        parts.extend(f"| `{spec.name}` | {_labels(spec)} | {spec.help} |\n" for spec in rows)
+        parts.extend(f"| `{spec.name}` | {_labels(spec)} | {spec.help.rstrip('.')}. |\n" for spec in rows)
     return "".join(parts)
 
 

@@ -7,7 +7,6 @@ and prometheus_client cost half a second and tens of megabytes (D38).
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import json
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
 from proxy.admin.view import NodeView
+from proxy.network import ListenError
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -39,51 +39,46 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger()
 
 
-class AdminPortTaken(OSError):
-    """Another process listens on the admin port."""
-
-
 class AdminServer:
     """Serves one node from `start` to `stop`.
 
     Args:
         node: What is shown.
-        host: Address to listen on; anything but loopback lets others read the node's state.
-        port: 0 takes a free one.
     """
 
-    def __init__(self, node: NodeView, *, host: str, port: int) -> None:
+    def __init__(self, node: NodeView) -> None:
         self._node = node
-        self._host = host
-        self._port = port
         self._runner: web.AppRunner | None = None
         self._lag: LoopLag | None = None
 
-    async def start(self) -> tuple[str, int]:
-        """Listen, and return the address in use.
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port in use; valid between `start` and `stop`."""
+        assert self._runner is not None, "the admin port is not open"
+        host, port = self._runner.addresses[0][:2]
+        return str(host), int(port)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen.
+
+        Args:
+            host: Address to listen on; anything but loopback lets others read the node's state.
+            port: 0 takes a free one.
 
         Raises:
-            AdminPortTaken: Somebody listens there already.
-            OSError: The address cannot be used at all.
+            ListenError: Somebody listens there already, or the address cannot be used.
         """
         loop = asyncio.get_running_loop()
         self._lag = LoopLag(loop, self._node.clock)
-        routes = _Routes(self._node, self._lag, self._host, f"{type(loop).__module__}.{type(loop).__name__}")
+        routes = _Routes(self._node, self._lag, host, f"{type(loop).__module__}.{type(loop).__name__}")
         self._runner = web.AppRunner(routes.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self._port, backlog=64).start()
+            await web.TCPSite(self._runner, host, port, backlog=64).start()
         except OSError as error:
             await self.stop()
-            if error.errno == errno.EADDRINUSE:
-                raise AdminPortTaken(
-                    error.errno,
-                    f"the admin port {self._host}:{self._port} is taken; choose another with adminPort, or 0 for any",
-                ) from error
-            raise
+            raise ListenError(host, port, error) from error
         self._lag.start()
-        host, port = self._runner.addresses[0][:2]
-        return str(host), int(port)
 
     async def stop(self) -> None:
         """Close the port and what is open on it; harmless when it never listened."""

@@ -11,8 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.admin.server import REFUSED, AdminPortTaken, AdminServer
+from proxy.admin.server import REFUSED, AdminServer
 from proxy.admin.view import ReloadOutcome
+from proxy.network import ListenError
 from tests.admin_node import PlainNode, busy_node
 
 Get = Callable[..., Awaitable[tuple[int, str, dict[str, str]]]]
@@ -34,8 +35,9 @@ def run(request: pytest.FixtureRequest) -> Callable[[PlainNode, Scenario], None]
 
     def run_scenario(node: PlainNode, scenario: Scenario) -> None:
         async def serve() -> None:
-            server = AdminServer(node, host="127.0.0.1", port=0)
-            host, port = await server.start()
+            server = AdminServer(node)
+            await server.start("127.0.0.1", 0)
+            host, port = server.address
             try:
                 async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
 
@@ -251,6 +253,6 @@ def test_taken_port_gets_a_sentence() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        server = AdminServer(PlainNode(), host="127.0.0.1", port=other.getsockname()[1])
-        with pytest.raises(AdminPortTaken, match="is taken; choose another with adminPort"):
-            asyncio.run(server.start())
+        server = AdminServer(PlainNode())
+        with pytest.raises(ListenError, match="is taken: stop the other process, or choose another port"):
+            asyncio.run(server.start("127.0.0.1", other.getsockname()[1]))
