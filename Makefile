@@ -1,0 +1,70 @@
+# Everything runs in .venv, which `make setup` makes; all other targets see to it themselves.
+#   make run    a node on conf/standalone.yaml, data in ./data
+#   make test   formatting, lint, strict types, and the whole test suite
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.set-up
+CONFIG ?= conf/standalone.yaml
+DATA   ?= data
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format bench crash simulate docs clean
+
+help: ## show the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
+
+setup: $(STAMP) ## make .venv with everything the project needs
+
+# Nothing to do until pyproject.toml changes.
+$(STAMP): pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then \
+	  for each in python3.13 python3.12 python3.11 python3; do \
+	    if $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$each; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "pyddmq needs Python 3.11 or newer: install python3.11 (or newer) and run this again." >&2; exit 1; \
+	  fi; \
+	  echo "making $(VENV) with $$($$found --version)"; \
+	  $$found -m venv $(VENV) || { \
+	    rm -rf $(VENV); \
+	    echo "$$found cannot make virtual environments: install its venv package (on Debian python3-venv)." >&2; \
+	    exit 1; \
+	  }; \
+	fi
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(VENV) has a Python older than 3.11: remove the folder and run this again." >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[speed,dev]'
+	@touch $@
+
+run: setup ## start a node
+	$(BIN)/pyddmq serve --config $(CONFIG) --data $(DATA)
+
+test: setup lint ## check and test everything
+	$(BIN)/python -m pytest
+
+lint: setup ## formatting, lint, strict types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup ## bring the code into form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## speed, beside Redis where it is installed
+	$(BIN)/python -m bench
+
+crash: setup ## a long campaign of SIGKILLs on real processes
+	$(BIN)/python -m pytest tests/crash -m long
+
+simulate: setup ## many seeds of the simulated node
+	$(BIN)/python -m pytest tests/simulation -m long
+
+docs: setup ## write the pages that are made from the code
+	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
+
+clean: ## remove .venv and all caches; data stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +

@@ -1,0 +1,48 @@
+"""Shared by all tests: what a test needs from the machine is a skip at a desk and a failure in CI."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+# No deadlines: two shared cores make single examples slow at random, and no test asserts a time.
+settings.register_profile("pyddmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pyddmq")
+
+
+def need(present: object, what: str) -> None:
+    """Go on when `present` is true; otherwise skip, or fail where CI=true says that everything must be there.
+
+    Args:
+        present: Whether the component is there.
+        what: Its name and how to get it, such as `redis-server (apt install redis-server)`.
+    """
+    if present:
+        return
+    if IN_CI:
+        pytest.fail(f"{what} is missing, and CI=true allows no skips")
+    pytest.skip(f"{what} is missing")
+
+
+def need_program(name: str, hint: str = "") -> str:
+    """Return the path of a program on PATH, or skip (fail in CI)."""
+    path = shutil.which(name)
+    need(path, f"{name}{f' ({hint})' if hint else ''}")
+    assert path is not None, "need() does not return without it"
+    return path
+
+
+def need_module(name: str, hint: str = "") -> ModuleType:
+    """Return an optional module, imported, or skip (fail in CI)."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        need(False, f"the module {name}{f' ({hint})' if hint else ''}")
+        raise
