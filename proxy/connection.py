@@ -1,0 +1,303 @@
+"""One client connection: frames in, replies out in request order.
+
+The rules of a connection (D18): frames take effect in arrival order and are answered in request order. A pull that
+waits delays only the replies after it, not the acks that came with them. At most `outstanding_max` requests are
+unanswered, then reading stops; it also stops while the peer does not read its replies. End of file ends the waiting
+of parked pulls. A reply that never left our buffer hands its messages back.
+
+A connection knows nothing of services: it hands each frame to its server's `handle` and gets replies through
+`answer` (at once) or a `Slot` (later).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from proxy.wire.frames import FrameError, FrameSplitter
+
+if TYPE_CHECKING:
+    from proxy.server import ThriftServer
+
+Lost = Callable[[], None]
+"""Called when a reply is known never to have reached the client."""
+
+
+class Slot:
+    """The place of one unanswered request in its connection's order of replies."""
+
+    __slots__ = ("_connection", "data", "lost", "start", "withdraw")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.data: bytes | None = None
+        self.lost: Lost | None = None
+        self.start: Callable[[], None] | None = None
+        """Run once when every earlier request is answered and the peer reads: a pull takes messages only then."""
+        self.withdraw: Callable[[], None] | None = None
+        """Run when the client is gone or sends no more: a parked pull leaves its queue; with the end of file it
+        answers empty."""
+
+    def answer(self, data: bytes, lost: Lost | None = None) -> None:
+        """Give the reply, once.
+
+        Args:
+            data: The frame, length included.
+            lost: Called if the connection ends before a byte of the reply has left our buffer.
+        """
+        assert self.data is None, "a request is answered once"
+        self.data = data
+        self.lost = lost
+        self.withdraw = None
+        if self._connection.closed:
+            if lost is not None:
+                lost()
+            return
+        self._connection.settle()
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one accepted socket; also the `Holder` of what is delivered over it."""
+
+    __slots__ = (
+        "_ended",
+        "_out",
+        "_out_bytes",
+        "_reading",
+        "_server",
+        "_settling",
+        "_slots",
+        "_splitter",
+        "_transport",
+        "_writable",
+        "address",
+        "closed",
+        "dirty",
+        "partial_since",
+        "requests",
+        "since_ms",
+    )
+
+    def __init__(self, server: ThriftServer) -> None:
+        self._server = server
+        self._splitter = FrameSplitter(server.frame_bytes_max, admin_hint=server.admin_hint)
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[Slot] = deque()
+        self._out: deque[tuple[bytes, Lost | None]] = deque()
+        self._out_bytes = 0
+        self._writable = True
+        self._reading = True
+        self._settling = False
+        self._ended = False
+        self.address = "?"
+        self.closed = False
+        self.dirty = False
+        self.partial_since: float | None = None
+        self.requests = 0
+        self.since_ms = 0
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport; a connection above the server's limit is closed at once."""
+        self._transport = cast("asyncio.Transport", transport)
+        # With a high-water mark of 0 the transport says at once when the kernel took less than all: what is queued
+        # here and not there is known never to have left.
+        self._transport.set_write_buffer_limits(high=0)
+        peer: Any = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.address = f"{peer[0]}:{peer[1]}"
+        if not self._server.admit(self):
+            self.closed = True
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle every frame that is complete."""
+        if self.closed:
+            return
+        try:
+            self._splitter.feed(data)
+        except FrameError as error:
+            self._refuse(error)
+            return
+        self._read_frames()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: parked pulls are answered empty, the rest is answered, then the socket closes."""
+        self._ended = True
+        for slot in list(self._slots):
+            if slot.withdraw is not None:
+                slot.withdraw()
+        self._close_when_done()
+        return True
+
+    def pause_writing(self) -> None:
+        """The kernel takes no more: later replies stay in our own queue."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._writable = True
+        self.flush()
+        if not self.closed:
+            self.settle()
+            self._read_frames()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Hand back what never left, and take parked pulls out of their queues."""
+        self.closed = True
+        self._transport = None
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            if slot.withdraw is not None:
+                withdraw, slot.withdraw = slot.withdraw, None
+                withdraw()
+            if slot.data is not None and slot.lost is not None:
+                slot.lost()
+        out, self._out = self._out, deque()
+        self._out_bytes = 0
+        for _, lost in out:
+            if lost is not None:
+                lost()
+        self._server.forget(self)
+
+    # What services call.
+
+    def answer(self, data: bytes, lost: Lost | None = None) -> None:
+        """Answer the request being handled, now; it waits for its turn when earlier ones are unanswered."""
+        if self.closed:
+            if lost is not None:
+                lost()
+        elif self._slots:
+            slot = Slot(self)
+            slot.data = data
+            slot.lost = lost
+            self._slots.append(slot)
+        else:
+            self._queue(data, lost)
+
+    def later(self) -> Slot:
+        """Keep the place of the request being handled; its answer comes through the slot."""
+        slot = Slot(self)
+        self._slots.append(slot)
+        return slot
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client said that it sends no more; its pulls must not wait."""
+        return self._ended
+
+    def may_start(self) -> bool:
+        """Whether a pull may take messages now: no earlier request unanswered, and the peer reads its replies."""
+        return not self._slots and self._out_bytes <= self._server.output_bytes_max
+
+    # Replies on their way out.
+
+    def settle(self) -> None:
+        """Move settled replies from the head of the order to the output, and start the pull that is next."""
+        if self.closed or self._settling:
+            return
+        self._settling = True
+        slots = self._slots
+        try:
+            while slots:
+                head = slots[0]
+                if head.data is not None:
+                    slots.popleft()
+                    self._queue(head.data, head.lost)
+                elif head.start is not None and self._out_bytes <= self._server.output_bytes_max:
+                    start, head.start = head.start, None
+                    start()
+                else:
+                    break
+        finally:
+            self._settling = False
+        if not self._reading or self._splitter.ready:
+            self._server.resume_soon(self)
+        if self._ended:
+            self._server.touch(self)
+
+    def flush(self) -> None:
+        """Write what is queued, until the kernel takes no more. Called at the end of each turn."""
+        self.dirty = False
+        transport = self._transport
+        if transport is None or self.closed:
+            return
+        out = self._out
+        while out and self._writable:
+            data, lost = out.popleft()
+            if lost is None and out and out[0][1] is None:
+                # Small replies of one turn share a system call; replies that carry messages go one by one, so that
+                # it is known which of them never left.
+                parts = [data]
+                while out and out[0][1] is None:
+                    parts.append(out.popleft()[0])
+                data = b"".join(parts)
+            self._out_bytes -= len(data)
+            transport.write(data)
+        self._close_when_done()
+
+    def close(self) -> None:
+        """Close after what is queued has been written."""
+        self._ended = True
+        self._server.touch(self)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def read_on(self) -> None:
+        """Handle frames that were held back while too much was unanswered."""
+        if not self.closed:
+            self._read_frames()
+
+    # Inside.
+
+    def _queue(self, data: bytes, lost: Lost | None) -> None:
+        self._out.append((data, lost))
+        self._out_bytes += len(data)
+        if not self.dirty:
+            self.dirty = True
+            self._server.touch(self)
+
+    def _read_frames(self) -> None:
+        splitter = self._splitter
+        server = self._server
+        try:
+            while len(self._slots) < server.outstanding_max and self._out_bytes <= server.output_bytes_max:
+                frame = splitter.next()
+                if frame is None:
+                    break
+                self.requests += 1
+                server.handle(self, frame)
+                if self.closed:
+                    return
+        except FrameError as error:
+            self._refuse(error)
+            return
+        self.partial_since = server.now() if splitter.partial else None
+        full = len(self._slots) >= server.outstanding_max or self._out_bytes > server.output_bytes_max
+        if full == self._reading and self._transport is not None and not self._ended:
+            self._reading = not full
+            if full:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _refuse(self, error: FrameError) -> None:
+        """Close a connection whose bytes are no frames (nothing but this connection is affected)."""
+        self._server.refused(self, error)
+        if error.answer and self._transport is not None:
+            self._out.append((error.answer, None))
+            self._out_bytes += len(error.answer)
+        self._ended = True
+        self.flush()
+        if self._transport is not None and not self._slots:
+            self._transport.close()
+
+    def _close_when_done(self) -> None:
+        if self._ended and not self._slots and not self._out and self._transport is not None:
+            self._transport.close()

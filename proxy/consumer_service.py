@@ -1,0 +1,236 @@
+"""ConsumerService: pull, submit and getConsumeStats over the groups of this node.
+
+Rules: results are applied before anything else and never fail their pull (D13); each result counts for its own group
+(W4) and may be null, unknown or late (counted, W2, W5, W46); a pull that cannot be served for a reason the client
+can act on is a PullException with a code of `proxy.wire.codes` (W6); a known group without messages parks the
+request for max(maxLingerTime, 20 ms), at most `linger_ms_max` (R48, W7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from broker.metrics import Metrics, declare
+from broker.seams import Scheduler
+from broker.store import DamagedRecord, RecordGone, Store
+from proxy.connection import Connection, Slot
+from proxy.server import Handler
+from proxy.wire import (
+    APPLICATION_INTERNAL_ERROR,
+    Call,
+    ConsumeResult,
+    PullRequest,
+    encode_application_exception,
+    encode_bool_reply,
+    encode_empty_pull_reply,
+    encode_pull_exception,
+    encode_pull_reply,
+    encode_stats_reply,
+    scan_pull,
+    scan_stats,
+    scan_submit,
+)
+from proxy.wire.codes import PullCode
+from upstream.group import Batch, ConsumerGroup
+
+PULLS_REFUSED = declare("pyddmq_pulls_refused_total", "Pulls answered with a PullException", ("reason",))
+RESULTS_IGNORED = declare(
+    "pyddmq_results_ignored_total",
+    "Results that could not be attributed: null_context, no_such_group (per result, not per offset)",
+    ("reason",),
+)
+RECORDS_LOST_AT_PULL = declare(
+    "pyddmq_pull_records_unreadable_total", "Records found damaged or gone when a reply was assembled", ("topic",)
+)
+
+LINGER_MS_MIN = 20
+"""R48: the shortest wait of a pull that finds nothing."""
+
+_LOW_LEVEL_TEXT = "fetch and ack (the low-level API) are not served by this version: use pull and submit"
+
+
+class ConsumerService:
+    """The handlers of the consumer port."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, ConsumerGroup],
+        *,
+        store: Store,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        state: Callable[[], str],
+        linger_ms_max: int,
+        parked_max: int,
+    ) -> None:
+        """Set up.
+
+        Args:
+            groups: The node's live groups by name; read at each call, so that a reload shows at once.
+            store: Where the records of a reply are read.
+            scheduler: The event loop, for the end of a linger.
+            metrics: The node's registry.
+            state: The node's state: "starting", "ready", "draining" or "failed".
+            linger_ms_max: Cap of maxLingerTime (W7).
+            parked_max: Parked pulls of the whole node; above it: overloaded.
+        """
+        self._groups = groups
+        self._store = store
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._state = state
+        self._linger_ms_max = linger_ms_max
+        self._parked_max = parked_max
+        self.parked_count = 0
+
+    def handlers(self) -> dict[str, Handler]:
+        """Method name to handler."""
+        return {
+            "pull": self.pull,
+            "submit": self.submit,
+            "getConsumeStats": self.get_consume_stats,
+            "fetch": self.low_level,
+            "ack": self.low_level,
+        }
+
+    def pull(self, connection: Connection, call: Call) -> None:
+        """Apply the results that ride on the pull, then take or wait for one batch."""
+        request = scan_pull(call)
+        if request.results:
+            self.apply(request.results, connection)
+        group = self._groups.get(request.group)
+        refusal = self._refusal(request, group)
+        if refusal is not None:
+            code, text = refusal
+            self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
+            connection.answer(encode_pull_exception(call, code, text))
+            return
+        assert group is not None, "a missing group is a refusal"
+        if connection.may_start():
+            batch = group.pull(request.topic, request.count_max, connection)
+            if batch is not None:
+                self._send(connection.answer, call, group, batch, connection)
+            elif connection.ended:
+                connection.answer(encode_empty_pull_reply(call))
+            else:
+                self._park(connection.later(), call, request, group, connection)
+            return
+        slot = connection.later()
+        slot.start = partial(self._start, slot, call, request, group, connection)
+        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
+
+    def submit(self, connection: Connection, call: Call) -> None:
+        """Apply a chain of results; false only when it took nothing (D13)."""
+        connection.answer(encode_bool_reply(call, self.apply(scan_submit(call), connection)))
+
+    def get_consume_stats(self, connection: Connection, call: Call) -> None:
+        """Committed and produced offsets per topic of a group (R76 as intended; W1)."""
+        request = scan_stats(call)
+        group = self._groups.get(request.group)
+        if group is None:
+            text = f"no group {request.group!r} is configured on this node"
+            connection.answer(encode_pull_exception(call, PullCode.NO_SUCH_GROUP, text))
+            return
+        rows = []
+        for topic in group.stats().topics:
+            if request.topic is None or request.topic == topic.topic:
+                consumed = {queue.qid: queue.committed for queue in topic.queues}
+                produced = {queue.qid: queue.produced for queue in topic.queues}
+                rows.append((request.group, topic.topic, consumed, produced))
+        connection.answer(encode_stats_reply(call, rows))
+
+    def low_level(self, connection: Connection, call: Call) -> None:
+        """Answer fetch and ack, which are not served (D21)."""
+        connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, _LOW_LEVEL_TEXT))
+
+    def apply(self, results: list[ConsumeResult], connection: Connection) -> bool:
+        """Apply a flattened chain; returns whether any offset of it counted (or the chain held none)."""
+        counted = False
+        offsets = 0
+        for result in results:
+            offsets += len(result.success) + len(result.fail)
+            if result.group is None or result.topic is None or result.qid is None:
+                self._metrics.counter(RESULTS_IGNORED, "null_context").add()
+                continue
+            group = self._groups.get(result.group)
+            if group is None:
+                self._metrics.counter(RESULTS_IGNORED, "no_such_group").add()
+                continue
+            applied = group.apply(result.topic, result.qid, result.success, result.fail, connection)
+            if applied.counted:
+                counted = True
+        return counted or offsets == 0
+
+    def _refusal(self, request: PullRequest, group: ConsumerGroup | None) -> tuple[PullCode, str] | None:
+        state = self._state()
+        if state == "starting":
+            return PullCode.STARTING, "the node is starting: pull again in a moment"
+        if group is None:
+            return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
+        if request.topic is not None and not group.has_topic(request.topic):
+            known = ", ".join(group.topic_names()) or "none"
+            return PullCode.NO_SUCH_TOPIC, f"group {request.group!r} does not subscribe {request.topic!r}: it has {known}"
+        if self.parked_count >= self._parked_max:
+            return PullCode.OVERLOADED, f"{self.parked_count} pulls are waiting already: use fewer connections"
+        return None
+
+    def _start(
+        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+    ) -> None:
+        """Serve a pull whose turn on its connection has come (D18)."""
+        batch = group.pull(request.topic, request.count_max, connection)
+        if batch is not None:
+            self._send(slot.answer, call, group, batch, connection)
+        elif connection.ended:
+            slot.answer(encode_empty_pull_reply(call))
+        else:
+            self._park(slot, call, request, group, connection)
+
+    def _park(
+        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+    ) -> None:
+        """Wait for messages until the linger ends, the client goes, or a batch comes."""
+        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self._linger_ms_max)
+
+        def wake(batch: Batch) -> None:
+            timer.cancel()
+            self.parked_count -= 1
+            slot.withdraw = None
+            self._send(slot.answer, call, group, batch, connection)
+
+        def withdraw() -> None:
+            timer.cancel()
+            self.parked_count -= 1
+            slot.withdraw = None
+            group.unpark(parked)
+            if not connection.closed:
+                slot.answer(encode_empty_pull_reply(call))
+
+        self.parked_count += 1
+        timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
+        slot.withdraw = withdraw
+        parked = group.park(request.topic, request.count_max, connection, wake)
+
+    def _send(
+        self,
+        answer: Callable[[bytes, Callable[[], None]], None],
+        call: Call,
+        group: ConsumerGroup,
+        batch: Batch,
+        connection: Connection,
+    ) -> None:
+        """Assemble the reply from record slices."""
+        read = self._store.read
+        messages: list[tuple[int, memoryview]] = []
+        unreadable = []
+        for job in batch.jobs:
+            try:
+                messages.append((job.offset, read(job.physical, job.size)))
+            except (DamagedRecord, RecordGone):
+                unreadable.append(job)
+        if unreadable:
+            self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(unreadable))
+            group.drop_unreadable(batch, unreadable)
+        data = encode_pull_reply(call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages)
+        answer(data, partial(group.give_back, batch, connection))

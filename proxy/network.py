@@ -1,0 +1,90 @@
+"""The network edge: where listening sockets come from.
+
+A node is handed a `Network`; `AsyncioNetwork` is the real one, `proxy.testing` has the simulated one. Connections are
+asyncio transports and protocols in both, so that nothing above this module knows which it runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+
+class ListenError(Exception):
+    """A port cannot be listened on; the text says which and what to do."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        self.host = host
+        self.port = port
+        self.taken = error.errno == errno.EADDRINUSE
+        if self.taken:
+            text = f"port {port} on {host} is taken: stop the other process, or choose another port (0 takes a free one)"
+        elif error.errno == errno.EACCES:
+            text = f"port {port} on {host} needs privileges: choose a port of 1024 or above"
+        elif error.errno == errno.EADDRNOTAVAIL:
+            text = f"host {host} is no address of this machine: use 127.0.0.1, 0.0.0.0 or one of its own addresses"
+        else:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            text = f"cannot listen on {host}:{port}: {reason}"
+        super().__init__(text)
+
+
+class Listener(Protocol):
+    """One listening socket."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that it listens on; the port is real where 0 was asked for."""
+        ...
+
+    def close(self) -> None:
+        """Accept no further connections; those that are open stay."""
+        ...
+
+
+class Network(Protocol):
+    """Makes listeners."""
+
+    async def listen(
+        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int
+    ) -> Listener:
+        """Listen on `host:port` (0: any free port) and make a protocol of `factory` for each connection.
+
+        Raises:
+            ListenError: The address cannot be had.
+        """
+        ...
+
+
+class _ServerListener:
+    """A listener on an asyncio server."""
+
+    def __init__(self, server: asyncio.AbstractServer, address: tuple[str, int]) -> None:
+        self._server = server
+        self._address = address
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._address
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class AsyncioNetwork:
+    """Real sockets on the running event loop."""
+
+    async def listen(
+        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int
+    ) -> Listener:
+        """Listen on a TCP port; see `Network.listen`."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(factory, host, port, backlog=backlog)
+        except OSError as error:
+            raise ListenError(host, port, error) from error
+        bound = server.sockets[0].getsockname()
+        return _ServerListener(server, (bound[0], bound[1]))

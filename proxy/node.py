@@ -1,0 +1,379 @@
+"""Assembly of one node: store, progress, groups, both services and the turn that ties them together.
+
+The command line and the simulation build a node by the same class, with other seams. Nothing here is decided per
+message; see docs/architecture.md for the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from actions.registry import ActionRegistry
+from broker.metrics import Metrics, declare
+from broker.seams import Clock, Disk, Handle
+from broker.store import Store, StoreError, StoreOptions
+from conf import Config, GroupConfig
+from proxy.connection import Connection
+from proxy.consumer_service import ConsumerService
+from proxy.network import Network
+from proxy.producer_service import ProducerService, TopicPort
+from proxy.server import ServerLimits, ThriftServer
+from upstream.group import ConsumerGroup
+from upstream.limits import TokenBucket
+from upstream.progress import Progress, ProgressFailed
+
+_log = structlog.get_logger(__name__)
+
+TURNS = declare("pyddmq_turns_total", "Turns of the loop in which something was flushed")
+
+_FLUSH_ROUNDS_MAX = 8
+"""Flushes of one turn: what a flush makes (dead letters) is flushed too, but a turn ends."""
+
+SWEEP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seams:
+    """What a node takes from the outside world."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    disk: Disk
+    randomness: random.Random
+    network: Network
+
+
+class Node:
+    """One process's worth of pyddmq, without admin HTTP, signals and file watching."""
+
+    def __init__(self, config: Config, *, seams: Seams, registry: ActionRegistry, metrics: Metrics | None = None) -> None:
+        """Set up; `start` does the work.
+
+        Args:
+            config: A checked configuration.
+            seams: Loop, clock, disk, randomness, network.
+            registry: Where actions are found by name.
+            metrics: A registry to count in; a new one when absent.
+        """
+        self.config = config
+        self.seams = seams
+        self.registry = registry
+        self.metrics = metrics or Metrics()
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.leaving: list[ConsumerGroup] = []
+        """Groups that a reload took out and that still drain."""
+        self.ports: dict[bytes, TopicPort] = {}
+        self.started_monotonic = 0.0
+        self._state = "starting"
+        self._turn_asked = False
+        self._timers: dict[str, Handle] = {}
+        self._turns = self.metrics.counter(TURNS)
+        self.store: Store
+        self.progress: Progress
+        self.consumer: ThriftServer
+        self.producer: ThriftServer
+        self.consumer_service: ConsumerService
+
+    @property
+    def state(self) -> str:
+        """One of "starting", "ready", "draining", "stopped", "failed" (the write side is down)."""
+        if self._state == "ready" and self.failure is not None:
+            return "failed"
+        return self._state
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing is acknowledged any more, or None."""
+        if self._state == "starting":
+            return None
+        failed = self.store.failed or self.progress.failed
+        return None if failed is None else str(failed)
+
+    @property
+    def qid_prefix(self) -> str:
+        """Text in front of the queue number in every qid (W35: made in one place)."""
+        return f"{self.config.node.broker_cluster}_{self.config.node.broker_name}_"
+
+    # Life.
+
+    async def start(self, *, admin_hint: str = "") -> None:
+        """Open the store, recover, start the groups and listen.
+
+        Raises:
+            StoreError: The data directory is in use, unwritable, of another geometry, newer, ...
+            ListenError: A port cannot be had.
+        """
+        node = self.config.node
+        self.started_monotonic = self.seams.clock.monotonic()
+        self._open_storage()
+        try:
+            self._build_services(admin_hint)
+            for group in self.config.groups.values():
+                self.groups[group.group] = self.make_group(group)
+            self._run_timers()
+            await self.consumer.listen(self.seams.network, node.host, node.consumer_port, backlog=node.backlog)
+            await self.producer.listen(self.seams.network, node.host, node.producer_port, backlog=node.backlog)
+        except BaseException:
+            self._close_all(orderly=False)
+            raise
+        self._state = "ready"
+        self.request_turn()
+
+    async def stop(self, *, drain_seconds: float | None = None, hurry: asyncio.Event | None = None) -> None:
+        """Drain, then close: nothing new is handed out, acks are taken until nothing is out or the time has passed.
+
+        Args:
+            drain_seconds: Bound of the drain; drainSeconds of the configuration when absent.
+            hurry: When set, the drain ends at once; nothing that was acknowledged is lost by that.
+        """
+        if self._state in ("draining", "stopped"):
+            return
+        self._state = "draining"
+        limit = self.config.node.drain_seconds if drain_seconds is None else drain_seconds
+        self.producer.stop_listening()
+        for group in self._all_groups():
+            group.begin_drain()
+        deadline = self.seams.clock.monotonic() + limit
+        while self.seams.clock.monotonic() < deadline and not (hurry is not None and hurry.is_set()):
+            if all(group.drained for group in self._all_groups()) and not self.store.pending:
+                break
+            await asyncio.sleep(0.02)
+        left = sum(group.out_count for group in self._all_groups())
+        _log.info("drained", deliveries_unanswered=left)
+        self.consumer.stop_listening()
+        for server in (self.consumer, self.producer):
+            for connection in list(server.connections):
+                connection.eof_received()
+        self._turn()
+        await asyncio.sleep(0)
+        self._close_all(orderly=True)
+
+    def kill(self) -> None:
+        """Drop everything as a killed process would: no flush, no commit, no farewell. For simulations."""
+        self._state = "stopped"
+        for timer in self._timers.values():
+            timer.cancel()
+        for server in (self.consumer, self.producer):
+            server.stop_listening()
+            server.close_connections(at_once=True)
+        for group in self._all_groups():
+            group.stop()
+
+    # The turn.
+
+    def request_turn(self) -> None:
+        """Have the turn end after everything that arrived with it."""
+        if not self._turn_asked:
+            self._turn_asked = True
+            self.seams.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Write, sync, answer. Nothing leaves before what it promises is written."""
+        self._turn_asked = False
+        if self._state == "stopped":
+            return
+        self._turns.value += 1
+        store = self.store
+        for _ in range(_FLUSH_ROUNDS_MAX):
+            if not store.pending:
+                break
+            store.flush()
+            self.progress.log_synced()
+        else:
+            self.request_turn()
+        try:
+            self.progress.flush()
+        except ProgressFailed:
+            # Acks that cannot be kept must not be answered as if they were (D5): the clients see a broken
+            # connection and keep their results. Readiness and metrics say why.
+            self.consumer.close_connections(at_once=True)
+        self.consumer.flush()
+        self.producer.flush()
+
+    # Parts.
+
+    def _open_storage(self) -> None:
+        node = self.config.node
+        options = StoreOptions(
+            segment_bytes=node.segment_bytes,
+            queue_file_units=node.queue_file_units,
+            flush=node.flush,
+            message_bytes_max=node.max_message_bytes,
+        )
+        seams = self.seams
+        self.store = Store.open(
+            node.data,
+            options=options,
+            disk=seams.disk,
+            clock=seams.clock,
+            random=seams.randomness,
+            metrics=self.metrics,
+        )
+        self.store.on_pending = self.request_turn
+        try:
+            self.progress = Progress.open(
+                node.data,
+                store=self.store,
+                disk=seams.disk,
+                clock=seams.clock,
+                metrics=self.metrics,
+                scheduler=seams.loop,
+                ack_flush=node.ack_flush,
+            )
+            self.progress.on_pending = self.request_turn
+            self.publish_topics(self.config)
+        except BaseException:
+            self.store.close()
+            raise
+
+    def publish_topics(self, config: Config) -> None:
+        """Create and widen topics, and open or close them for publishing, as a configuration says (D6)."""
+        ports: dict[bytes, TopicPort] = {}
+        for name, settings in config.topics.items():
+            topic = self.store.create_topic(name, config.queue_count(name))
+            if not settings.enabled:
+                continue
+            old = self.ports.get(name.encode())
+            limit = old.limit if old is not None else None
+            if settings.max_tps is None:
+                limit = None
+            elif limit is None or limit.rate != settings.max_tps:
+                limit = TokenBucket(settings.max_tps, clock=self.seams.clock)
+            ports[name.encode()] = TopicPort(topic, limit, self.metrics)
+        # One dictionary for the node's life: the service holds it.
+        self.ports.clear()
+        self.ports.update(ports)
+
+    def auto_create(self, name: str) -> TopicPort | None:
+        """Make a topic on its first publish where the configuration allows it; None where not."""
+        if not self.config.node.auto_create_topics or name in self.config.topics:
+            return None
+        existing = self.store.topics.get(name)
+        if existing is not None and existing.system:
+            return None
+        topic = self.store.create_topic(name, self.config.node.default_queues)
+        port = self.ports[name.encode()] = TopicPort(topic, None, self.metrics)
+        return port
+
+    def _build_services(self, admin_hint: str) -> None:
+        node = self.config.node
+        seams = self.seams
+        self.consumer_service = ConsumerService(
+            self.groups,
+            store=self.store,
+            scheduler=seams.loop,
+            metrics=self.metrics,
+            state=lambda: self._state,
+            linger_ms_max=node.max_linger_time,
+            parked_max=node.max_parked_pulls,
+        )
+        producer_service = ProducerService(
+            self.ports,
+            store=self.store,
+            clock=seams.clock,
+            randomness=seams.randomness,
+            metrics=self.metrics,
+            state=lambda: self._state,
+            body_bytes_max=node.max_message_bytes,
+            qid_prefix=self.qid_prefix,
+            auto_create=self.auto_create,
+        )
+        limits = ServerLimits(
+            frame_bytes_max=node.max_read_buffer_bytes,
+            output_bytes_max=node.output_buffer_bytes,
+            outstanding_max=node.max_outstanding_per_connection,
+            connections_max=node.max_connections,
+        )
+
+        def server(service: str, handlers: Callable[[], dict[str, Callable[..., None]]]) -> ThriftServer:
+            return ThriftServer(
+                service,
+                handlers(),
+                limits=limits,
+                clock=seams.clock,
+                scheduler=seams.loop,
+                metrics=self.metrics,
+                request_turn=self.request_turn,
+                admin_hint=admin_hint,
+            )
+
+        self.consumer = server("consumer", self.consumer_service.handlers)
+        self.producer = server("producer", producer_service.handlers)
+
+    def make_group(self, config: GroupConfig) -> ConsumerGroup:
+        """Build and start one group."""
+        group = ConsumerGroup(
+            config,
+            node=self.config.node,
+            store=self.store,
+            progress=self.progress,
+            registry=self.registry,
+            clock=self.seams.clock,
+            scheduler=self.seams.loop,
+            metrics=self.metrics,
+            qid_prefix=self.qid_prefix,
+        )
+        group.start()
+        return group
+
+    def _all_groups(self) -> Iterable[ConsumerGroup]:
+        return [*self.groups.values(), *self.leaving]
+
+    def _run_timers(self) -> None:
+        """Keep checkpoint, commit and sweep going."""
+        node = self.config.node
+        self._repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
+        self._repeat("commit", node.commit_interval_ms / 1000, self.progress.commit)
+        self._repeat("sweep", SWEEP_SECONDS, self._sweep)
+
+    def _repeat(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Exception:
+                _log.exception("periodic_work_failed", work=name)
+            self._timers[name] = self.seams.loop.call_later(seconds, run)
+
+        self._timers[name] = self.seams.loop.call_later(seconds, run)
+
+    def _checkpoint(self) -> None:
+        self.store.checkpoint()
+
+    def _sweep(self) -> None:
+        self.consumer.sweep()
+        self.producer.sweep()
+        self.leaving = [group for group in self.leaving if not self._left(group)]
+
+    def _left(self, group: ConsumerGroup) -> bool:
+        """Stop a removed group once it has drained."""
+        if group.drained:
+            group.stop()
+            return True
+        return False
+
+    def _close_all(self, *, orderly: bool) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        for group in self._all_groups():
+            group.stop()
+        for server in (self.consumer, self.producer):
+            server.stop_listening()
+            server.close_connections(at_once=not orderly)
+        self._state = "stopped"
+        try:
+            self.progress.close()
+        except (ProgressFailed, OSError):
+            _log.exception("progress_close_failed")
+        try:
+            self.store.close()
+        except (StoreError, OSError):
+            _log.exception("store_close_failed")
+
+    def connections(self) -> list[tuple[str, Connection]]:
+        """Open connections with the name of their service."""
+        return [(server.service, each) for server in (self.consumer, self.producer) for each in server.connections]

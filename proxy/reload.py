@@ -1,0 +1,145 @@
+"""Hot reload: read the configuration again and apply what changed, all or nothing (D22).
+
+Everything that can be refused is refused before anything is changed: a file with errors, a setting that needs a
+restart, fewer queues than a topic has, a group that still drains from an earlier removal, an action that does not
+open. Groups that did not change are not touched at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from broker.errors import StoreError
+from broker.metrics import declare
+from conf import Config, ConfigError, GroupConfig, Loaded
+from conf.diff import ChangeKind, Changes, diff
+from proxy.node import Node
+
+_log = structlog.get_logger(__name__)
+
+RELOADS = declare("pyddmq_reloads_total", "Reloads of the configuration: applied, unchanged, refused", ("outcome",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadResult:
+    """What a reload did. `changes` has a sentence per change, `problems` says why nothing was changed."""
+
+    changes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the configuration that was read is now in force."""
+        return not self.problems
+
+
+class Reloader:
+    """Reloads one node."""
+
+    def __init__(self, node: Node, read: Callable[[], Loaded], *, over: Callable[[Config], Config] = lambda c: c) -> None:
+        """Set up.
+
+        Args:
+            node: The running node.
+            read: Loads and checks the configuration; raises ConfigError.
+            over: Puts over it what the command line said.
+        """
+        self._node = node
+        self._read = read
+        self._over = over
+
+    def reload(self) -> ReloadResult:
+        """Read and apply; the outcome is logged and counted, and returned for whoever asked."""
+        try:
+            loaded = self._read()
+        except ConfigError as error:
+            return self._refuse(tuple(str(problem) for problem in error.problems))
+        result = self.apply(self._over(loaded.config))
+        if not result.accepted:
+            return self._refuse(result.problems)
+        outcome = "applied" if result.changes else "unchanged"
+        self._node.metrics.counter(RELOADS, outcome).add()
+        warnings = tuple(str(warning) for warning in loaded.warnings)
+        _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
+        return ReloadResult(changes=result.changes, warnings=warnings)
+
+    def apply(self, config: Config) -> ReloadResult:
+        """Bring a checked configuration into force, or change nothing and say why."""
+        node = self._node
+        if node.state not in ("ready", "failed"):
+            return ReloadResult(problems=(f"the node is {node.state}: nothing can be changed now",))
+        queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
+        changes = diff(node.config, config, queues=queues)
+        problems = [*changes.refusals, *self._still_draining(changes)]
+        if problems:
+            return ReloadResult(problems=tuple(problems))
+        if changes.empty:
+            node.config = config
+            return ReloadResult()
+        try:
+            prepared = self._prepare(config, changes)
+        except (StoreError, ConfigError, ImportError, ValueError, TypeError) as error:
+            return ReloadResult(problems=(str(error),))
+        self._commit(config, changes, prepared)
+        return ReloadResult(changes=tuple(changes.sentences()))
+
+    def _still_draining(self, changes: Changes) -> list[str]:
+        leaving = {group.name for group in self._node.leaving}
+        return [
+            f"group {name} was taken out a moment ago and still drains: reload again when it has left"
+            for name, change in changes.groups.items()
+            if change.kind is ChangeKind.ADDED and name in leaving
+        ]
+
+    def _prepare(self, config: Config, changes: Changes) -> dict[str, Callable[[], None]]:
+        """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain."""
+        node = self._node
+        for name in changes.topics:
+            if name in config.topics:
+                node.store.create_topic(name, config.queue_count(name))
+        steps: dict[str, Callable[[], None]] = {}
+        for name, change in changes.groups.items():
+            if change.kind is ChangeKind.REMOVED:
+                steps[name] = self._removal(name)
+            elif change.kind is ChangeKind.ADDED:
+                steps[name] = self._addition(config.groups[name], config)
+            else:
+                steps[name] = node.groups[name].prepare(config.groups[name])
+        return steps
+
+    def _removal(self, name: str) -> Callable[[], None]:
+        def step() -> None:
+            group = self._node.groups.pop(name)
+            group.begin_drain()
+            self._node.leaving.append(group)
+
+        return step
+
+    def _addition(self, settings: GroupConfig, config: Config) -> Callable[[], None]:
+        group = self._node.build_group(settings, config.node)
+
+        def step() -> None:
+            self._node.groups[settings.group] = group
+            group.start()
+
+        return step
+
+    def _commit(self, config: Config, changes: Changes, steps: dict[str, Callable[[], None]]) -> None:
+        """Apply what cannot fail."""
+        node = self._node
+        node.config = config
+        node.publish_topics(config)
+        for step in steps.values():
+            step()
+        if changes.node:
+            node.apply_live_settings()
+        node.request_turn()
+
+    def _refuse(self, problems: tuple[str, ...]) -> ReloadResult:
+        self._node.metrics.counter(RELOADS, "refused").add()
+        _log.error("reload_refused", problems=list(problems), text="the running configuration stays in force")
+        return ReloadResult(problems=problems)

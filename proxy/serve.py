@@ -1,0 +1,189 @@
+"""`pyddmq serve`: one node on real sockets and files, with its admin port, signals and hot reload.
+
+SIGTERM and SIGINT drain (D22); a second one ends at once, losing nothing that was acknowledged. SIGHUP, and a change
+of the configuration file, reload. With `json`, the ready line of D24 is the only thing on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from actions.registry import ActionRegistry
+from broker.disk import RealDisk
+from broker.errors import StoreError, StoreFailed
+from broker.seams import SystemClock
+from conf import Config, ConfigError, load
+from proxy import logs
+from proxy.cli.codes import ExitCode
+from proxy.network import AsyncioNetwork, ListenError
+from proxy.node import Node, Seams
+from proxy.reload import Reloader
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What the command line says; None leaves the configuration's value.
+
+    Attributes:
+        config: Path of the configuration file.
+        data: Data directory.
+        json: Print the ready line as JSON (D24).
+        host, producer_port, consumer_port, admin_port: Where to listen; port 0 takes any free one.
+        watch: Reload when the configuration file changes.
+    """
+
+    config: Path
+    data: str | None = None
+    json: bool = False
+    host: str | None = None
+    producer_port: int | None = None
+    consumer_port: int | None = None
+    admin_port: int | None = None
+    watch: bool = True
+
+    def over(self, config: Config) -> Config:
+        """The configuration with what the command line says put over it."""
+        values = {
+            "data": self.data,
+            "host": self.host,
+            "producer_port": self.producer_port,
+            "consumer_port": self.consumer_port,
+            "admin_port": self.admin_port,
+        }
+        update = {name: value for name, value in values.items() if value is not None}
+        return config.model_copy(update={"node": config.node.model_copy(update=update)}) if update else config
+
+
+def serve(options: ServeOptions) -> int:
+    """Run a node until it is told to stop.
+
+    Returns:
+        The exit code of the process (docs/cli.md).
+    """
+    registry = ActionRegistry()
+    try:
+        loaded = load(options.config, actions=registry.specs())
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.CONFIG_INVALID
+    config = options.over(loaded.config)
+    logs.configure(config.node.log_format, config.node.log_level)
+    for warning in loaded.warnings:
+        _log.warning("config_warning", text=str(warning))
+    # The garbage collector's full passes over long-lived jobs would show as pauses; what is loaded by now stays.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 1000)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(options, config, registry))
+    except ListenError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.PORT_TAKEN
+    except StoreFailed as error:
+        print(error, file=sys.stderr)
+        return ExitCode.STORE_FAILED
+    except StoreError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.DATA_UNUSABLE
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return factory
+
+
+async def _serve(options: ServeOptions, config: Config, registry: ActionRegistry) -> int:
+    from proxy.admin import AdminServer
+    from proxy.node_view import LiveNode
+
+    loop = asyncio.get_running_loop()
+    clock = SystemClock()
+    seams = Seams(loop=loop, clock=clock, disk=RealDisk(), randomness=random.Random(), network=AsyncioNetwork())
+    node = Node(config, seams=seams, registry=registry)
+    reloader = Reloader(node, lambda: load(options.config, actions=registry.specs()), over=options.over)
+    admin = AdminServer(LiveNode(node, reloader))
+    # The admin port comes first: it says "starting" while a long recovery runs, and its address goes into the
+    # answer that an HTTP client gets on a Thrift port.
+    await admin.start(config.node.admin_host, config.node.admin_port)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        host, port = admin.address
+        await node.start(admin_hint=f"http://{host}:{port}/")
+        stop, hurry = asyncio.Event(), asyncio.Event()
+        _on_signals(loop, stop, hurry, reloader)
+        if options.watch:
+            tasks.append(loop.create_task(_watch(options.config, reloader)))
+        _announce(options, node, admin.address)
+        await stop.wait()
+        _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
+        await node.stop(hurry=hurry)
+        _log.info("stopped")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await admin.stop()
+    return ExitCode.STORE_FAILED if node.failure is not None else ExitCode.OK
+
+
+def _on_signals(
+    loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event, reloader: Reloader
+) -> None:
+    def end() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    loop.add_signal_handler(signal.SIGINT, end)
+    loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+
+
+async def _watch(path: Path, reloader: Reloader) -> None:
+    """Reload when the file's content changes. The folder is watched, since editors replace files."""
+    from watchfiles import awatch
+
+    name = path.resolve().name
+    with contextlib.suppress(asyncio.CancelledError):
+        async for changes in awatch(path.resolve().parent, recursive=False):
+            if any(Path(changed).name == name for _, changed in changes):
+                reloader.reload()
+
+
+def _announce(options: ServeOptions, node: Node, admin: Sequence[str | int]) -> None:
+    """Print where everything listens."""
+    producer, consumer = (f"{server.address[0]}:{server.address[1]}" for server in (node.producer, node.consumer))
+    admin_text = f"{admin[0]}:{admin[1]}"
+    data = str(Path(node.config.node.data).resolve())
+    if options.json:
+        print(json.dumps({"producer": producer, "consumer": consumer, "admin": admin_text, "data": data}), flush=True)
+        return
+    print(
+        f"pyddmq is ready\n"
+        f"  producers  {producer}   (Thrift, framed)\n"
+        f"  consumers  {consumer}   (Thrift, framed)\n"
+        f"  status     http://{admin_text}/\n"
+        f"  data       {data}\n"
+        f"  config     {options.config}   (edit it: changes are taken while the node runs)\n"
+        f"Ctrl-C stops it after what is out to clients has been answered.",
+        flush=True,
+    )

@@ -1,0 +1,216 @@
+"""A Thrift server: accepts connections, dispatches their calls to one service, and bounds what they may take.
+
+Both services run on this class, each on a port of its own. It holds no rule of either service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from broker.metrics import Counter, Metrics, declare
+from broker.seams import Clock, Scheduler
+from proxy.connection import Connection
+from proxy.network import Listener, Network
+from proxy.wire import (
+    APPLICATION_INTERNAL_ERROR,
+    APPLICATION_PROTOCOL_ERROR,
+    APPLICATION_UNKNOWN_METHOD,
+    Call,
+    FatalWireError,
+    FrameError,
+    WireError,
+    encode_application_exception,
+    parse_call,
+)
+
+_log = structlog.get_logger(__name__)
+
+REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service", "method"))
+CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
+CONNECTIONS_REFUSED = declare(
+    "pyddmq_connections_refused_total",
+    "Connections closed by the server: garbage, http, too_many, slow_frame",
+    ("service", "reason"),
+)
+CALLS_FAILED = declare(
+    "pyddmq_calls_failed_total",
+    "Calls answered with a TApplicationException: undecodable arguments, unknown method, internal error",
+    ("service", "kind"),
+)
+
+Handler = Callable[[Connection, Call], None]
+"""Handles one decoded call header: scans the arguments and answers through the connection, now or later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What one server allows its peers.
+
+    Attributes:
+        frame_bytes_max: Largest frame (maxReadBufferBytes); a longer one closes its connection before memory is taken.
+        output_bytes_max: Replies waiting for one slow reader; above it nothing more is read from that connection.
+        outstanding_max: Unanswered requests of one connection (D18).
+        connections_max: Connections open at once.
+        frame_seconds_max: Time for a frame to arrive completely, from its first byte on.
+    """
+
+    frame_bytes_max: int = 5_000_000
+    output_bytes_max: int = 16_000_000
+    outstanding_max: int = 64
+    connections_max: int = 10_000
+    frame_seconds_max: float = 30.0
+
+
+class ThriftServer:
+    """One service on one port."""
+
+    def __init__(
+        self,
+        service: str,
+        handlers: Mapping[str, Handler],
+        *,
+        limits: ServerLimits,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        request_turn: Callable[[], None],
+        admin_hint: str = "",
+    ) -> None:
+        """Set up; nothing listens yet.
+
+        Args:
+            service: Name for metrics and pages: "producer" or "consumer".
+            handlers: Method name to handler.
+            limits: Bounds per connection and in all.
+            clock: Wall and monotonic time.
+            scheduler: The event loop.
+            metrics: The node's registry.
+            request_turn: Called when a connection has something to write; the node then ends the turn.
+            admin_hint: Where HTTP is served, for the answer to an HTTP client on this port.
+        """
+        self.service = service
+        self.frame_bytes_max = limits.frame_bytes_max
+        self.output_bytes_max = limits.output_bytes_max
+        self.outstanding_max = limits.outstanding_max
+        self.admin_hint = admin_hint
+        self.connections: set[Connection] = set()
+        self._limits = limits
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._request_turn = request_turn
+        self._dirty: list[Connection] = []
+        self._listener: Listener | None = None
+        self._open = metrics.counter(CONNECTIONS, service)
+        self._handlers: dict[str, tuple[Handler, Counter]] = {
+            name: (handler, metrics.counter(REQUESTS, service, name)) for name, handler in handlers.items()
+        }
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port listened on."""
+        assert self._listener is not None, "the server listens"
+        return self._listener.address
+
+    async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
+        """Start to accept connections. Raises ListenError."""
+        self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+
+    def stop_listening(self) -> None:
+        """Accept no more; open connections stay."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def close_connections(self, *, at_once: bool = False) -> None:
+        """Close what is open, after pending replies are written, or at once."""
+        for connection in list(self.connections):
+            if at_once:
+                connection.abort()
+            else:
+                connection.close()
+
+    # What connections call.
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock.monotonic()
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection; False when there are too many."""
+        if len(self.connections) >= self._limits.connections_max:
+            self._count_refusal("too_many")
+            return False
+        connection.since_ms = self._clock.wall_ms()
+        self.connections.add(connection)
+        self._open.value = len(self.connections)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+        self._open.value = len(self.connections)
+
+    def refused(self, connection: Connection, error: FrameError) -> None:
+        """A connection sent something that is no frame."""
+        self._count_refusal(error.reason)
+        _log.warning(
+            "connection_refused", service=self.service, client=connection.address, reason=error.reason, text=str(error)
+        )
+
+    def touch(self, connection: Connection) -> None:
+        """A connection has something to write at the end of this turn."""
+        self._dirty.append(connection)
+        self._request_turn()
+
+    def resume_soon(self, connection: Connection) -> None:
+        """Read on from a connection in the next turn."""
+        self._scheduler.call_soon(connection.read_on)
+
+    def handle(self, connection: Connection, frame: memoryview | bytes) -> None:
+        """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
+        try:
+            call = parse_call(frame)
+        except FatalWireError as error:
+            self._count_refusal("garbage")
+            _log.warning("undecodable_call", service=self.service, client=connection.address, text=str(error))
+            connection.abort()
+            connection.closed = True
+            return
+        found = self._handlers.get(call.method)
+        if found is None:
+            self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, f"unknown method {call.method!r}")
+            return
+        handler, requests = found
+        requests.value += 1
+        try:
+            handler(connection, call)
+        except WireError as error:
+            self._fail(connection, call, APPLICATION_PROTOCOL_ERROR, str(error))
+        except Exception as error:
+            # A fault of ours must not take the connection's other requests with it; it is logged with its cause.
+            _log.exception("call_failed", service=self.service, method=call.method, client=connection.address)
+            self._fail(connection, call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
+
+    def flush(self) -> None:
+        """Write the replies of this turn."""
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    def sweep(self) -> None:
+        """Close connections whose frame has been arriving for too long. Called every second or so."""
+        oldest = self._clock.monotonic() - self._limits.frame_seconds_max
+        for connection in list(self.connections):
+            if connection.partial_since is not None and connection.partial_since < oldest:
+                self._count_refusal("slow_frame")
+                connection.abort()
+
+    def _count_refusal(self, reason: str) -> None:
+        self._metrics.counter(CONNECTIONS_REFUSED, self.service, reason).add()
+
+    def _fail(self, connection: Connection, call: Call, kind: int, text: str) -> None:
+        self._metrics.counter(CALLS_FAILED, self.service, str(kind)).add()
+        connection.answer(encode_application_exception(call, kind, text))
