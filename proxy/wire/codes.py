@@ -1,0 +1,79 @@
+"""Result codes of the producer service and codes of PullException, listed once; docs/protocol.md shows them."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ResultCode(enum.IntEnum):
+    """`Result.code` and `DelayResult.code`: DDMQ's numbers (R, section 4.1 of its reference).
+
+    DDMQ's client libraries send again after any code above 0; 11 to 15 leave the node in their rotation, others cool
+    it down (S9).
+
+    Attributes:
+        text: Meaning, for people.
+        retriable: Whether the same message may be taken another time.
+    """
+
+    text: str
+    retriable: bool
+
+    def __new__(cls, number: int, text: str, retriable: bool) -> ResultCode:
+        code = int.__new__(cls, number)
+        code._value_ = number
+        code.text = text
+        code.retriable = retriable
+        return code
+
+    OK = 0, "stored, or nothing to store", False
+    FAIL_UNKNOWN = 10, "the store could not take it", True
+    FAIL_ILLEGAL_MSG = 11, "the message breaks a rule", False
+    FAIL_TIMEOUT = 12, "not settled within its timeout; it may be stored all the same", True
+    FAIL_TOPIC_NOT_ALLOWED = 13, "the topic takes no messages here", False
+    FAIL_TOPIC_NOT_EXIST = 14, "no such topic", False
+    FAIL_REFUSED_BY_RATE_LIMITER = 15, "above the topic's or the node's rate", True
+    FAIL_TOPIC_IS_NOT_DELAY = 18, "a delay message for a topic without delays", False
+    FAIL_TOPIC_IS_DELAY = 19, "an ordinary message for a delay topic", False
+    FAIL_SERVER_SHUTDOWN = 20, "the node is starting or shutting down", True
+    FAIL_NO_PRODUCER_FOR_CLUSTER = 21, "the topic's cluster is not connected", True
+    FAIL_ILLEGAL_UNIQ_DELAY_MSG_ID = 30, "cancel with a blank or malformed id", False
+    FAIL_ILLEGAL_DELAY_MSG_TYPE = 31, "delay type is not 2, 3 or 4", False
+    FAIL_ILLEGAL_DELAY_ACTION = 32, "delay action is not 1 or 2", False
+    FAIL_ILLEGAL_DELAY_TIMESTAMP = 33, "delay timestamp is below 1,000,000,000 or too far ahead", False
+    FAIL_ILLEGAL_DELAY_INNER_TOPIC_SEQ = 34, "cancel with an id of another installation", False
+    FAIL_ILLEGAL_DELAY_LOOP_TIMES = 35, "delay with times other than 0, or loop with times below 1", False
+    FAIL_ILLEGAL_DELAY_LOOP_EXPIRE = 36, "loop that expires before it begins", False
+    FAIL_ILLEGAL_DELAY_LOOP_INTERVAL = 37, "loop interval below 3 s", False
+    FAIL_ILLEGAL_DELAY_LOOP_EXPONENT_BASE = 38, "loop exponent base below 2", False
+
+
+class PullCode(enum.IntEnum):
+    """`PullException.code`. DDMQ declares the exception and never raises it (R, 1.1.9; W6): the numbers are ours.
+
+    They are stable: a number keeps its meaning, new meanings get new numbers.
+
+    Attributes:
+        text: Meaning, for people.
+        retriable: Whether the same call may succeed on this node later without anybody changing anything.
+    """
+
+    text: str
+    retriable: bool
+
+    def __new__(cls, number: int, text: str, retriable: bool) -> PullCode:
+        code = int.__new__(cls, number)
+        code._value_ = number
+        code.text = text
+        code.retriable = retriable
+        return code
+
+    NO_SUCH_GROUP = 1, "no such group on this node", False
+    NO_SUCH_TOPIC = 2, "the group does not subscribe this topic", False
+    STARTING = 3, "the node is starting", True
+    OVERLOADED = 4, "too many pulls are waiting", True
+    SHUTTING_DOWN = 5, "the node is draining before it stops", True
+    ARGUMENT_REFUSED = 6, "an argument is outside its bounds", False
+    STORE_FAILED = 7, "the store cannot be read or written any more", False
+    GROUP_DISABLED = 8, "the group or its topic is disabled", False
+    ACKS_REFUSED = 9, "results cannot be recorded: the disk is full", True
