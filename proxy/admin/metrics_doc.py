@@ -36,14 +36,15 @@ def render(specs: Mapping[str, Spec]) -> str:
     """Return the page: counters, then gauges, each by name."""
     parts = [_INTRODUCTION]
     for kind, title in (("counter", "Counters"), ("gauge", "Gauges")):
-        rows = [specs[name] for name in sorted(specs) if specs[name].kind == kind]
         parts.append(f"\n## {title}\n\n| name | labels | meaning |\n| --- | --- | --- |\n")
-        parts.extend(f"| `{spec.name}` | {_labels(spec)} | {spec.help.rstrip('.')}. |\n" for spec in rows)
+        parts.extend(_row(specs[name]) for name in sorted(specs) if specs[name].kind == kind)
     return "".join(parts)
 
 
-def _labels(spec: Spec) -> str:
-    return ", ".join(f"`{label}`" for label in spec.labels)
+def _row(spec: Spec) -> str:
+    labels = ", ".join(f"`{label}`" for label in spec.labels)
+    meaning = spec.help.rstrip(".")
+    return f"| `{spec.name}` | {labels} | {meaning}. |\n"
 
 
 def main() -> None:
