@@ -318,6 +318,11 @@ class OffsetTracker:
             del self.failures[offset]
         return lost + before - self.ahead
 
+    def stage_to(self, on_staged: Callable[[OffsetTracker], object]) -> None:
+        """From now on stage what finishes, calling `on_staged` for the first of a turn."""
+        self._staged.clear()
+        self._on_staged = on_staged
+
     def take_staged(self) -> list[int]:
         """Return what finished since the last call as flat pairs start, end: ascending and merged."""
         staged = self._staged

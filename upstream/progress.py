@@ -1,0 +1,571 @@
+"""Progress: what every group has finished, kept through crashes. One per node.
+
+It owns the trackers of all (group, topic, queue)s, the ack journal and `consumerOffset.json`, and keeps three promises:
+
+- What `flush` returned from survives SIGKILL; what `sync` returned from, or is 100 ms old, survives power loss (D9).
+- `consumerOffset.json` holds watermarks only and is never ahead of the journal (D10): `commit` first makes the journal
+  durable, together with the values that it is about to write. So a value found there that the journal does not know
+  was put there by somebody else, and wins.
+- Nothing is taken for finished that was not: after damage, a lost log tail or a foreign file, what is in doubt comes
+  again (D11).
+
+After a write or sync of the journal failed, `failed` is set and every `flush` raises: acks are refused, visibly. A
+full disk, with the reserve gone too, refuses in the same way and ends by itself (D5).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple, Protocol
+
+import structlog
+
+from broker.consume_queue import ConsumeQueue
+from broker.metrics import Metrics, declare
+from broker.offsets import ConsumerOffsets
+from broker.seams import Clock, Disk, Handle, Scheduler
+from upstream import journal_format as form
+from upstream.journal import SEGMENT_BYTES, AckJournal, JournalNewer
+from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
+from upstream.replay import UNKNOWN, LogView, QueuesOfTopic, Replay, raise_to_minimum, replay
+from upstream.tracker import Failure, FailureKind, OffsetTracker
+
+log = structlog.get_logger()
+
+SYNC_SECONDS = 0.1
+"""An ack is durable after this long at the latest (D9)."""
+
+Key = tuple[str, str, int]
+
+JOURNAL_BLOCKS = declare("pyddmq_ack_journal_blocks_total", "Blocks written to the ack journal: one per turn.")
+JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries written to the ack journal.")
+JOURNAL_SYNCS = declare("pyddmq_ack_journal_syncs_total", "Syncs of the ack journal.")
+JOURNAL_SEGMENTS = declare("pyddmq_ack_journal_segments_total", "Segments of the ack journal begun.")
+JOURNAL_FAILURES = declare("pyddmq_ack_journal_failures_total", "Writes or syncs of the ack journal that failed.")
+OFFSETS_COMMITTED = declare("pyddmq_offsets_committed_total", "Offsets written to consumerOffset.json.")
+OFFSETS_COMMIT_ERRORS = declare("pyddmq_offsets_commit_errors_total", "Writes of consumerOffset.json that failed.")
+MESSAGES_EXPIRED = declare(
+    "pyddmq_messages_expired_total", "Messages that retention deleted before the group finished them.", ("group",)
+)
+DEAD_LETTERS_RECOVERED = declare(
+    "pyddmq_dead_letters_recovered_total", "Messages finished at start because their dead letter exists.", ("group",)
+)
+
+
+class ProgressFailed(Exception):
+    """The ack journal cannot be written; acks are refused."""
+
+    def __init__(self, what: str, cause: OSError) -> None:
+        super().__init__(
+            f"{what} of the ack journal failed: {cause.strerror or cause}; no ack is accepted. Check the disk, then "
+            "restart: everything acknowledged so far is kept"
+        )
+        self.cause = cause
+
+
+class ProgressFull(ProgressFailed):
+    """The disk is full and so is the journal's reserve; acks are accepted again by themselves."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__("claiming space", cause)
+        self.args = (
+            "the disk is full, and so is the space set aside for acks; free some space: acks are accepted again by "
+            "themselves",
+        )
+
+
+class Origin(NamedTuple):
+    """The message that a dead-letter record stands for."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    physical: int = UNKNOWN
+    """Its commit-log offset, compared with the log's where given."""
+
+
+class Recovery(Protocol):
+    """What is read of the store's recovery."""
+
+    @property
+    def truncated_to(self) -> int | None: ...
+
+
+class LogStore(Protocol):
+    """What is read of the store."""
+
+    @property
+    def topics(self) -> Mapping[str, QueuesOfTopic]: ...
+
+    @property
+    def recovery(self) -> Recovery: ...
+
+
+class _Known:
+    """What Progress keeps beside a tracker."""
+
+    __slots__ = ("fence_offset", "file_values", "queue", "tracker")
+
+    def __init__(self, tracker: OffsetTracker, file_values: list[int]) -> None:
+        self.tracker = tracker
+        self.file_values = file_values
+        self.queue: ConsumeQueue | None = None
+        self.fence_offset = -1
+
+
+class Progress:
+    """Trackers, ack journal and committed offsets of one node; see the module's text for what it promises."""
+
+    def __init__(
+        self,
+        *,
+        journal: AckJournal,
+        offsets: ConsumerOffsets,
+        view: LogView,
+        metrics: Metrics,
+        scheduler: Scheduler,
+        ack_flush: Literal["async", "sync"],
+    ) -> None:
+        """Assemble; use `open`."""
+        self.trackers: dict[Key, OffsetTracker] = {}
+        """Every tracker known, also of groups that are no longer configured (D6)."""
+        self.failed: ProgressFailed | None = None
+        """Set while acks are refused."""
+        self.pending = False
+        """Whether something is staged."""
+        self.on_pending: Callable[[], None] | None = None
+        """Called when the first entry is staged after a flush."""
+        self._journal = journal
+        self._offsets = offsets
+        self._view = view
+        self._metrics = metrics
+        self._scheduler = scheduler
+        self._sync_each_flush = ack_flush == "sync"
+        self._known: list[_Known] = []  # by tracker id
+        self._scanned: dict[tuple[str, int], int] = {}
+        self._dirty: list[OffsetTracker] = []
+        self._staged: list[bytes] = []
+        self._markers: list[bytes] = []  # repeated behind the next snapshot, for whoever reads the journal
+        self._roll_next = False
+        self._sync_next = False
+        self._commit_next = False
+        self._snapshot_lost = False
+        self._unsynced = False
+        self._timer: Handle | None = None
+        self._blocks = metrics.counter(JOURNAL_BLOCKS)
+        self._bytes = metrics.counter(JOURNAL_BYTES)
+
+    @classmethod
+    def open(
+        cls,
+        root: str,
+        *,
+        store: LogStore,
+        disk: Disk,
+        clock: Clock,
+        metrics: Metrics,
+        scheduler: Scheduler,
+        ack_flush: Literal["async", "sync"] = "async",
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> Progress:
+        """Read the journal and consumerOffset.json, and bring both in line with the log; durable on return.
+
+        Args:
+            root: The store's root; the journal lies in `pyddmq/acks` below it.
+            store: Recovered, and nothing appended to it since (D11).
+            disk: Where both live.
+            clock: Stamps consumerOffset.json, and the duration in the log line.
+            metrics: Counts what was found.
+            scheduler: Runs the sync that is due 100 ms after a flush.
+            ack_flush: "sync" makes every `flush` durable.
+            segment_bytes: Size at which a new journal segment begins.
+
+        Raises:
+            ProgressFailed: The journal cannot be read or written.
+            JournalNewer: A newer version wrote it.
+            StoreUnreadable: consumerOffset.json and its copies are damaged.
+        """
+        started = clock.monotonic()
+        journal = AckJournal(f"{root}/pyddmq/acks", disk, segment_bytes=segment_bytes)
+        try:
+            content = journal.read()
+            offsets = ConsumerOffsets.open(root, disk=disk, clock=clock)
+        except OSError as error:
+            raise ProgressFailed("reading", error) from error
+        view = LogView(store.topics)
+        progress = cls(
+            journal=journal, offsets=offsets, view=view, metrics=metrics, scheduler=scheduler, ack_flush=ack_flush
+        )
+        entries = content.entries if content is not None else []
+        found = replay(entries)
+        if content is not None:
+            report_damage(content, found, metrics)
+            progress._snapshot_lost = not content.whole
+        progress._adopt(found, UNKNOWN if store.recovery.truncated_to is None else store.recovery.truncated_to)
+        log.info(
+            "acks_replayed",
+            trackers=len(progress.trackers),
+            entries=len(entries),
+            seconds=round(clock.monotonic() - started, 3),
+        )
+        return progress
+
+    # Trackers
+
+    def tracker(self, group: str, topic: str, queue_id: int, *, first_offset: Callable[[], int]) -> OffsetTracker:
+        """Return the tracker of a queue.
+
+        A known one stands where it stood, or at the oldest message where that is later. A new one starts at the value
+        that consumerOffset.json has for it, or else at `first_offset()`; that is durable with the next flush (D6).
+        """
+        queue = self._view.queue(topic, queue_id)
+        tracker = self.trackers.get((group, topic, queue_id))
+        if tracker is None:
+            tracker = self._new_tracker(group, topic, queue_id, queue, first_offset)
+        self._skip_expired(tracker, queue)
+        return tracker
+
+    def _new_tracker(
+        self, group: str, topic: str, queue_id: int, queue: ConsumeQueue | None, first_offset: Callable[[], int]
+    ) -> OffsetTracker:
+        value = self._offsets.get(group, topic, queue_id)
+        if value is not None:
+            start = value
+        elif self._snapshot_lost and queue is not None:
+            # Whether this group is new or its tracker was lost cannot be told; nothing may be skipped.
+            start = queue.min_offset
+        else:
+            start = first_offset()
+        if queue is not None and start > queue.max_offset:
+            start = queue.max_offset
+            self._metrics.counter(OFFSETS_CLAMPED, group).add()
+        tracker = OffsetTracker(group, topic, queue_id, watermark=start)
+        known = self._register(tracker, [] if value is None else [value])
+        self._stage(form.encode_tracker(self._entry(known)))
+        self._sync_next = True
+        return tracker
+
+    def _register(self, tracker: OffsetTracker, file_values: list[int]) -> _Known:
+        tracker.tracker_id = len(self._known)
+        tracker.stage_to(self._on_staged)
+        known = _Known(tracker, file_values)
+        self._known.append(known)
+        self.trackers[tracker.group, tracker.topic, tracker.queue_id] = tracker
+        return known
+
+    def _skip_expired(self, tracker: OffsetTracker, queue: ConsumeQueue | None) -> None:
+        expired = raise_to_minimum(tracker, queue)
+        if expired:
+            self._metrics.counter(MESSAGES_EXPIRED, tracker.group).add(expired)
+            log.warning("messages_expired_unfinished", count=expired, **names_of(tracker), offset=tracker.watermark)
+
+    # What happens to messages
+
+    def fail(self, tracker: OffsetTracker, offset: int, *, kind: FailureKind, count: int, due_wall_ms: int) -> None:
+        """Note a failed attempt: the offset's count of `kind` is now `count`, and it is due again at `due_wall_ms`.
+
+        Ignored for a finished offset.
+        """
+        if tracker.is_finished(offset):
+            return
+        before = tracker.failures.get(offset, Failure())
+        tracker.failures[offset] = before.with_count(kind, count, due_wall_ms)
+        self._stage(form.encode_failed(tracker.tracker_id, offset, kind, count, due_wall_ms))
+
+    def failures(self, tracker: OffsetTracker) -> dict[int, Failure]:
+        """Return the failed attempts of a tracker's unfinished offsets, by offset; a copy."""
+        return dict(tracker.failures)
+
+    def dead_lettered(self, tracker: OffsetTracker, offset: int) -> None:
+        """Note that the offset's dead-letter record is durable, and finish it (D16)."""
+        if tracker.finish(offset):
+            self._stage(form.encode_dead(tracker.tracker_id, offset))
+
+    def scan_position(self, topic: str, queue_id: int) -> int:
+        """Return the first dead letter of this queue whose origin may not be finished here; 0 when never scanned."""
+        return self._scanned.get((topic, queue_id), 0)
+
+    def dead_letters_settled(self, topic: str, queue_id: int, offset: int) -> None:
+        """Remember that all dead letters of this queue below `offset` have their origins finished here.
+
+        Called after `dead_lettered` of the record at `offset - 1`; dead letters settle in the order of their queue.
+        """
+        if offset > self._scanned.get((topic, queue_id), 0):
+            self._scanned[topic, queue_id] = offset
+            self._stage(form.encode_scanned(topic, queue_id, offset))
+
+    def mark_dead_lettered_from(self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin]) -> int:
+        """Finish the origins of dead letters that the journal did not hear of (D16), and remember the position.
+
+        The caller reads the records from `scan_position` to `offset` (exclusive) of a dead-letter queue, before the
+        group starts, and flushes afterwards.
+
+        Returns:
+            How many origins were not finished before.
+        """
+        found = 0
+        for origin in origins:
+            tracker = self.trackers.get((origin.group, origin.topic, origin.queue_id))
+            if tracker is None or not self._is_same_record(origin):
+                continue
+            if not tracker.is_finished(origin.offset):
+                self.dead_lettered(tracker, origin.offset)
+                self._metrics.counter(DEAD_LETTERS_RECOVERED, origin.group).add()
+                found += 1
+        self.dead_letters_settled(topic, queue_id, offset)
+        return found
+
+    def _is_same_record(self, origin: Origin) -> bool:
+        queue = self._view.queue(origin.topic, origin.queue_id)
+        if queue is not None and origin.offset >= queue.max_offset:
+            return False
+        held = self._view.physical(queue, origin.offset)
+        return UNKNOWN in (held, origin.physical) or held == origin.physical
+
+    def reset(self, tracker: OffsetTracker, offset: int) -> None:
+        """Set a tracker to `offset`, forgetting acks and failures above it; durable with the next flush.
+
+        The next flush begins a new segment, so that no damage can bring back acks from before, and writes
+        consumerOffset.json.
+        """
+        tracker.reset(offset)
+        known = self._known[tracker.tracker_id]
+        known.fence_offset = -1
+        self._markers.append(form.encode_reset(tracker.tracker_id, offset))
+        self._roll_next = self._commit_next = True
+        self._mark_pending()
+
+    # Writing
+
+    def _on_staged(self, tracker: OffsetTracker) -> None:
+        self._dirty.append(tracker)
+        if not self.pending:
+            self._mark_pending()
+
+    def _stage(self, entry: bytes) -> None:
+        self._staged.append(entry)
+        if not self.pending:
+            self._mark_pending()
+
+    def _mark_pending(self) -> None:
+        if self.pending:
+            return
+        self.pending = True
+        self._arm()
+        if self.on_pending is not None:
+            self.on_pending()
+
+    def flush(self) -> None:
+        """Write everything staged, in one write; to be called before the replies that promise it.
+
+        Raises:
+            ProgressFailed: It could not be written. What was applied stays applied in memory, so nothing is delivered
+                twice by this process; no reply may promise it.
+        """
+        if not self.pending:
+            if self.failed is not None:
+                raise self.failed
+            return
+        if self.failed is not None and not isinstance(self.failed, ProgressFull):
+            raise self.failed
+        try:
+            payload = b"".join(self._take_staged())
+            if self._roll_next or (payload and not self._journal.append(payload)):
+                self._roll()
+            elif payload:
+                self._unsynced = True
+                self._blocks.value += 1
+                self._bytes.value += len(payload)
+        except OSError as error:
+            # A failed claim of space loses nothing: the snapshot that is tried again holds what was staged.
+            self._roll_next = True
+            raise self._refuse("writing", error) from error
+        self.failed = None
+        self.pending = False
+        if self._unsynced:
+            if self._sync_each_flush or self._sync_next:
+                self.sync()
+            else:
+                self._arm()
+        if self._commit_next:
+            self._commit_next = False
+            self.commit()
+
+    def _take_staged(self) -> list[bytes]:
+        parts = self._staged
+        self._staged = []
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            known = self._known
+            for tracker in dirty:
+                ranges = tracker.take_staged()
+                if ranges:
+                    fence = self._fence(known[tracker.tracker_id], ranges[-1] - 1)
+                    parts.append(form.encode_acked(tracker.tracker_id, fence, ranges))
+        return parts
+
+    def _fence(self, known: _Known, offset: int) -> int:
+        """Physical offset of a finished record, where it vouches for more than an earlier fence does."""
+        if offset <= known.fence_offset:
+            return UNKNOWN
+        queue = known.queue
+        if queue is None:
+            queue = known.queue = self._view.queue(known.tracker.topic, known.tracker.queue_id)
+        physical = self._view.physical(queue, offset)
+        if physical != UNKNOWN:
+            known.fence_offset = offset
+        return physical
+
+    def _roll(self) -> None:
+        """Begin a new segment by a snapshot of everything, which also covers whatever is staged. Durable."""
+        payloads = [form.encode_tracker(self._entry(known)) for known in self._known]
+        rest = [form.encode_snapshot_end(len(payloads))]
+        for known in self._known:
+            tracker = known.tracker
+            for offset, failure in tracker.failures.items():
+                rest += _encode_failure(tracker.tracker_id, offset, failure)
+        rest += [form.encode_scanned(*key, offset) for key, offset in self._scanned.items()]
+        rest += self._markers
+        payloads.append(b"".join(rest))
+        self._journal.roll(payloads)
+        self._markers.clear()
+        self._roll_next = self._sync_next = self._unsynced = False
+        self._metrics.counter(JOURNAL_SEGMENTS).add()
+
+    def _entry(self, known: _Known) -> form.TrackerEntry:
+        tracker = known.tracker
+        queue = self._view.queue(tracker.topic, tracker.queue_id)
+        return form.TrackerEntry(
+            tracker_id=tracker.tracker_id,
+            group=tracker.group,
+            topic=tracker.topic,
+            queue_id=tracker.queue_id,
+            watermark=tracker.watermark,
+            fence=self._view.physical(queue, tracker.watermark - 1),
+            high_fence=self._view.physical(queue, tracker.high - 1) if tracker.ahead else UNKNOWN,
+            file_values=tuple(known.file_values),
+            marks=bytes(tracker.marks()),
+        )
+
+    def sync(self) -> None:
+        """Make everything durable, staged entries too. Free when nothing changed since the last one.
+
+        Raises:
+            ProgressFailed: The write or the sync failed.
+        """
+        if self.pending:
+            self.flush()
+        if not self._unsynced:
+            return
+        try:
+            self._journal.sync()
+        except OSError as error:
+            raise self._refuse("syncing", error) from error
+        self._unsynced = self._sync_next = False
+        self._metrics.counter(JOURNAL_SYNCS).add()
+
+    def _refuse(self, what: str, error: OSError) -> ProgressFailed:
+        known = self.failed
+        full = what == "writing" and error.errno == errno.ENOSPC
+        self.failed = ProgressFull(error) if full else ProgressFailed(what, error)
+        self._metrics.counter(JOURNAL_FAILURES).add()
+        if type(known) is not type(self.failed):
+            log.error("acks_refused", reason=str(self.failed))
+        return self.failed
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self._timer = self._scheduler.call_later(SYNC_SECONDS, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self.sync()
+        except ProgressFailed:
+            # `failed` says so to whoever asks, and the log has its line; only a full disk may be tried again.
+            if isinstance(self.failed, ProgressFull):
+                self._arm()
+
+    # consumerOffset.json
+
+    def commit(self) -> None:
+        """Write the watermarks that moved to consumerOffset.json, after making the journal durable.
+
+        A failed write of that file is counted and logged, and made up for by the next commit.
+
+        Raises:
+            ProgressFailed: The journal cannot be written; the file stays as it was.
+        """
+        moved = [
+            known
+            for known in self._known
+            if len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark
+        ]
+        for known in moved:
+            tracker = known.tracker
+            known.file_values.append(tracker.watermark)
+            self._stage(form.encode_writing(tracker.tracker_id, tracker.watermark))
+        self.sync()
+        for known in moved:
+            tracker = known.tracker
+            self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
+        try:
+            self._offsets.save()
+        except OSError as error:
+            self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
+            log.error("offsets_not_written", error=str(error))
+            return
+        if moved:
+            for known in moved:
+                del known.file_values[:-1]
+            self._stage(form.encode_written())
+            self._metrics.counter(OFFSETS_COMMITTED).add(len(moved))
+
+    def close(self) -> None:
+        """Commit and close; after a failure, only close.
+
+        Raises:
+            ProgressFailed: What was staged could not be written.
+        """
+        try:
+            if self.failed is None or isinstance(self.failed, ProgressFull):
+                self.commit()
+                self.sync()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._journal.close()
+
+    def _adopt(self, found: Replay, truncated_to: int) -> None:
+        """Take over what the journal says, as far as file and log agree, and make that the new beginning."""
+        reconciler = Reconciler(self._offsets, self._view, self._metrics, truncated_to)
+        for each in found.trackers.values():
+            tracker = each.tracker
+            self._register(tracker, each.file_values)
+            reconciler.settle(each)
+            self._skip_expired(tracker, self._view.queue(tracker.topic, tracker.queue_id))
+        reconciler.clamp_others(self.trackers)
+        for (topic, queue_id), offset in found.scanned.items():
+            queue = self._view.queue(topic, queue_id)
+            self._scanned[topic, queue_id] = offset if queue is None else min(offset, queue.max_offset)
+        self._markers = reconciler.markers
+        self._roll_next = True
+        self._mark_pending()
+        self.flush()
+        if reconciler.changed:
+            self.commit()
+
+
+def _encode_failure(tracker_id: int, offset: int, failure: Failure) -> list[bytes]:
+    return [
+        form.encode_failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms)
+        for kind in FailureKind
+        if failure.count(kind)
+    ]
+
+
+__all__ = ["JournalNewer", "Origin", "Progress", "ProgressFailed", "ProgressFull"]
