@@ -1,0 +1,1 @@
+"""Tests of pyddmq, by layer."""

@@ -1,0 +1,1 @@
+"""Whole nodes in virtual time: seeded workloads and faults, and checkers with an account of their own."""

@@ -1,0 +1,518 @@
+"""Simulated producers and pull clients: they speak Thrift, misbehave by habit, and enter what they see in the ledger.
+
+All are callbacks on the virtual loop. A client keeps one connection and makes a new one when it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from proxy.testing import SimNetwork, SimTransport
+from proxy.testing.network import Mark
+from tests.simulation.ledger import Ledger, Place, PromiseBroken, Publish, Stamp
+from tests.simulation.wire import Codec, Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
+
+REFUSED_CODES = frozenset({11, 13, 14, 15})
+"""Result codes that promise that nothing was stored; any other failure leaves it open."""
+
+
+class Edge(Protocol):
+    """How clients reach the node, simulated or real, and how they learn when things happened."""
+
+    def connect(self, link: Link, address: tuple[str, int], host: str) -> None:
+        """Connect; `link.connection_made` or `link.refused` follows, now or later."""
+        ...
+
+    def now(self) -> Mark:
+        """Take the next place in the order of events."""
+        ...
+
+    def written(self, transport: Any, position: int) -> Mark:
+        """When the node wrote the byte before this position of the stream."""
+        ...
+
+    def when_arrived(self, transport: Any, callback: Callable[[Mark], None]) -> None:
+        """Call back when the node has taken what was written so far."""
+        ...
+
+
+class SimEdge:
+    """The simulated network as clients see it: exact times."""
+
+    def __init__(self, network: SimNetwork) -> None:
+        self._network = network
+
+    def connect(self, link: Link, address: tuple[str, int], host: str) -> None:
+        """Connect at once; the node may still refuse."""
+        if self._network.connect(link, address, host=host) is None:
+            link.refused()
+
+    def now(self) -> Mark:
+        """Return a new mark of the network."""
+        return self._network.mark()
+
+    def written(self, transport: SimTransport, position: int) -> Mark:
+        """Return the mark of the node's write."""
+        return transport.mark_of(position)
+
+    def when_arrived(self, transport: SimTransport, callback: Callable[[Mark], None]) -> None:
+        """Register with the transport."""
+        transport.when_arrived(callback)
+
+
+class Surroundings(NamedTuple):
+    """What every client is given. The addresses are asked for at each connect, None while there is no node."""
+
+    loop: asyncio.AbstractEventLoop
+    edge: Edge
+    ledger: Ledger
+    random: Random
+    counts: Counter[str]
+    consumer_address: Callable[[], tuple[str, int] | None]
+    producer_address: Callable[[], tuple[str, int] | None]
+    failed: Callable[[Exception], None]
+    exact: bool = True
+
+
+class Link(asyncio.Protocol):
+    """One connection of a client; belongs to one life of the node."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.edge = client.around.edge
+        self.frames = Frames()
+        self.life = client.around.ledger.life
+        self.pending: dict[int, tuple[Any, Mark]] = {}
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.client.on_made(self)
+
+    def refused(self) -> None:
+        """Nobody listens."""
+        self.client.on_lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        for position, payload in self.frames.feed(data):
+            try:
+                reply = self.client.codec.reply(payload)
+                about, asked = self.pending.pop(reply.seqid)
+                written = self.edge.written(self.transport, position)
+                self.client.on_reply(self, about, reply, self.stamp(written, asked))
+            except Exception as error:
+                self.client.around.failed(error)
+                raise
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.client.on_lost(self)
+
+    def stamp(self, mark: Mark, asked: Mark | None = None) -> Stamp:
+        """Turn a mark of this connection into a stamp of the ledger."""
+        first = mark if asked is None or self.client.around.exact else asked
+        return Stamp(mark.sequence, mark.turn, mark.time, self.life, mark.late, first.turn)
+
+
+class Client:
+    """What producers and pull clients share: a connection that comes back, and calls in flight on it."""
+
+    def __init__(self, name: str, host: str, codec: Codec, around: Surroundings, address: Callable[[], Any]) -> None:
+        self.name = name
+        self.host = host
+        self.codec = codec
+        self.around = around
+        self.link: Link | None = None
+        self._connecting: Link | None = None
+        self.stopped = False
+        self._address = address
+        self._seqid = 0
+
+    def connect(self) -> None:
+        """Connect, now or as soon as somebody listens."""
+        if self.stopped or self.link is not None or self._connecting is not None:
+            return
+        address = self._address()
+        if address is None:
+            self.later(0.05, self.connect)
+            return
+        self._connecting = Link(self)
+        self.around.edge.connect(self._connecting, address, self.host)
+
+    def call(self, method: str, about: Any, arrived: Callable[[Stamp], None] | None = None, **arguments: Any) -> None:
+        """Send a call; `about` comes back with its reply, `arrived` runs when the node has taken it."""
+        link = self.link
+        assert link is not None
+        self._seqid += 1
+        link.pending[self._seqid] = (about, self.around.edge.now())
+        link.transport.write(self.codec.call(method, self._seqid, **arguments))
+        if arrived is not None:
+            self.around.edge.when_arrived(link.transport, lambda mark: arrived(link.stamp(mark)))
+
+    def later(self, seconds: float, callback: Callable[..., None], *args: Any) -> None:
+        """Call back after `seconds`, varied by the seed."""
+        self.around.loop.call_later(seconds * (0.5 + self.around.random.random()), callback, *args)
+
+    def chance(self, share: float) -> bool:
+        """Draw."""
+        return self.around.random.random() < share
+
+    def on_made(self, link: Link) -> None:
+        """Take a connection that is there."""
+        self._connecting = None
+        self.link = link
+        self.on_connected()
+
+    def on_connected(self) -> None:
+        """Go to work."""
+
+    def on_reply(self, link: Link, about: Any, reply: Reply, stamp: Stamp) -> None:
+        """Handle a reply."""
+
+    def on_lost(self, link: Link) -> None:
+        """Deal with calls that will not be answered, and come back."""
+        if link is self.link or link is self._connecting:
+            self.link = self._connecting = None
+            self.later(0.03, self.connect)
+
+
+@dataclass(slots=True)
+class ProducerHabits:
+    """How a producer behaves; may be changed while it runs."""
+
+    pause_seconds: float = 0.05
+    batch_share: float = 0.3
+    refused_share: float = 0.05
+    broken_json_share: float = 0.03
+    keys: int = 12
+    pipelined: int = 6
+
+
+class Producer(Client):
+    """Sends messages of seeded shape, up to `limit` of them."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        around: Surroundings,
+        habits: ProducerHabits,
+        *,
+        topics: tuple[str, ...],
+        compact: bool,
+    ) -> None:
+        super().__init__(name, host, producer_codec(compact=compact), around, around.producer_address)
+        self.habits = habits
+        self.topics = topics
+        self.limit = 1 << 30
+
+    def on_connected(self) -> None:
+        self._work(self.link)
+
+    def _work(self, link: Link | None) -> None:
+        if link is None or link is not self.link or self.stopped:
+            return
+        if len(link.pending) < self.habits.pipelined and len(self.around.ledger.publishes) < self.limit:
+            self._send()
+        self.later(self.habits.pause_seconds, self._work, link)
+
+    def _send(self) -> None:
+        random, habits = self.around.random, self.habits
+        if self.chance(habits.refused_share):
+            self._send_refused()
+            return
+        count = random.randrange(2, 9) if self.chance(habits.batch_share) else 1
+        topic = random.choice(self.topics)
+        publishes = [self._make(topic) for _ in range(count)]
+        messages = [_message(publish) for publish in publishes]
+        if count > 1:
+            self.call("sendBatchSync", publishes, messages=messages, receipts=True)
+        elif self.chance(0.2):
+            self.call("sendAsync", publishes, message=messages[0])
+        else:
+            self.call("sendSync", publishes, message=messages[0], timeout=3_000)
+
+    def _send_refused(self) -> None:
+        """Send something that must be refused, in one of several ways, also in the middle of a batch."""
+        publishes = [self._make(self.around.random.choice(self.topics)) for _ in range(3)]
+        bad = self.around.random.choice(publishes)
+        way = self.around.random.randrange(4)
+        messages = [_message(publish) for publish in publishes]
+        spoilt = messages[publishes.index(bad)]
+        if way == 0:
+            spoilt.topic = "nowhere"
+        elif way == 1:
+            spoilt.key = "a\x01b"
+        elif way == 2:
+            spoilt.properties = {"UNIQ_KEY": "mine"}
+        else:
+            spoilt.topic = "%DLQ%by-key"
+        self.around.counts["refused_publish"] += 1
+        self.call("sendBatchSync", publishes, messages=messages, receipts=True)
+
+    def _make(self, topic: str) -> Publish:
+        random, ledger = self.around.random, self.around.ledger
+        assert self.link is not None
+        uid = len(ledger.publishes) + 1
+        key = f"k{random.randrange(self.habits.keys)}" if random.random() < 0.9 else ""
+        case: Any = random.choice([f"c{random.randrange(self.habits.keys)}", random.randrange(3), None, {"no": "key"}])
+        path_key = str(case) if isinstance(case, (str, int)) else None
+        body = json.dumps({"uid": uid, "case id": case, "pad": "x" * random.randrange(200)}).encode()
+        is_json = not self.chance(self.habits.broken_json_share)
+        if not is_json:
+            body = random.choice([b"", b"{", b"no json", b"[1, 2"])
+            if not body:
+                body = b"\xff\x00"
+        publish = Publish(
+            uid=uid,
+            topic=topic,
+            key=key,
+            tag=random.choice(["red", "blue", ""]),
+            body=body,
+            path_key=path_key,
+            json=is_json,
+            connection=id(self.link),
+            sent=self.link.stamp(self.around.edge.now()),
+        )
+        ledger.sent(publish)
+        return publish
+
+    def on_reply(self, link: Link, about: list[Publish], reply: Reply, stamp: Stamp) -> None:
+        ledger = self.around.ledger
+        if reply.error is not None:
+            raise PromiseBroken(7, f"{reply.method} was answered with {reply.error!r}")
+        result = reply.value
+        self.around.counts[f"publish_code_{result.code}"] += 1
+        if result.code != 0:
+            outcome = "refused" if result.code in REFUSED_CODES else "unknown"
+            for publish in about:
+                ledger.settled(publish.uid, outcome, stamp)
+            return
+        receipts = [(result.qid, result.offset)]
+        if reply.method == "sendBatchSync":
+            receipts = [(receipt.qid, receipt.offset) for receipt in result.receipts]
+        for publish, receipt in zip(about, receipts, strict=True):
+            ledger.settled(publish.uid, "stored", stamp, receipt)
+
+    def on_lost(self, link: Link) -> None:
+        now = link.stamp(self.around.edge.now())
+        for about, _ in link.pending.values():
+            for publish in about:
+                self.around.ledger.settled(publish.uid, "unknown", now)
+        super().on_lost(link)
+
+
+@dataclass(slots=True)
+class ConsumerHabits:
+    """How a pull client behaves; shares of messages unless said."""
+
+    work_seconds: float = 0.004
+    fail_share: float = 0.06
+    silent_share: float = 0.03
+    late_share: float = 0.04
+    repeat_share: float = 0.04
+    submit_share: float = 0.3
+    nonsense_share: float = 0.03
+    resend_share: float = 0.8
+    stall_share: float = 0.0
+    linger_ms: int = 300
+    batch_max: int = 8
+    poison: bool = True
+
+
+PERFECT = ConsumerHabits(
+    work_seconds=0.0, fail_share=0, silent_share=0, late_share=0, repeat_share=0, nonsense_share=0, resend_share=1.0
+)
+"""Habits of the end of a run: everything is answered with success, at once."""
+
+
+class Result(NamedTuple):
+    """One answer of a client, to be sent."""
+
+    place: Place
+    success: bool
+
+
+class Consumer(Client):
+    """Pulls for one group and answers by habit: success, failure, silence, late, twice, after a reconnect."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        around: Surroundings,
+        habits: ConsumerHabits,
+        *,
+        group: str,
+        topic: str | None,
+        timeout: float,
+        compact: bool,
+    ) -> None:
+        super().__init__(name, host, consumer_codec(compact=compact), around, around.consumer_address)
+        self.group = group
+        self.topic = topic
+        self.habits = habits
+        self.timeout = timeout
+        self.results: list[Result] = []
+        self._pulling = False
+
+    def on_connected(self) -> None:
+        self._pulling = False
+        self._pull()
+
+    def _pull(self) -> None:
+        if self.link is None or self._pulling or self.stopped:
+            return
+        self._pulling = True
+        results = self._take_results()
+        request = consumer_idl.PullRequest(
+            groupId=self.group,
+            topic=self.topic,
+            maxBatchSize=self.around.random.randrange(0, self.habits.batch_max + 1),
+            maxLingerTime=self.habits.linger_ms,
+            result=self._chain(results),
+        )
+        self.call("pull", results, lambda stamp: self._arrived(results, stamp), request=request)
+
+    def _submit(self) -> None:
+        results = self._take_results()
+        if self.link is None or not results:
+            return
+        self.call("submit", results, lambda stamp: self._arrived(results, stamp), result=self._chain(results))
+
+    def _take_results(self) -> list[Result]:
+        results, self.results = self.results, []
+        return results
+
+    def _chain(self, results: list[Result]) -> Any:
+        """Return the results as a nextResult chain, one element per queue; now and then with nonsense in it."""
+        queues: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
+        for result in results:
+            lists = queues.setdefault((result.place.topic, result.place.qid), ([], []))
+            lists[0 if result.success else 1].append(result.place.offset)
+        chain = None
+        for (topic, qid), (success, fail) in queues.items():
+            context = consumer_idl.Context(groupId=self.group, topic=topic, qid=qid)
+            chain = consumer_idl.ConsumeResult(
+                context=context, successOffsets=success, failOffsets=fail, nextResult=chain
+            )
+        if self.chance(self.habits.nonsense_share):
+            chain = self._nonsense(chain)
+        return chain
+
+    def _nonsense(self, chain: Any) -> Any:
+        """Put a result in front that names nothing; it must neither fail the call nor change anything (D13)."""
+        self.around.counts["nonsense_result"] += 1
+        random = self.around.random
+        context = random.choice(
+            [
+                None,
+                consumer_idl.Context(groupId="nobody", topic="orders", qid="x"),
+                consumer_idl.Context(groupId=self.group, topic="nowhere", qid="pyddmq_broker-0_0"),
+                consumer_idl.Context(groupId=self.group, topic="orders", qid="pyddmq_broker-0_99"),
+                consumer_idl.Context(groupId=self.group, topic="orders", qid="%s%n"),
+            ]
+        )
+        offsets = [-1, 1 << 40, random.randrange(100)]
+        return consumer_idl.ConsumeResult(
+            context=context, successOffsets=offsets, failOffsets=offsets, nextResult=chain
+        )
+
+    def _arrived(self, results: list[Result], stamp: Stamp) -> None:
+        for place, success in results:
+            self.around.ledger.answered(self.group, place, self.host, stamp, success)
+
+    def on_reply(self, link: Link, about: list[Result], reply: Reply, stamp: Stamp) -> None:
+        if reply.error is not None:
+            code = getattr(reply.error, "code", None)
+            if code not in (3, 4, 5, 9):  # starting, overloaded, shutting down, disk full
+                raise PromiseBroken(7, f"{reply.method} was answered with {reply.error!r}")
+            self.around.counts[f"pull_code_{code}"] += 1
+        if reply.error is None or code != 9:
+            for place, success in about:
+                if success:
+                    self.around.ledger.confirmed(self.group, place, stamp)
+        if reply.method != "pull":
+            return
+        self._pulling = False
+        if reply.error is not None:
+            self.later(0.05, self._pull)
+            return
+        if reply.value.messages:
+            self._receive(reply.value, stamp)
+        self._maybe_stall()
+        self.later(self.habits.work_seconds, self._pull)
+
+    def _receive(self, response: Any, stamp: Stamp) -> None:
+        context = response.context
+        if context.groupId != self.group or (self.topic is not None and context.topic != self.topic):
+            raise PromiseBroken(7, f"{self.name} pulled {self.group} {self.topic} and got {context}")
+        for message in response.messages:
+            place = Place(context.topic, context.qid, message.offset)
+            uid = int(message.properties["uid"])
+            body = message.value.encode() if isinstance(message.value, str) else message.value
+            self.around.ledger.delivered(
+                self.group, place, self.host, stamp, uid=uid, key=message.key, tag=message.tag, body=body
+            )
+            self.around.counts["delivered"] += 1
+            self._decide(place, uid)
+
+    def _decide(self, place: Place, uid: int) -> None:
+        """Answer one message by habit."""
+        habits, counts = self.habits, self.around.counts
+        if habits.poison and uid % 41 == 0:
+            counts["poison"] += 1
+            self.later(habits.work_seconds, self._answer, Result(place, False))
+        elif self.chance(habits.silent_share):
+            counts["silent"] += 1
+        elif self.chance(habits.late_share):
+            counts["late"] += 1
+            success = self.chance(0.7)
+            self.later(self.timeout * 1.5, self._answer, Result(place, success))
+        elif self.chance(habits.fail_share):
+            counts["failed"] += 1
+            self.later(habits.work_seconds, self._answer, Result(place, False))
+        else:
+            self.later(habits.work_seconds, self._answer, Result(place, True))
+
+    def _answer(self, result: Result) -> None:
+        self.results.append(result)
+        if self.chance(self.habits.repeat_share):
+            self.around.counts["repeated_result"] += 1
+            self.later(self.timeout * self.around.random.random(), self.results.append, result)
+        if not self._pulling:
+            self._pull()
+        elif self.chance(self.habits.submit_share):
+            self._submit()
+
+    def _maybe_stall(self) -> None:
+        """Stop reading for a while: a slow client, whose replies pile up at the node."""
+        if self.link is None or not self.chance(self.habits.stall_share):
+            return
+        transport = self.link.transport
+        self.around.counts["stalled_reader"] += 1
+        transport.pause_reading()
+        self.around.loop.call_later(self.timeout * self.around.random.random() * 2, transport.resume_reading)
+
+    def on_lost(self, link: Link) -> None:
+        # A client library keeps results whose call was not answered and sends them again (S2); some do not.
+        for results, _ in link.pending.values():
+            if self.chance(self.habits.resend_share):
+                self.around.counts["resent_results"] += len(results)
+                self.results.extend(results)
+        super().on_lost(link)
+
+
+def _message(publish: Publish) -> Any:
+    return producer_idl.Message(
+        topic=publish.topic,
+        key=publish.key or None,
+        tags=publish.tag or None,
+        body=publish.body,
+        properties={"uid": str(publish.uid)},
+    )

@@ -1,0 +1,435 @@
+"""The checkers' own account of a run: what was acknowledged to whom, and which promise the node broke.
+
+The account knows nothing of the node's insides. Clients enter what they sent, got and answered; the harness enters
+what is in the store at the end. Two promises are checked the moment something is delivered (2 and 7), the others by
+`check` at the end, over the complete history.
+
+The sentences it holds the node to:
+
+1. A publish answered with code 0 is in the log exactly once, where its receipt says, byte for byte (also after kills
+   and, under sync flush, power losses). One answered with a refusal is not there.
+2. A success whose carrying call was answered is never delivered to that group again; a power loss may bring back
+   those of its last 100 ms (D9).
+3. Of one key (group, topic, key) never two are out at once (D12), a message is handed out only when every earlier one
+   of its key was answered with success or dead-lettered, and no earlier one comes after a later one.
+6. In the end every stored message was, for every group that wants it, answered with success or dead-lettered, with
+   a reason and where it came from; and nothing was dead-lettered twice or without enough attempts.
+7. What was refused changed nothing; an offset names one message for ever.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+ACK_LOSS_SECONDS = 0.1
+"""D9: how old an ack may be and still be lost with the power."""
+SLACK_SECONDS = 0.001
+
+
+class PromiseBroken(AssertionError):
+    """The node broke a promise; the text says which, and the facts."""
+
+    def __init__(self, promise: int, text: str) -> None:
+        super().__init__(f"promise {promise} is broken: {text}")
+        self.promise = promise
+
+
+class Stamp(NamedTuple):
+    """When something happened, as the node saw it.
+
+    Attributes:
+        sequence: Exact order of arrivals and writes.
+        turn: Events of one turn count as simultaneous where the node may settle them in either order.
+        time: Seconds.
+        life: Number of the node process, from 0.
+        late: A delivery decided some unknown time before it was written (the peer did not read).
+        asked: Of a delivery: the first turn in which the node can have decided it.
+    """
+
+    sequence: int
+    turn: int
+    time: float
+    life: int
+    late: bool = False
+    asked: int = 0
+
+
+@dataclass(slots=True)
+class Publish:
+    """One message as it was sent. `outcome`: pending, stored, refused or unknown."""
+
+    uid: int
+    topic: str
+    key: str
+    tag: str
+    body: bytes
+    path_key: str | None
+    json: bool
+    connection: int
+    sent: Stamp
+    outcome: str = "pending"
+    settled: Stamp | None = None
+    receipt: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """The rules of one (group, topic) as the checker needs them. `order`: KEY, PATH or empty."""
+
+    group: str
+    topic: str
+    order: str = ""
+    tags: frozenset[str] = frozenset()
+    timeout: float = 5.0
+    intervals: int = 0
+    retry_max: int = 2
+    json: bool = False
+    rules_vary: bool = False
+
+    def wants(self, publish: Publish) -> bool:
+        """Whether the message is to reach this group, alive or as a dead letter."""
+        return publish.topic == self.topic and (not self.tags or publish.tag in self.tags)
+
+    def key_of(self, publish: Publish) -> str | None:
+        """Return the order key's text, or None for an unordered message."""
+        if self.order == "KEY":
+            return publish.key or None
+        return publish.path_key if self.order == "PATH" else None
+
+
+class Place(NamedTuple):
+    """Where a message is: the identity of acks."""
+
+    topic: str
+    qid: str
+    offset: int
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One message in one reply that a client has read."""
+
+    place: Place
+    uid: int
+    client: str
+    stamp: Stamp
+
+
+@dataclass(slots=True)
+class Account:
+    """What one group and its clients did with one message."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    answers: list[tuple[Stamp, str, bool]] = field(default_factory=list)
+    confirmed: list[Stamp] = field(default_factory=list)
+
+    def first_success(self) -> Stamp | None:
+        """When the first success reached the node."""
+        return min((stamp for stamp, _, success in self.answers if success), default=None)
+
+
+class Stored(NamedTuple):
+    """One record of the final scan."""
+
+    place: Place
+    physical: int
+    uid: int
+    key: str
+    tag: str
+    body: bytes
+
+
+class DeadLetter(NamedTuple):
+    """One record of a dead-letter topic."""
+
+    group: str
+    origin: Place
+    uid: int
+    reason: str
+    attempts: int
+    body: bytes
+
+
+class Ledger:
+    """The account; see the module's sentences.
+
+    Args:
+        subscriptions: Every (group, topic) that is consumed.
+        slack_seconds: How much later than the node the clients may have seen a delivery.
+    """
+
+    def __init__(self, subscriptions: Iterable[Subscription], *, slack_seconds: float = SLACK_SECONDS) -> None:
+        self._slack_seconds = slack_seconds
+        self.subscriptions = {(each.group, each.topic): each for each in subscriptions}
+        self.publishes: dict[int, Publish] = {}
+        self.places: dict[Place, int] = {}
+        self.accounts: dict[tuple[str, Place], Account] = defaultdict(Account)
+        self.power_losses: list[tuple[int, float]] = []
+        self.life = 0
+
+    # What clients enter.
+
+    def sent(self, publish: Publish) -> None:
+        """Note a publish that is about to be sent."""
+        self.publishes[publish.uid] = publish
+
+    def settled(self, uid: int, outcome: str, stamp: Stamp, receipt: tuple[str, int] | None = None) -> None:
+        """Note the answer to a publish (stored or refused), or that none will come (unknown)."""
+        publish = self.publishes[uid]
+        publish.outcome = outcome
+        publish.settled = stamp
+        if receipt is not None:
+            publish.receipt = receipt
+            self._place(Place(publish.topic, *receipt), uid)
+
+    def delivered(
+        self,
+        group: str,
+        place: Place,
+        client: str,
+        stamp: Stamp,
+        *,
+        uid: int,
+        key: str | None,
+        tag: str | None,
+        body: bytes,
+    ) -> None:
+        """Note a message that a client has read.
+
+        Raises:
+            PromiseBroken: 1, 2 or 7, at once.
+        """
+        self._place(place, uid)
+        publish = self.publishes[uid]
+        self._same(publish, f"delivered to {group}", place.topic, key or "", tag or "", body)
+        if publish.outcome == "refused":
+            raise PromiseBroken(7, f"message {uid} was refused and delivered to {group}")
+        rules = self.subscriptions.get((group, place.topic))
+        if rules is None or not rules.wants(publish):
+            raise PromiseBroken(7, f"message {uid} (tag {tag!r}) does not belong to {group}")
+        account = self.accounts[group, place]
+        self._check_acked(group, account, place, stamp)
+        account.deliveries.append(Delivery(place, uid, client, stamp))
+
+    def answered(self, group: str, place: Place, client: str, stamp: Stamp, success: bool) -> None:
+        """Note a result that has reached the node."""
+        self.accounts[group, place].answers.append((stamp, client, success))
+
+    def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
+        """Note that the call which carried a success was answered: from now on it counts (D9)."""
+        self.accounts[group, place].confirmed.append(stamp)
+
+    # What the harness enters.
+
+    def ended(self, *, power_lost: bool, time: float) -> None:
+        """Note the end of the node's process; the next stamps belong to the next one."""
+        if power_lost:
+            self.power_losses.append((self.life, time))
+        self.life += 1
+        for publish in self.publishes.values():
+            # What the dead process did not answer will never be answered.
+            if publish.outcome == "pending" and publish.sent.life < self.life:
+                publish.outcome = "unknown"
+
+    def outstanding(self) -> dict[str, int]:
+        """Count what a kill now would catch in the middle: publishes, messages out, acks not answered yet."""
+        publishes = sum(publish.outcome == "pending" for publish in self.publishes.values())
+        out = acks = 0
+        for account in self.accounts.values():
+            if account.deliveries and not account.confirmed:
+                answered = account.first_success() is not None
+                acks += answered
+                out += not answered and account.deliveries[-1].stamp.life == self.life
+        return {"publishes": publishes, "deliveries": out, "acks": acks}
+
+    def check(self, stored: Iterable[Stored], dead: Iterable[DeadLetter]) -> None:
+        """Hold the complete history against the promises.
+
+        Args:
+            stored: Every record of every topic that producers send to, at the end.
+            dead: Every record of every dead-letter topic, at the end.
+
+        Raises:
+            PromiseBroken: The first promise found broken.
+        """
+        records = sorted(stored, key=lambda record: record.physical)
+        self._check_log(records)
+        letters = self._check_dead(dead)
+        for (group, place), account in self.accounts.items():
+            # Clients read in another order than the node wrote.
+            account.deliveries.sort(key=lambda delivery: delivery.stamp.sequence)
+            for delivery in account.deliveries:
+                self._check_acked(group, account, place, delivery.stamp)
+        for rules in self.subscriptions.values():
+            mine = [record for record in records if rules.wants(self.publishes[record.uid])]
+            self._check_complete(rules, mine, letters)
+            chains: dict[str, list[Place]] = defaultdict(list)
+            for record in mine:
+                key = rules.key_of(self.publishes[record.uid])
+                if key is not None:
+                    chains[key].append(record.place)
+            for key, places in chains.items():
+                self._check_in_flight(rules, key, places)
+                self._check_order(rules, key, places, letters)
+
+    # Inside.
+
+    def _place(self, place: Place, uid: int) -> None:
+        if uid not in self.publishes:
+            raise PromiseBroken(1, f"{place} holds message {uid}, which nobody sent")
+        if self.places.setdefault(place, uid) != uid:
+            raise PromiseBroken(7, f"{place} named message {self.places[place]} and now names {uid}")
+
+    def _same(self, publish: Publish, where: str, *seen: object) -> None:
+        if seen != (publish.topic, publish.key, publish.tag, publish.body):
+            raise PromiseBroken(1, f"message {publish.uid} was changed when {where}: {seen}")
+
+    def _check_acked(self, group: str, account: Account, place: Place, delivered: Stamp) -> None:
+        """Nothing is delivered after its success was answered, but for acks that went with the power (D9)."""
+        for confirmed in account.confirmed:
+            if delivered.life == confirmed.life and (delivered.asked <= confirmed.turn or delivered.late):
+                continue
+            if delivered.life < confirmed.life:
+                continue
+            if delivered.life > confirmed.life and self._lost_with_power(confirmed):
+                continue
+            raise PromiseBroken(
+                2, f"{place} came to {group} again at {delivered} after its success was answered at {confirmed}"
+            )
+
+    def _lost_with_power(self, stamp: Stamp) -> bool:
+        """Whether an ack of that time may have been lost with the power."""
+        window = ACK_LOSS_SECONDS + SLACK_SECONDS
+        return any(life == stamp.life and time - stamp.time <= window for life, time in self.power_losses)
+
+    def _check_log(self, records: list[Stored]) -> None:
+        found: dict[int, Stored] = {}
+        for record in records:
+            self._place(record.place, record.uid)
+            publish = self.publishes[record.uid]
+            self._same(publish, "stored", record.place.topic, record.key, record.tag, record.body)
+            if record.uid in found:
+                raise PromiseBroken(
+                    1, f"message {record.uid} is stored twice: {found[record.uid].place}, {record.place}"
+                )
+            found[record.uid] = record
+            if publish.outcome == "refused":
+                raise PromiseBroken(7, f"message {record.uid} was refused and is stored at {record.place}")
+        for publish in self.publishes.values():
+            record_or_none = found.get(publish.uid)
+            if publish.outcome == "stored" and record_or_none is None:
+                raise PromiseBroken(1, f"message {publish.uid} was acknowledged at {publish.settled} and is lost")
+        for place, uid in self.places.items():
+            if uid not in found or found[uid].place != place:
+                raise PromiseBroken(1, f"message {uid} was seen at {place} and is not there at the end")
+        # Nothing sent after another was acknowledged may stand before it in the log.
+        settled_after = None
+        for record in reversed(records):
+            publish = self.publishes[record.uid]
+            if settled_after is not None and publish.sent.sequence > settled_after.sequence:
+                raise PromiseBroken(
+                    3, f"message {record.uid} stands in the log before one acknowledged before it was sent"
+                )
+            if publish.outcome == "stored" and publish.settled is not None:
+                settled_after = min(settled_after or publish.settled, publish.settled)
+
+    def _check_dead(self, dead: Iterable[DeadLetter]) -> dict[tuple[str, Place], DeadLetter]:
+        letters: dict[tuple[str, Place], DeadLetter] = {}
+        for letter in dead:
+            if (letter.group, letter.origin) in letters:
+                raise PromiseBroken(6, f"{letter.origin} was dead-lettered twice for {letter.group}")
+            letters[letter.group, letter.origin] = letter
+            if self.places.get(letter.origin) != letter.uid:
+                raise PromiseBroken(
+                    6, f"a dead letter of {letter.group} names {letter.origin}, which is not message {letter.uid}"
+                )
+            publish = self.publishes[letter.uid]
+            if publish.body != letter.body or not letter.reason:
+                raise PromiseBroken(6, f"the dead letter of {letter.origin} lacks its reason or its body")
+            rules = self.subscriptions[letter.group, letter.origin.topic]
+            hopeless = rules.json and not publish.json
+            if not hopeless and not rules.rules_vary and letter.attempts <= min(rules.intervals, rules.retry_max):
+                raise PromiseBroken(
+                    6, f"{letter.origin} was dead-lettered after {letter.attempts} attempts: {letter.reason}"
+                )
+        return letters
+
+    def _check_complete(
+        self, rules: Subscription, records: list[Stored], letters: dict[tuple[str, Place], DeadLetter]
+    ) -> None:
+        for record in records:
+            account = self.accounts.get((rules.group, record.place))
+            letter = letters.get((rules.group, record.place))
+            publish = self.publishes[record.uid]
+            if rules.json and not publish.json:
+                if letter is None or (account is not None and account.deliveries):
+                    raise PromiseBroken(6, f"{record.place} is no JSON: {rules.group} must dead-letter it undelivered")
+            elif letter is None and (account is None or account.first_success() is None):
+                seen = "never" if account is None else f"{len(account.deliveries)} times"
+                raise PromiseBroken(
+                    6, f"{record.place} (message {record.uid}) was {seen} delivered to {rules.group} and dropped"
+                )
+
+    def _check_in_flight(self, rules: Subscription, key: str, places: list[Place]) -> None:
+        """Two deliveries overlap unless the earlier was answered by its holder or timed out, or its process died."""
+        accounts = [self.accounts[rules.group, place] for place in places if (rules.group, place) in self.accounts]
+        deliveries = sorted(
+            ((each, account) for account in accounts for each in account.deliveries if not each.stamp.late),
+            key=lambda pair: pair[0].stamp.sequence,
+        )
+        out: list[tuple[Delivery, Account]] = []
+        for delivery, account in deliveries:
+            out = [pair for pair in out if self._still_out(rules, *pair, delivery.stamp)]
+            if out:
+                other = out[0][0]
+                raise PromiseBroken(
+                    3,
+                    f"key {key!r} of {rules.group} has two in flight: {other.place} to {other.client} at {other.stamp} "
+                    f"and {delivery.place} to {delivery.client} at {delivery.stamp}",
+                )
+            out.append((delivery, account))
+
+    def _still_out(self, rules: Subscription, delivery: Delivery, account: Account, now: Stamp) -> bool:
+        if now.life != delivery.stamp.life or now.time >= delivery.stamp.time + rules.timeout - self._slack_seconds:
+            return False
+        return not any(
+            client == delivery.client and delivery.stamp.sequence < stamp.sequence and stamp.turn <= now.turn
+            for stamp, client, _ in account.answers
+        )
+
+    def _check_order(
+        self, rules: Subscription, key: str, places: list[Place], letters: dict[tuple[str, Place], DeadLetter]
+    ) -> None:
+        last: Delivery | None = None
+        open_place: Place | None = None
+        open_until = 0
+        for place in places:
+            account = self.accounts.get((rules.group, place))
+            deliveries = [each for each in account.deliveries if not each.stamp.late] if account is not None else []
+            if deliveries:
+                first = deliveries[0].stamp
+                if open_place is not None and open_until > first.turn:
+                    raise PromiseBroken(
+                        3, f"{place} of key {key!r} came to {rules.group} at {first} before {open_place} was finished"
+                    )
+                if last is not None and last.stamp.sequence > first.sequence:
+                    again = f"{last.place} came again at {last.stamp}"
+                    raise PromiseBroken(3, f"key {key!r} of {rules.group}: {again}, after {place} at {first}")
+            for delivery in deliveries:
+                if account is not None and self._excused(account, delivery):
+                    continue
+                if last is None or delivery.stamp.sequence > last.stamp.sequence:
+                    last = delivery
+            if (rules.group, place) not in letters:
+                success = account.first_success() if account is not None else None
+                until = success.turn if success is not None else 1 << 62
+                if until > open_until:
+                    open_place, open_until = place, until
+
+    def _excused(self, account: Account, delivery: Delivery) -> bool:
+        """Whether a repeated delivery comes from acks that went with the power (D9)."""
+        lost = [stamp for stamp, _, success in account.answers if success and stamp.sequence < delivery.stamp.sequence]
+        return bool(lost) and delivery.stamp.life > lost[0].life and any(map(self._lost_with_power, lost))

@@ -1,0 +1,236 @@
+"""Ledger: each promise, broken in the smallest way, is noticed; the same history unbroken is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.ledger import DeadLetter, Ledger, Place, PromiseBroken, Publish, Stamp, Stored, Subscription
+
+KEYED = Subscription(group="g", topic="t", order="KEY", timeout=2.0, intervals=1, retry_max=1)
+JSON = Subscription(group="j", topic="t", order="PATH", json=True)
+
+
+class History:
+    """Writes a small history into a ledger; every event is one turn and 10 ms after the one before."""
+
+    def __init__(self, *subscriptions: Subscription) -> None:
+        self.ledger = Ledger(subscriptions or (KEYED,))
+        self.stored: list[Stored] = []
+        self.dead: list[DeadLetter] = []
+        self.step = 0
+        self.time = 0.0
+
+    def now(self, *, later: float = 0.01) -> Stamp:
+        """Return the stamp of the next event."""
+        self.step += 1
+        self.time += later
+        return Stamp(self.step, self.step, self.time, self.ledger.life, asked=self.step)
+
+    def publish(
+        self, uid: int, key: str = "k", *, stored: bool = True, outcome: str = "stored", json: bool = True
+    ) -> Place:
+        """Send a message, have it answered, and put it into the log."""
+        body = b'{"uid": %d}' % uid
+        self.ledger.sent(Publish(uid, "t", key, "", body, "p", json, 1, self.now()))
+        place = Place("t", "q0", len(self.stored))
+        receipt = (place.qid, place.offset) if outcome == "stored" else None
+        self.ledger.settled(uid, outcome, self.now(), receipt)
+        if stored:
+            self.stored.append(Stored(place, 100 * len(self.stored), uid, key, "", body))
+        return place
+
+    def deliver(self, uid: int, place: Place, *, client: str = "a", group: str = "g", later: float = 0.01) -> None:
+        """Have a client read a message."""
+        publish = self.ledger.publishes[uid]
+        stamp = self.now(later=later)
+        self.ledger.delivered(group, place, client, stamp, uid=uid, key=publish.key, tag="", body=publish.body)
+
+    def answer(self, place: Place, *, client: str = "a", success: bool = True, confirm: bool = True) -> None:
+        """Have a result reach the node and its call answered."""
+        self.ledger.answered("g", place, client, self.now(), success)
+        if success and confirm:
+            self.ledger.confirmed("g", place, self.now())
+
+    def consume(self, uid: int, place: Place) -> None:
+        """Deliver and answer."""
+        self.deliver(uid, place)
+        self.answer(place)
+
+    def check(self) -> None:
+        """Hold the history against the promises."""
+        self.ledger.check(self.stored, self.dead)
+
+
+def test_flawless_history_passes() -> None:
+    """Two keys, a failure in place, a time-out, a restart: nothing is wrong with it."""
+    history = History()
+    first, second, other = history.publish(1), history.publish(2), history.publish(3, "other")
+    history.deliver(1, first)
+    history.deliver(3, other, client="b")
+    history.answer(first, success=False)
+    history.deliver(1, first, client="b")
+    history.deliver(1, first, later=2.5)
+    history.answer(first)
+    history.deliver(2, second)
+    history.ledger.ended(power_lost=False, time=history.time)
+    history.consume(2, second)
+    history.consume(3, other)
+    history.check()
+
+
+def test_lost_acknowledged_publish_is_noticed() -> None:
+    """Promise 1."""
+    history = History()
+    history.publish(1, stored=False)
+    with pytest.raises(PromiseBroken, match=r"promise 1.*is lost"):
+        history.check()
+
+
+def test_publish_stored_twice_is_noticed() -> None:
+    """Promise 1: exactly once."""
+    history = History()
+    history.consume(1, history.publish(1))
+    history.stored.append(history.stored[0]._replace(place=Place("t", "q1", 0), physical=900))
+    with pytest.raises(PromiseBroken, match=r"names|twice"):
+        history.check()
+
+
+def test_changed_body_is_noticed_at_delivery() -> None:
+    """Promise 1: byte for byte."""
+    history = History()
+    place = history.publish(1)
+    with pytest.raises(PromiseBroken, match=r"promise 1.*changed"):
+        history.ledger.delivered("g", place, "a", history.now(), uid=1, key="k", tag="", body=b"other")
+
+
+def test_acked_message_that_comes_again_is_noticed() -> None:
+    """Promise 2, in one life and after a kill."""
+    for kill in (False, True):
+        history = History()
+        place = history.publish(1)
+        history.consume(1, place)
+        if kill:
+            history.ledger.ended(power_lost=False, time=history.time)
+        with pytest.raises(PromiseBroken, match="promise 2"):
+            history.deliver(1, place)
+
+
+def test_ack_younger_than_its_sync_may_go_with_the_power() -> None:
+    """D9: 100 ms before a power loss an ack may be lost, earlier ones not."""
+    history = History()
+    old, young = history.publish(1, "a"), history.publish(2, "b")
+    history.consume(1, old)
+    history.deliver(2, young, later=0.2)
+    history.answer(young)
+    history.ledger.ended(power_lost=True, time=history.time)
+    history.deliver(2, young)
+    with pytest.raises(PromiseBroken, match="promise 2"):
+        history.deliver(1, old)
+
+
+def test_two_of_one_key_in_flight_are_noticed() -> None:
+    """Promise 3: the second goes out while the first is unanswered and not timed out."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    history.deliver(1, first)
+    history.deliver(2, second, client="b")
+    history.answer(first)
+    history.answer(second, client="b")
+    with pytest.raises(PromiseBroken, match=r"promise 3.*two in flight"):
+        history.check()
+
+
+def test_success_of_another_client_does_not_end_a_delivery() -> None:
+    """D12: while a newer delivery is out, the key waits for that holder."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    history.deliver(1, first)
+    history.deliver(1, first, client="b", later=2.5)
+    history.answer(first, client="a")
+    history.consume(2, second)
+    with pytest.raises(PromiseBroken, match=r"promise 3.*two in flight"):
+        history.check()
+
+
+def test_successor_before_predecessor_is_noticed() -> None:
+    """Promise 3: a timed-out message is not overtaken by the next of its key."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    history.deliver(1, first)
+    history.deliver(2, second, later=2.5)
+    history.answer(second)
+    history.consume(1, first)
+    with pytest.raises(PromiseBroken, match=r"promise 3.*before .* was finished"):
+        history.check()
+
+
+def test_predecessor_after_successor_is_noticed() -> None:
+    """Promise 3: an answered message that comes again after its successor is out of order (also unconfirmed)."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    history.deliver(1, first)
+    history.answer(first, confirm=False)
+    history.deliver(2, second)
+    history.ledger.ended(power_lost=False, time=history.time)
+    history.consume(1, first)
+    history.consume(2, second)
+    with pytest.raises(PromiseBroken, match=r"promise 3.*came again"):
+        history.check()
+
+
+def test_message_dropped_without_a_dead_letter_is_noticed() -> None:
+    """Promise 6: what was never answered with success has a dead letter."""
+    history = History()
+    history.publish(1)
+    with pytest.raises(PromiseBroken, match=r"promise 6.*dropped"):
+        history.check()
+
+
+def test_dead_letter_needs_reason_origin_and_attempts() -> None:
+    """Promise 6: a dead letter says why and where from, comes once and not too early."""
+    history = History()
+    place = history.publish(1)
+    body = history.ledger.publishes[1].body
+    good = DeadLetter("g", place, 1, "failed 2 times", 2, body)
+    history.dead = [good]
+    history.check()
+    for dead in (
+        [good, good],
+        [good._replace(reason="")],
+        [good._replace(attempts=1)],
+        [good._replace(origin=Place("t", "q0", 7))],
+        [good._replace(body=b"")],
+    ):
+        history.dead = dead
+        with pytest.raises(PromiseBroken, match="promise 6"):
+            history.check()
+
+
+def test_body_that_is_no_json_must_be_dead_lettered_undelivered() -> None:
+    """Promise 6: a group that parses JSON never sees what is none."""
+    history = History(JSON)
+    place = history.publish(1, json=False)
+    with pytest.raises(PromiseBroken, match="promise 6"):
+        history.check()
+    history.dead = [DeadLetter("j", place, 1, "malformed", 0, history.ledger.publishes[1].body)]
+    history.check()
+    history.deliver(1, place, group="j")
+    with pytest.raises(PromiseBroken, match="promise 6"):
+        history.check()
+
+
+def test_reused_offset_is_noticed() -> None:
+    """Promise 7: an offset that named one message cannot name another."""
+    history = History()
+    place = history.publish(1)
+    history.publish(2, stored=False, outcome="unknown")
+    with pytest.raises(PromiseBroken, match="promise 7"):
+        history.deliver(2, place)
+
+
+def test_refused_message_that_appears_is_noticed() -> None:
+    """Promise 7: a refusal changes nothing."""
+    history = History()
+    history.publish(1, outcome="refused")
+    with pytest.raises(PromiseBroken, match="promise 7"):
+        history.check()
