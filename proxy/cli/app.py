@@ -1,0 +1,109 @@
+"""The commands of `pyddmq`, put together, and how each of them ends."""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from proxy.cli import config_command, demo_command, node_commands, pull_command, send_command, serve_command
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
+from proxy.cli.options import AsJson
+from proxy.cli.output import print_error, print_json, print_line
+
+HELP = "A DDMQ-style consumer proxy with an embedded, RocketMQ-like broker. Start a node with `pyddmq serve`."
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line.
+
+    Args:
+        arguments: What follows the command's name.
+
+    Returns:
+        An exit code of `ExitCode`.
+    """
+    try:
+        build()(args=list(arguments), prog_name="pyddmq")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.CHECK_FAILED
+    return ExitCode.OK
+
+
+def build() -> typer.Typer:
+    """Put the commands together."""
+    app = typer.Typer(
+        name="pyddmq",
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        # An operating error is a sentence; what is left over is a bug, and its plain traceback is what a report needs.
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    config = typer.Typer(help="Look at configuration files.", no_args_is_help=True)
+    app.add_typer(config, name="config")
+    # `serve` has its own way with signals: it drains.
+    app.command("serve")(_ending(serve_command.serve))
+    for name, command in (
+        ("send", send_command.send),
+        ("pull", pull_command.pull),
+        ("topics", node_commands.topics),
+        ("groups", node_commands.groups),
+        ("stats", node_commands.stats),
+        ("demo", demo_command.demo),
+        ("version", version),
+    ):
+        app.command(name)(_ending(_on_sigterm(command)))
+    config.command("check")(_ending(config_command.check))
+    return app
+
+
+def version(*, as_json: AsJson = False) -> int:
+    """Print the version."""
+    from importlib.metadata import version as installed_version
+
+    number = installed_version("pyddmq")
+    if as_json:
+        print_json({"version": number})
+    else:
+        print_line(f"pyddmq {number}")
+    return ExitCode.OK
+
+
+def _ending(command: Callable[..., int]) -> Callable[..., None]:
+    """Wrap a command so that its return value, an operating error or Ctrl-C becomes the exit code."""
+
+    @functools.wraps(command)
+    def ended(**options: Any) -> None:
+        try:
+            code = command(**options)
+        except CliError as error:
+            print_error(error.text, code=error.code, as_json=bool(options.get("as_json")))
+            code = error.code
+        except KeyboardInterrupt:
+            code = ExitCode.INTERRUPTED
+        raise typer.Exit(int(code))
+
+    return ended
+
+
+def _on_sigterm(command: Callable[..., int]) -> Callable[..., int]:
+    """Let SIGTERM unwind a command, so that a consumer still submits its results."""
+
+    @functools.wraps(command)
+    def terminable(**options: Any) -> int:
+        def terminate(_number: int, _frame: object) -> None:
+            raise SystemExit(int(ExitCode.TERMINATED))
+
+        before = signal.signal(signal.SIGTERM, terminate)
+        try:
+            return command(**options)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    return terminable

@@ -1,0 +1,95 @@
+"""`pyddmq demo`: real events through a running node, and a verdict."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from typing import Annotated
+
+import typer
+
+from broker.seams import SystemClock
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError, translate
+from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
+from proxy.cli.output import print_json, print_line, progress
+from proxy.client import ClientError, ClientMisuse, PullRefused, SendRefused
+from proxy.demo.report import Report
+
+
+class Spoil(enum.StrEnum):
+    """What `--break` shows the checker in the place of the truth."""
+
+    ORDER = "order"
+    LOSS = "loss"
+
+
+def demo(
+    *,
+    events: Annotated[int | None, typer.Option(min=1, help="Only the first so many events; all by default.")] = None,
+    clients: Annotated[int, typer.Option(min=1, max=64, help="Pull clients at work at once.")] = 4,
+    spoil: Annotated[
+        Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
+    ] = None,
+    patience: Annotated[float, typer.Option(min=1, help="Seconds of silence until events count as lost.")] = 60.0,
+    producer: ProducerAddress = PRODUCER_DEFAULT,
+    consumer: ConsumerAddress = CONSUMER_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Send real events through a running node and check what comes back.
+
+    8,577 events of permit cases go to topic permits with the case as key; several clients pull group permits-audit,
+    fail one event in twenty on purpose, and check that all arrive, each case in order, failed ones retried in place.
+    Exit code 1 when a check fails.
+    """
+    from proxy.demo.events import load_events
+    from proxy.demo.run import DemoOptions, DemoRun
+
+    options = DemoOptions(
+        producer=producer,
+        consumer=consumer,
+        run=uuid.uuid4().hex[:12],
+        clients=clients,
+        spoil=spoil.value if spoil is not None else None,
+        patience_seconds=patience,
+    )
+    messages = load_events(events)
+    if not as_json:
+        print_line(f"run {options.run}: {len(messages):,} events to topic permits, {clients} clients of permits-audit")
+    try:
+        with progress("events done", len(messages), unit="messages", enabled=not as_json) as advance:
+            run = DemoRun(messages, options, clock=SystemClock(), progress=lambda _sent, done: advance(done))
+            report = run.execute()
+    except ValueError as error:
+        if isinstance(error, ClientMisuse):
+            raise translate(error, option="--producer and --consumer") from error
+        raise CliError(str(error), ExitCode.USAGE) from error
+    except (PullRefused, SendRefused) as error:
+        advice = "The demo needs topic permits and group permits-audit, as the sample configuration has them."
+        raise CliError(f"the node refused: {error}. {advice}", ExitCode.REFUSED) from error
+    except ClientError as error:
+        raise translate(error, option="--producer and --consumer") from error
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print_report(report)
+    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+
+
+def _print_report(report: Report) -> None:
+    for check in report.checks:
+        print_line(f"  {'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.promise}")
+        if not check.passed:
+            print_line(f"          {check.findings.count} violations, for example:")
+            for example in check.findings.examples:
+                print_line(f"            {example}")
+    print_line(f"sent       {report.events:,} events in {report.send_seconds:.2f} s, {report.sent_per_second:,.0f}/s")
+    print_line(
+        f"delivered  {report.deliveries:,} times in {report.consume_seconds:.2f} s, {report.delivered_per_second:,.0f}/s"
+    )
+    print_line(f"           {report.failures:,} failed on purpose, {report.repeats:,} repeats")
+    if report.foreign:
+        print_line(f"           {report.foreign:,} messages of other runs or producers were acked on the way")
+    print_line(f"lag        {report.lag:,} messages, {report.lag_seconds:.1f} s (age of the oldest event not done)")
+    failed = [check.name for check in report.checks if not check.passed]
+    print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")

@@ -1,0 +1,42 @@
+"""Operating errors of a command: a sentence for people and an exit code; never a traceback."""
+
+from __future__ import annotations
+
+from proxy.cli.codes import ExitCode
+from proxy.client.errors import CannotConnect, ClientError, ClientMisuse, NotThrift, Refused, Unreachable
+
+
+class CliError(Exception):
+    """A command cannot go on.
+
+    Attributes:
+        text: A sentence that says what is wrong and what to do.
+        code: The exit code.
+    """
+
+    def __init__(self, text: str, code: ExitCode) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code
+
+
+def translate(error: ClientError | ClientMisuse, *, option: str) -> CliError:
+    """Turn a client's error into a sentence with advice.
+
+    Args:
+        error: What the client raised.
+        option: The option that names the node's port, such as `--producer`.
+    """
+    if isinstance(error, ClientMisuse):
+        return CliError(str(error), ExitCode.USAGE)
+    if isinstance(error, CannotConnect):
+        advice = f"Is the node running? `pyddmq serve` starts one; {option} host:port names another."
+        return CliError(f"{error}. {advice}", ExitCode.CANNOT_CONNECT)
+    if isinstance(error, NotThrift):
+        return CliError(f"{error}. Name the right port with {option} host:port.", ExitCode.CANNOT_CONNECT)
+    if isinstance(error, Unreachable):
+        return CliError(f"{error}. Look at the node's log; it may have stopped.", ExitCode.CANNOT_CONNECT)
+    if isinstance(error, Refused):
+        again = " Trying again in a moment may help." if error.retriable else ""
+        return CliError(f"the node refused: {error}.{again}", ExitCode.REFUSED)
+    return CliError(str(error), ExitCode.CHECK_FAILED)

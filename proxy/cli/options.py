@@ -1,0 +1,25 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+ProducerAddress = Annotated[
+    str,
+    typer.Option("--producer", metavar="HOST:PORT", envvar="PYDDMQ_PRODUCER", help="The node's producer port."),
+]
+ConsumerAddress = Annotated[
+    str,
+    typer.Option("--consumer", metavar="HOST:PORT", envvar="PYDDMQ_CONSUMER", help="The node's consumer port."),
+]
+AdminAddress = Annotated[
+    str,
+    typer.Option("--admin", metavar="HOST:PORT", envvar="PYDDMQ_ADMIN", help="The node's admin port."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in a stable shape (docs/cli.md).")]
+
+PRODUCER_DEFAULT = "127.0.0.1:9613"
+CONSUMER_DEFAULT = "127.0.0.1:9713"
+ADMIN_DEFAULT = "127.0.0.1:9813"

@@ -1,0 +1,115 @@
+"""What commands print: JSON lines or text on stdout, progress and errors on stderr."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH_WITHOUT_TERMINAL = 200
+"""Columns of tables that go into a file or pipe, where rich would assume 80 and cut them."""
+
+Advance = Callable[[float], None]
+"""Sets how far a piece of work has come, in the unit of its total."""
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on a line of its own, at once."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+    sys.stdout.flush()
+
+
+def print_line(text: str) -> None:
+    """Print one line of text, at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def print_error(text: str, *, code: int, as_json: bool) -> None:
+    """Print an operating error on stderr: a sentence, or `{"error": {"exitCode", "message"}}`."""
+    if as_json:
+        sys.stderr.write(json.dumps({"error": {"exitCode": code, "message": text}}, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write(f"pyddmq: {text}\n")
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
+) -> None:
+    """Print a table.
+
+    Args:
+        title: Above the table.
+        columns: Headings.
+        rows: Cells, shown as they are (no markup).
+        right: Indexes of columns that are aligned to the right.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index in right else "left", no_wrap=index in right)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    _console().print(table)
+
+
+def printable(text: str) -> str:
+    """Return `text` with control characters as escapes: a message body must not drive the reader's terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def body_fields(body: bytes) -> Mapping[str, str]:
+    """Return `body` and `bodyEncoding` of a message in JSON: text where it is UTF-8, base64 otherwise."""
+    try:
+        return {"body": body.decode(), "bodyEncoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(body).decode(), "bodyEncoding": "base64"}
+
+
+@contextlib.contextmanager
+def progress(title: str, total: float | None, *, unit: str, enabled: bool) -> Iterator[Advance]:
+    """Show a progress bar on stderr while the block runs, when stderr is a terminal.
+
+    Args:
+        title: In front of the bar.
+        total: Amount of work in `unit`; None when it is not known.
+        unit: `messages` or `bytes`.
+        enabled: False shows none.
+    """
+    if not enabled or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        # Lines on stdout go above the bar only where both share a terminal.
+        redirect_stdout=sys.stdout.isatty(),
+        redirect_stderr=False,
+    ) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    options: dict[str, Any] = {} if sys.stdout.isatty() else {"width": WIDTH_WITHOUT_TERMINAL}
+    return Console(highlight=False, **options)

@@ -1,0 +1,112 @@
+"""`pyddmq pull`: take messages of a group, print them, and report them as done, failed or not at all."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from proxy.cli.admin_client import get
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError, translate
+from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress
+from proxy.cli.output import body_fields, print_json, print_line, printable
+from proxy.client import ClientError, ClientMisuse, Consumer, PulledMessage
+
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+_LINGER_MS = 500
+_BATCH_SIZE = 32
+
+
+def pull(
+    *,
+    group: Annotated[str, typer.Argument(help="Consumer group.")],
+    topic: Annotated[str | None, typer.Option(help="Only this topic of the group.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on for new messages until Ctrl-C.")] = False,
+    no_ack: Annotated[bool, typer.Option("--no-ack", help="Report nothing; messages come again later.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Report failure; messages are retried.")] = False,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this many messages.")] = None,
+    wait_ms: Annotated[int, typer.Option(min=0, help="Without --follow: silence until the end.")] = 1000,
+    dead_letters: Annotated[
+        bool,
+        typer.Option("--dead-letters", help="The group's dead letters, through the group that subscribes to them."),
+    ] = False,
+    consumer: ConsumerAddress = CONSUMER_DEFAULT,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Take messages, print them, and ack them.
+
+    Every message counts as delivered to the group: with --no-ack and --fail it uses up its retries.
+    """
+    if no_ack and fail:
+        raise CliError("--no-ack and --fail exclude each other", ExitCode.USAGE)
+    if dead_letters:
+        if topic is not None:
+            raise CliError("--dead-letters names the topic already; leave --topic out", ExitCode.USAGE)
+        topic = DEAD_LETTER_PREFIX + group
+        group = _reader_of(topic, admin)
+    result = "none" if no_ack else "fail" if fail else "ack"
+    taken = 0
+    try:
+        with Consumer(consumer, group, topic, linger_ms=_LINGER_MS) as client:
+            client.connect()
+            idle_left_ms = max(wait_ms, 1)
+            while count is None or taken < count:
+                batch = client.pull(count_max=_BATCH_SIZE if count is None else min(_BATCH_SIZE, count - taken))
+                for message in batch:
+                    _print_message(message, result, as_json=as_json)
+                    # Only what has been printed is reported.
+                    if result == "ack":
+                        client.ack(message)
+                    elif result == "fail":
+                        client.fail(message)
+                taken += len(batch)
+                idle_left_ms = max(wait_ms, 1) if batch else idle_left_ms - _LINGER_MS
+                if not follow and idle_left_ms <= 0:
+                    break
+    except (ClientError, ClientMisuse) as error:
+        raise translate(error, option="--consumer") from error
+    return ExitCode.OK
+
+
+def _print_message(message: PulledMessage, result: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "topic": message.topic,
+                "qid": message.qid,
+                "offset": message.offset,
+                "key": message.key,
+                "tag": message.tag,
+                **body_fields(message.body),
+                "properties": dict(message.properties),
+                "result": result,
+            }
+        )
+        return
+    parts = [message.topic, f"{message.qid}@{message.offset}"]
+    if message.key is not None:
+        parts.append(f"key={message.key}")
+    if message.tag is not None:
+        parts.append(f"tag={message.tag}")
+    parts += [f"{name}={value}" for name, value in message.properties.items()]
+    print_line("  ".join(printable(part) for part in [*parts, message.body.decode(errors="backslashreplace")]))
+
+
+def _reader_of(topic: str, admin: str) -> str:
+    """Find the group whose subscription reads a dead-letter topic."""
+    groups = get(admin, "/api/groups?limit=10000")["groups"]
+    for each in groups:
+        if any(subscription["topic"] == topic for subscription in each["topics"]):
+            return str(each["group"])
+    origin = topic.removeprefix(DEAD_LETTER_PREFIX)
+    if all(each["group"] != origin for each in groups):
+        raise CliError(f"no group {origin!r} is configured on this node; `pyddmq groups` lists them", ExitCode.REFUSED)
+    raise CliError(
+        f"no group reads {topic}. A dead-letter topic is read by a group like any other: add to the configuration, "
+        f"under groups, `- {{group: {origin}-dead-letters, topics: [{{topic: '{topic}', actions: [PullServer]}}]}}`, "
+        "reload the node (SIGHUP), and pull again",
+        ExitCode.REFUSED,
+    )

@@ -1,0 +1,185 @@
+"""`pyddmq send`: publish messages from the command line, a file or stdin."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, BinaryIO, NamedTuple
+
+import typer
+
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError, translate
+from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
+from proxy.cli.output import print_json, print_line, progress
+from proxy.client import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
+from proxy.client.errors import SendRefused, Unreachable
+
+BATCH_BYTES_MAX = 2_000_000
+"""Body bytes per batch: well under the largest frame that a node takes by default (5,000,000)."""
+
+STDIN = "-"
+
+
+class Line(NamedTuple):
+    """One body of the input: its line number from 1 on, its bytes, and how many bytes of the input end with it."""
+
+    number: int
+    body: bytes
+    bytes_read: int
+
+
+def send(
+    *,
+    topic: Annotated[str, typer.Argument(help="Topic to publish to.")],
+    body: Annotated[str | None, typer.Argument(help="The message. Without it: see --file.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="One message per line; - is stdin. Empty lines are left out.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Message key; chooses the queue.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag that subscriptions filter by.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="User property; may be repeated.")
+    ] = None,
+    hash_id: Annotated[int, typer.Option(help="Queue by hash, before the key; 0 is none.")] = 0,
+    partition: Annotated[int, typer.Option(help="Queue by number; -1: by hash or key; -2: random.")] = -1,
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one.")] = 100,
+    timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
+    producer: ProducerAddress = PRODUCER_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Publish messages and print queue, offset and id of each.
+
+    The body is an argument, or each line of a file or of stdin (--file -, or a pipe) is one message.
+    """
+    like = OutgoingMessage(
+        topic=topic,
+        body=b"",
+        key=key,
+        tags=tag,
+        properties=_properties(properties or []),
+        hash_id=hash_id,
+        partition_id=partition,
+    )
+    try:
+        with contextlib.ExitStack() as stack:
+            lines, bytes_total = _input(body, file, stack)
+            sender = stack.enter_context(Producer(producer, timeout_ms=timeout_ms))
+            sender.connect()
+            advance = stack.enter_context(
+                progress(f"sending to {topic}", bytes_total, unit="bytes", enabled=body is None and not as_json)
+            )
+            count = 0
+            for group in _batches(lines, batch):
+                _send_group(sender, like, group, sent_before=count, as_json=as_json)
+                count += len(group)
+                advance(group[-1].bytes_read)
+    except (ClientError, ClientMisuse) as error:
+        raise translate(error, option="--producer") from error
+    if not as_json and body is None:
+        print_line(f"{count} messages sent to {topic}")
+    return ExitCode.OK
+
+
+def _send_group(
+    producer: Producer, like: OutgoingMessage, lines: list[Line], *, sent_before: int, as_json: bool
+) -> None:
+    """Send one batch and print its receipts."""
+    messages = [
+        OutgoingMessage(
+            topic=like.topic,
+            body=line.body,
+            key=like.key,
+            tags=like.tags,
+            properties=like.properties,
+            hash_id=like.hash_id,
+            partition_id=like.partition_id,
+        )
+        for line in lines
+    ]
+    try:
+        receipts = producer.send_batch(messages)
+    except (Unreachable, SendRefused) as error:
+        if not sent_before:
+            raise
+        known = error.sent if isinstance(error, Unreachable) else error.stored is None
+        fate = "may be stored or not" if known else "are not stored"
+        told = translate(error, option="--producer")
+        text = f"{told.text} {sent_before} messages were stored before; those from line {lines[0].number} on {fate}."
+        raise CliError(text, told.code) from error
+    for receipt in receipts:
+        _print_receipt(like.topic, receipt, as_json=as_json)
+
+
+def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "qid": receipt.qid,
+                "offset": receipt.offset,
+                "id": receipt.message_id,
+                "attempts": receipt.attempts,
+            }
+        )
+        return
+    again = f"  sent {receipt.attempts} times, may be stored twice" if receipt.attempts > 1 else ""
+    print_line(f"{topic}  queue {receipt.qid}  offset {receipt.offset}  id {receipt.message_id}{again}")
+
+
+def _properties(pairs: Iterable[str]) -> Mapping[str, str]:
+    properties = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CliError(f"--property {pair!r} is not NAME=VALUE", ExitCode.USAGE)
+        properties[name] = value
+    return properties
+
+
+def _input(body: str | None, file: Path | None, stack: contextlib.ExitStack) -> tuple[Iterable[Line], int | None]:
+    """Choose where bodies come from; returns them and the size of the input in bytes where it is known."""
+    if body == STDIN and file is None:
+        body, file = None, Path(STDIN)
+    if body is not None and file is not None:
+        raise CliError("give the message as an argument or with --file, not both", ExitCode.USAGE)
+    if body is not None:
+        if not body:
+            raise CliError("the message is empty; a body has at least one byte", ExitCode.USAGE)
+        return [Line(1, body.encode("utf-8", "surrogateescape"), 0)], None
+    if file is None and sys.stdin.isatty():
+        raise CliError("no message: give it as an argument, or a file of lines with --file, or a pipe", ExitCode.USAGE)
+    if file is None or str(file) == STDIN:
+        return _lines(sys.stdin.buffer), None
+    try:
+        stream = stack.enter_context(file.open("rb"))
+        return _lines(stream), os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CliError(f"cannot read {file}: {reason}; name a file of lines", ExitCode.USAGE) from error
+
+
+def _lines(stream: BinaryIO) -> Iterator[Line]:
+    bytes_read = 0
+    for number, line in enumerate(stream, 1):
+        bytes_read += len(line)
+        body = line.rstrip(b"\r\n")
+        if body:
+            yield Line(number, body, bytes_read)
+
+
+def _batches(lines: Iterable[Line], count_max: int) -> Iterator[list[Line]]:
+    """Group lines into batches of up to `count_max` messages and `BATCH_BYTES_MAX` bytes (at least one message)."""
+    group: list[Line] = []
+    size = 0
+    for line in lines:
+        if group and (len(group) >= count_max or size + len(line.body) > BATCH_BYTES_MAX):
+            yield group
+            group, size = [], 0
+        group.append(line)
+        size += len(line.body)
+    if group:
+        yield group

@@ -1,0 +1,49 @@
+"""`pyddmq serve`: start a node."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.cli.options import AsJson
+
+Port = Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes any free port.")]
+
+
+def packaged_configuration() -> Path:
+    """Return the sample configuration that travels with pyddmq: what `serve` uses without `--config`."""
+    return Path(str(resources.files("conf").joinpath("standalone.yaml")))
+
+
+def serve(
+    *,
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration file; without it the sample that comes with pyddmq.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Data directory, in the place of node.data.")] = None,
+    as_json: AsJson = False,
+    host: Annotated[str | None, typer.Option(help="Address of the Thrift ports, for node.host.")] = None,
+    producer_port: Port = None,
+    consumer_port: Port = None,
+    admin_port: Port = None,
+) -> int:
+    """Start a node and run until SIGTERM or Ctrl-C, which drain; a second one ends at once. SIGHUP reloads.
+
+    With --json the only line on stdout is {"producer", "consumer", "admin", "data"}, printed once the node is ready.
+    """
+    from proxy.serve import ServeOptions
+    from proxy.serve import serve as run_node
+
+    options = ServeOptions(
+        config=config or packaged_configuration(),
+        data=str(data) if data is not None else None,
+        json=as_json,
+        host=host,
+        producer_port=producer_port,
+        consumer_port=consumer_port,
+        admin_port=admin_port,
+    )
+    return run_node(options)

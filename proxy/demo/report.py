@@ -1,0 +1,107 @@
+"""The outcome of a demo run: checks, rates and lag, and its stable JSON shape (docs/cli.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.demo.checker import Checker, Findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One promise and what was found wrong with it."""
+
+    name: str
+    promise: str
+    findings: Findings
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return self.findings.count == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one run showed.
+
+    Attributes:
+        run: Run id.
+        events: Events sent.
+        clients: Pull clients.
+        checks: In the order in which they are printed.
+        deliveries: Deliveries of this run's events, with retries.
+        failures: Deliveries failed on purpose.
+        repeats: Deliveries of events that had succeeded already.
+        foreign: Messages of older runs and other producers, acked on the way.
+        send_seconds: From the first batch to the last receipt.
+        consume_seconds: From the first delivery to the last success.
+        lag: Messages of topic and group between committed and produced offsets, at the end.
+        lag_seconds: Age of the oldest event of this run that had not succeeded, at the end; 0.0 when all had.
+    """
+
+    run: str
+    events: int
+    clients: int
+    checks: tuple[Check, ...]
+    deliveries: int
+    failures: int
+    repeats: int
+    foreign: int
+    send_seconds: float
+    consume_seconds: float
+    lag: int
+    lag_seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def sent_per_second(self) -> float:
+        """Publish rate."""
+        return self.events / self.send_seconds if self.send_seconds > 0 else 0.0
+
+    @property
+    def delivered_per_second(self) -> float:
+        """Delivery rate."""
+        return self.deliveries / self.consume_seconds if self.consume_seconds > 0 else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "run": self.run,
+            "passed": self.passed,
+            "checks": [
+                {
+                    "check": check.name,
+                    "passed": check.passed,
+                    "violations": check.findings.count,
+                    "examples": check.findings.examples,
+                }
+                for check in self.checks
+            ],
+            "events": self.events,
+            "clients": self.clients,
+            "deliveries": self.deliveries,
+            "failedOnPurpose": self.failures,
+            "repeats": self.repeats,
+            "foreign": self.foreign,
+            "sendSeconds": round(self.send_seconds, 3),
+            "sentPerSecond": round(self.sent_per_second, 1),
+            "consumeSeconds": round(self.consume_seconds, 3),
+            "deliveredPerSecond": round(self.delivered_per_second, 1),
+            "lag": self.lag,
+            "lagSeconds": round(self.lag_seconds, 3),
+        }
+
+
+def checks_of(checker: Checker) -> tuple[Check, ...]:
+    """Draw the three verdicts from what was seen."""
+    return (
+        Check(name="delivery", promise="every event was delivered and succeeded", findings=checker.missing()),
+        Check(name="order", promise="every case came in order, one event at a time", findings=checker.order),
+        Check(name="retry", promise="failed events were retried in place", findings=checker.unretried()),
+    )
