@@ -27,6 +27,7 @@ _BINARY_CALL = bytes((BINARY, 1, 0, CALL))
 
 _CONSUMER_METHODS = ("pull", "submit", "getConsumeStats", "fetch", "ack")
 _PRODUCER_METHODS = ("sendSync", "sendBatchSync", "sendAsync", "sendDelaySync")
+_new = tuple.__new__
 _known_names = {name.encode(): name for name in _CONSUMER_METHODS + _PRODUCER_METHODS}
 
 
@@ -81,7 +82,8 @@ def _parse_compact(frame: bytes) -> Call:
         raise FatalWireError(f"a method name of more than {METHOD_BYTES_MAX - 1} bytes")
     pos += 1
     end = pos + size
-    return Call(COMPACT, _name(frame[pos:end], size), seqid, end, frame)
+    raw = frame[pos:end]
+    return _new(Call, (COMPACT, _known_names.get(raw) or _name(raw, size), seqid, end, frame))
 
 
 def _parse_binary(frame: bytes) -> Call:
@@ -94,7 +96,8 @@ def _parse_binary(frame: bytes) -> Call:
         _check_name_size(size)
         end = pos + size
         (seqid,) = _I32_AT(frame, end)
-        return Call(BINARY, _name(frame[pos:end], size), seqid, end + 4, frame)
+        raw = frame[pos:end]
+        return _new(Call, (BINARY, _known_names.get(raw) or _name(raw, size), seqid, end + 4, frame))
     if frame[0] != 0:
         raise FatalWireError(f"a frame that begins with 0x{frame[0]:02x}: neither TCompactProtocol nor TBinaryProtocol")
     (size,) = _I32_AT(frame, 0)
@@ -106,9 +109,6 @@ def _parse_binary(frame: bytes) -> Call:
 
 
 def _name(raw: bytes, size: int) -> str:
-    known = _known_names.get(raw)
-    if known is not None:
-        return known
     if len(raw) != size:
         raise FatalWireError("a frame that ends within its method name")
     try:

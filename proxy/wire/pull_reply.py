@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from broker.record import split
+from broker.record import BATCH_BYTES, CRC_BYTES, HEADER_BYTES, MAGIC_V1, RECORD_OVERHEAD_BYTES, split
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
 
 _LENGTH = struct.Struct(">I").pack
@@ -35,42 +35,86 @@ properties of a dead letter (`DLQ_...`) are for consumers and stay."""
 PRIVATE_PREFIX = b"__PYDDMQ_"
 
 
-def _varint14(value: int) -> bytes:
-    """Two bytes of a varint, both with the continuation bit."""
-    return bytes((value & 127 | 128, value >> 7 | 128))
+_USUAL_AT = struct.Struct(">4xi28xi44xi").unpack_from  # magic, sysFlag, body length when both hosts are IPv4
+_IPV6_FLAGS = 0x30
+_UNIQUE_KEY_BYTES = len(b"UNIQ_KEY\x01") + 32 + 1
+_END_BYTES = _UNIQUE_KEY_BYTES + CRC_BYTES
+_BATCH_END_BYTES = _END_BYTES + BATCH_BYTES
+
+# Varints of usual lengths; longer texts take the general way.
+_VARINT = tuple(encode_varint(value) for value in range(2048))
+_TEXT_HEAD = tuple(b"\x18" + varint for varint in _VARINT)
+# The lowest 14 bits of an offset from 8,192 on come from this table of byte pairs, both with the continuation bit; the
+# rest is the same for 8,192 offsets in a row and is computed once.
+_LOW_PAIRS = b"".join(bytes((low & 127 | 128, low >> 7 | 128)) for low in range(1 << 14))
+
+_Parts = tuple[memoryview, bytes | None, bytes | None, list[tuple[bytes, bytes]]]
 
 
-_BYTE = tuple(bytes((value,)) for value in range(128))
-# An offset below 2**13 has one or two varint bytes; above, the lowest 14 bits come from this table of byte pairs and
-# the rest, which is the same for 8,192 offsets in a row, is computed once.
-_LOW_PAIRS = b"".join(map(_varint14, range(1 << 14)))
+def take_apart(record: memoryview) -> _Parts:
+    """Return a record's body, KEYS or None, TAGS or None, and the user's properties in their order.
 
-
-def user_properties(block: bytes) -> tuple[bytes | None, bytes | None, list[tuple[bytes, bytes]]]:
-    """Take a property block apart: (KEYS or None, TAGS or None, the user's pairs in their order).
-
-    A pair with an empty name or value counts as absent and of equal names the last one counts, as RocketMQ's own
-    reader has it. Broken UTF-8, which only a foreign writer can have stored, is replaced so that clients can decode
-    the reply.
+    The usual record is one of our own: KEYS and TAGS first, UNIQ_KEY and what the broker adds last, short texts in
+    ASCII. Any other goes through `_take_any_apart`, which accepts every layout that RocketMQ reads.
     """
+    magic, flags, size = _USUAL_AT(record)
+    end = HEADER_BYTES + size
+    if magic != MAGIC_V1 or flags & _IPV6_FLAGS or not 0 <= size < len(record) - RECORD_OVERHEAD_BYTES:
+        return _take_any_apart(record)
+    block = record[end + 3 + record[end] :].tobytes()
+    size = len(block)
+    cut = size - _END_BYTES
+    if not block.startswith(b"UNIQ_KEY\x01", cut):
+        cut = size - _BATCH_END_BYTES
+        if not block.startswith(b"UNIQ_KEY\x01", cut):
+            return _take_any_apart(record)
+    user = block[:cut]
+    if block.find(b"\x02", cut) != cut + _UNIQUE_KEY_BYTES - 1 or PRIVATE_PREFIX in user or not block.isascii():
+        return _take_any_apart(record)
+    tokens = user.split(b"\x02")
     key = tags = None
-    pairs: list[tuple[bytes, bytes]] = []
+    index = 0
+    token = tokens[0]
+    if token.startswith(b"KEYS\x01"):
+        key = token[5:]
+        token = tokens[1]
+        index = 1
+    if token.startswith(b"TAGS\x01"):
+        tags = token[5:]
+        index += 1
+    pairs = []
+    for token in tokens[index:-1]:
+        name, _, value = token.partition(b"\x01")
+        if name in SYSTEM_PROPERTIES or not value:
+            return _take_any_apart(record)
+        pairs.append((name, value))
+    if tokens[-1] or key == b"" or tags == b"":
+        return _take_any_apart(record)
+    return record[HEADER_BYTES:end], key, tags, pairs
+
+
+def _take_any_apart(record: memoryview) -> _Parts:
+    """Take a record of any layout apart.
+
+    A pair with an empty name or value counts as absent and of two equal names the later one, as RocketMQ's own reader
+    has it. Broken UTF-8, which only another program can have stored, is replaced so that clients can decode the reply.
+    """
+    body, block = split(record)
     if not block.isascii():
         block = block.decode("utf-8", "replace").encode()
+    key = tags = None
+    pairs: dict[bytes, bytes] = {}
     for token in block.split(b"\x02"):
         name, _, value = token.partition(b"\x01")
         if not value:
             continue
-        if name not in SYSTEM_PROPERTIES:
-            if name and not name.startswith(PRIVATE_PREFIX):
-                pairs.append((name, value))
-        elif name == b"KEYS":
+        if name == b"KEYS":
             key = value
         elif name == b"TAGS":
             tags = value
-    if len(pairs) > 1 and len(dict(pairs)) < len(pairs):
-        pairs = list(dict(pairs).items())
-    return key, tags, pairs
+        elif name and name not in SYSTEM_PROPERTIES and not name.startswith(PRIVATE_PREFIX):
+            pairs[name] = value
+    return body, key, tags, list(pairs.items())
 
 
 def encode_pull_reply(
@@ -99,42 +143,35 @@ def encode_pull_reply(
     return _LENGTH(len(body)) + body
 
 
-def _compact(
-    head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, memoryview]]
-) -> bytes:
+def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, memoryview]]) -> bytes:
     count = len(messages)
-    parts: list[bytes | memoryview] = [head, b"\x0c\x00\x1c"]  # result field 0, its field 1: the context
+    parts: list[bytes | memoryview] = [head, b"\x0c\x00\x1c"]  # the result's field 0 and in it field 1, the context
     for text in (group, topic, qid):
         parts += (b"\x18", encode_varint(len(text)), text)
-    parts.append(b"\x00\x19" + (_BYTE[count << 4 | 12] if count < 8 else bytes((count << 4 | 12,)) if count < 15 else b""))
-    if count >= 15:
-        parts.append(b"\xfc" + encode_varint(count))
-    byte = _BYTE
+    parts.append(b"\x00\x19" + (bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count)))
+    text_head = _TEXT_HEAD
     low_pairs = _LOW_PAIRS
-    high = -1
-    high_bytes = b""
-    size = -1
-    size_bytes = b""
+    high, high_bytes = -1, b""
+    size, size_bytes = -1, b""
     for offset, record in messages:
-        body, block = split(record)
-        key, tags, pairs = user_properties(block)
+        body, key, tags, pairs = take_apart(record)
         if len(body) != size:
             size = len(body)
-            size_bytes = b"\x18" + encode_varint(size)
+            size_bytes = encode_varint(size)
         if key is None:
-            parts += (b"\x28", size_bytes[1:], body)
-        elif len(key) < 128:
-            parts += (b"\x18" + byte[len(key)] + key, size_bytes, body)
+            parts += (b"\x28", size_bytes, body)
+        elif len(key) < 2048:
+            parts += (text_head[len(key)], key, b"\x18", size_bytes, body)
         else:
-            parts += (b"\x18", encode_varint(len(key)), key, size_bytes, body)
+            parts += (b"\x18", encode_varint(len(key)), key, b"\x18", size_bytes, body)
         if tags is None:
             parts.append(b"\x26")
-        elif len(tags) < 128:
-            parts.append(b"\x18" + byte[len(tags)] + tags + b"\x16")
+        elif len(tags) < 2048:
+            parts += (text_head[len(tags)], tags, b"\x16")
         else:
             parts += (b"\x18", encode_varint(len(tags)), tags, b"\x16")
         if offset < 8192:
-            parts.append(encode_varint(offset << 1))
+            parts.append(_VARINT[offset << 1] if offset < 1024 else encode_varint(offset << 1))
         else:
             if offset >> 13 != high:
                 high = offset >> 13
@@ -142,28 +179,31 @@ def _compact(
             low = (offset & 8191) << 2
             parts += (low_pairs[low : low + 2], high_bytes)
         if pairs:
-            parts += (b"\x1b", encode_varint(len(pairs)), b"\x88")
-            for name, value in pairs:
-                if len(name) < 128 and len(value) < 128:
-                    parts += (byte[len(name)], name, byte[len(value)], value)
-                else:
-                    parts += (encode_varint(len(name)), name, encode_varint(len(value)), value)
+            parts += _compact_properties(pairs)
         parts.append(b"\x00")
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
 
-def _binary(
-    head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, memoryview]]
-) -> bytes:
+def _compact_properties(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
+    varint = _VARINT
+    parts = [b"\x1b", encode_varint(len(pairs)), b"\x88"]
+    for name, value in pairs:
+        if len(name) < 2048 and len(value) < 2048:
+            parts += (varint[len(name)], name, varint[len(value)], value)
+        else:
+            parts += (encode_varint(len(name)), name, encode_varint(len(value)), value)
+    return parts
+
+
+def _binary(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, memoryview]]) -> bytes:
     field = _BINARY_STRING
     parts: list[bytes | memoryview] = [head, b"\x0c\x00\x00\x0c\x00\x01"]
     for field_id, text in enumerate((group, topic, qid), 1):
         parts += (field(11, field_id, len(text)), text)
     parts.append(b"\x00\x0f\x00\x02\x0c" + _LENGTH(len(messages)))
     for offset, record in messages:
-        body, block = split(record)
-        key, tags, pairs = user_properties(block)
+        body, key, tags, pairs = take_apart(record)
         if key is not None:
             parts += (field(11, 1, len(key)), key)
         parts += (field(11, 2, len(body)), body)

@@ -35,6 +35,15 @@ from proxy.wire.values import BatchCall, ConsumeResult, Properties, PullRequest,
 
 _HIGH_BYTES = bytes(range(128, 256))
 _HIGH_EVEN_BYTES = bytes(range(128, 256, 2))
+_new = tuple.__new__
+
+_Context = tuple[str | None, str | None, str | None]
+_NO_CONTEXT: _Context = (None, None, None)
+_PENDING = ConsumeResult(None, None, None, [], [])  # holds a place in a chain until the element is complete
+_contexts: dict[bytes, _Context] = {}
+_CONTEXTS_MAX = 4_096
+_CONTEXT_BYTES_MAX = 512
+
 _PLANES_COUNT_MIN = 6
 """From this count on, reading a list of numbers by columns is cheaper than number by number."""
 
@@ -44,7 +53,13 @@ def pull(frame: bytes, pos: int) -> PullRequest:
     request: PullRequest | None = None
     last = 0
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        head = frame[pos]
+        if head > 15:
+            kind = head & 15
+            last += head >> 4
+            pos += 1
+        else:
+            kind, last, pos = field_header(frame, pos, last)
         if kind == STOP:
             break
         if last == 1 and kind == STRUCT:
@@ -61,16 +76,27 @@ def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
     results: list[ConsumeResult] = []
     last = 0
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        head = frame[pos]
+        if head > 15:
+            kind = head & 15
+            last += head >> 4
+            pos += 1
+        else:
+            kind, last, pos = field_header(frame, pos, last)
         if kind == STOP:
             break
-        if kind == BINARY and last in (1, 2, 60):
-            raw, pos = binary(frame, pos)
+        if kind == BINARY and (last < 3 or last == 60):
+            size = frame[pos]
+            if size < 128:
+                raw = frame[pos + 1 : pos + 1 + size]
+                pos += 1 + size
+            else:
+                raw, pos = binary(frame, pos)
             if last == 1:
                 group = raw.decode()
             elif last == 2:
                 topic = raw.decode()
-            else:
+            elif last == 60:
                 version = raw.decode()
         elif kind == I32 and last == 10:
             count_max, pos = i32(frame, pos)
@@ -82,7 +108,7 @@ def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
             pos = skip(frame, pos, kind)
     if group is None:
         raise ArgumentsError("PullRequest without its required field groupId")
-    return PullRequest(group, topic, count_max, linger_ms, results, version), pos
+    return _new(PullRequest, (group, topic, count_max, linger_ms, results, version)), pos
 
 
 def submit(frame: bytes, pos: int) -> list[ConsumeResult]:
@@ -106,12 +132,18 @@ def results_chain(frame: bytes, pos: int) -> tuple[list[ConsumeResult], int]:
     outer: list[tuple[int, int, Any]] = []
     offsets_left = OFFSETS_MAX
     index = last = 0
-    context: tuple[str | None, str | None, str | None] = (None, None, None)
+    context: _Context = _NO_CONTEXT
     success: list[int] = []
     fail: list[int] = []
-    results.append(ConsumeResult(None, None, None, success, fail))
+    results.append(_PENDING)
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        head = frame[pos]
+        if head > 15:
+            kind = head & 15
+            last += head >> 4
+            pos += 1
+        else:
+            kind, last, pos = field_header(frame, pos, last)
         if kind == LIST and last in (3, 4):
             offsets, pos = _offsets(frame, pos, offsets_left)
             offsets_left -= len(offsets)
@@ -127,10 +159,10 @@ def results_chain(frame: bytes, pos: int) -> tuple[list[ConsumeResult], int]:
             index = len(results)
             if index >= RESULTS_MAX:
                 raise ArgumentsError(f"a chain of more than {RESULTS_MAX} results")
-            context, success, fail, last = (None, None, None), [], [], 0
-            results.append(ConsumeResult(None, None, None, success, fail))
+            context, success, fail, last = _NO_CONTEXT, [], [], 0
+            results.append(_PENDING)
         elif kind == STOP:
-            results[index] = ConsumeResult(*context, success, fail)
+            results[index] = _new(ConsumeResult, (*context, success, fail))
             if not outer:
                 return results, pos
             index, last, (context, success, fail) = outer.pop()
@@ -138,13 +170,34 @@ def results_chain(frame: bytes, pos: int) -> tuple[list[ConsumeResult], int]:
             pos = skip(frame, pos, kind)
 
 
-def _context(frame: bytes, pos: int) -> tuple[tuple[str | None, str | None, str | None], int]:
+def _context(frame: bytes, pos: int) -> tuple[_Context, int]:
+    """Scan a Context. A client sends the same one over and over: short ones are remembered by their bytes."""
+    start = pos
+    try:
+        if frame[pos] == 0x18:
+            pos += 2 + frame[pos + 1]
+            if frame[pos] == 0x18:
+                pos += 2 + frame[pos + 1]
+                if frame[pos] == 0x18:
+                    pos += 2 + frame[pos + 1]
+                    if frame[pos] == STOP:
+                        known = _contexts.get(frame[start:pos])
+                        if known is not None:
+                            return known, pos + 1
+    except IndexError:
+        # A length of 128 or more was taken for one byte; the general way reads it right.
+        pass
+    return _context_in_general(frame, start)
+
+
+def _context_in_general(frame: bytes, pos: int) -> tuple[_Context, int]:
+    start = pos
     group = topic = qid = None
     last = 0
     while True:
         kind, last, pos = field_header(frame, pos, last)
         if kind == STOP:
-            return (group, topic, qid), pos
+            break
         if kind == BINARY and last in (1, 2, 3):
             raw, pos = binary(frame, pos)
             if last == 1:
@@ -155,6 +208,14 @@ def _context(frame: bytes, pos: int) -> tuple[tuple[str | None, str | None, str 
                 qid = raw.decode()
         else:
             pos = skip(frame, pos, kind)
+    context = (group, topic, qid)
+    raw = frame[start : pos - 1]
+    if len(raw) <= _CONTEXT_BYTES_MAX and raw.isascii():
+        # Lengths are ASCII here, so the bytes mean the same wherever they stand.
+        if len(_contexts) >= _CONTEXTS_MAX:
+            _contexts.clear()
+        _contexts[raw] = context
+    return context, pos
 
 
 def _offsets(frame: bytes, pos: int, count_max: int) -> tuple[list[int], int]:
@@ -235,14 +296,19 @@ def send(frame: bytes, pos: int) -> SendCall:
     """Scan the arguments of sendSync (message, timeout) or sendAsync (message)."""
     message: SendMessage | None = None
     timeout_ms: int | None = None
-    view = memoryview(frame)
     last = 0
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        head = frame[pos]
+        if head > 15:
+            kind = head & 15
+            last += head >> 4
+            pos += 1
+        else:
+            kind, last, pos = field_header(frame, pos, last)
         if kind == STOP:
             break
         if last == 1 and kind == STRUCT:
-            message, pos = _message(frame, view, pos)
+            (message,), pos = _messages(frame, pos, 1)
         elif last == 2 and kind == I64:
             timeout_ms, pos = i64(frame, pos)
         else:
@@ -279,10 +345,14 @@ def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], in
     view = memoryview(frame)
     messages: list[SendMessage] = []
     add = messages.append
-    new = tuple.__new__
     no_delay = (None, None, None)
     topic_field = b"\x18\x00"
     topic = b""
+    if count and frame[pos] == 0x18:
+        topic_field = frame[pos : pos + 2 + frame[pos + 1]]
+        topic = topic_field[2:]
+        if not topic_field.isascii():
+            topic_field, topic = b"\x18\x00", b""
     for _ in range(count):
         # The layout that DDMQ's own libraries write when every usual field is set and short. Positions are computed
         # as if all lengths were below 128, and one look at the bytes afterwards says whether they were: a length, a
@@ -321,7 +391,7 @@ def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], in
                         hash_id = (hash_id >> 1) ^ -(hash_id & 1)
                         partition_id = (partition_id >> 1) ^ -(partition_id & 1)
                         fields = (topic, key, None, hash_id, tags, partition_id, body, version, properties)
-                        add(new(SendMessage, fields + no_delay))
+                        add(_new(SendMessage, fields + no_delay))
                         pos = end + 1
                         continue
         except IndexError:
@@ -402,7 +472,13 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
     delay_level = deliver_at_ms = delay_ms = None
     last = 0
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        head = frame[pos]
+        if head > 15:
+            kind = head & 15
+            last += head >> 4
+            pos += 1
+        else:
+            kind, last, pos = field_header(frame, pos, last)
         if kind == STOP:
             break
         if kind == BINARY and (last in (1, 2, 3, 5, 8)):
