@@ -109,9 +109,7 @@ def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list
         before = max(before, queues.get(name, 0))
         # A topic without `queues` takes what it has; only a number that was written can be too small.
         if topic.queues is not None and topic.queues < before:
-            refusals.append(
-                f"topics.{name}.queues is {topic.queues} and the topic has {before}; queues are only raised"
-            )
+            refusals.append(f"topics.{name}.queues: {topic.queues} is less than the {before} it has; queues only rise")
     return refusals
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from jsonpath import JSONPath, compile
-from jsonpath.exceptions import JSONPathError
-
 FIXED_KEYS = ("QID", "KEY")
 
 
@@ -27,6 +24,9 @@ def check_order_key(text: str) -> str:
         raise ValueError(f"{text!r} is ambiguous; write {text.upper()}, or `$.{text}` for a field of the JSON body")
     if not text or text != text.strip():
         raise ValueError(f"{text!r} is no order key; write QID, KEY or a JSON path such as $['case id']")
+    # Imported here, since a configuration without JSON paths does not pay for the parser.
+    from jsonpath import JSONPath, JSONPathError, compile
+
     path = text if text.startswith("$") else f"${text}" if text.startswith("[") else f"$.{text}"
     try:
         query = compile(path)
