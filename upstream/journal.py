@@ -17,6 +17,7 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from broker.errors import StoreFormatNewer
 from broker.seams import Buffer, Disk, DiskFile
 from upstream.journal_format import (
     BLOCK_HEADER,
@@ -39,10 +40,6 @@ SEGMENT_BYTES_MIN = 4096
 _SUFFIX = ".acks"
 _SPARE = "spare"
 _BLOCK_OVERHEAD = BLOCK_HEADER.size + len(END_OF_BLOCKS)
-
-
-class JournalNewer(Exception):
-    """The ack journal was written by a newer version of pyddmq; start that version, or restore an older data folder."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +92,7 @@ class AckJournal:
 
         Raises:
             OSError: The folder or a file cannot be read.
-            JournalNewer: A newer version wrote it.
+            StoreFormatNewer: A newer version wrote it.
         """
         self._disk.make_folder(self._folder)
         numbers = self._numbers()
@@ -203,7 +200,7 @@ class AckJournal:
             data = file.read(0, file.size())
         finally:
             file.close()
-        return scan_segment(number, data)
+        return scan_segment(number, data, folder=self._folder)
 
     def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int]:
         """Return a file of the segment's name with its space claimed, from the spare where there is one."""
@@ -263,14 +260,14 @@ class AckJournal:
             file.close()
 
 
-def scan_segment(number: int, data: bytes) -> SegmentContent:
+def scan_segment(number: int, data: bytes, *, folder: str = "") -> SegmentContent:
     """Read all valid blocks of a segment, over damaged places.
 
     The bytes behind the last block are zeros, or blocks of an earlier life of the file, whose sums are salted with
     another number.
 
     Raises:
-        JournalNewer: Its header says a newer format.
+        StoreFormatNewer: Its header says a newer format.
     """
     content = SegmentContent(number=number)
     view = memoryview(data)
@@ -298,7 +295,7 @@ def scan_segment(number: int, data: bytes) -> SegmentContent:
             elif isinstance(entry, SnapshotEnd):
                 content.whole = entry.trackers == trackers
             elif isinstance(entry, Header) and entry.version > FORMAT_VERSION:
-                raise JournalNewer(JournalNewer.__doc__)
+                raise StoreFormatNewer(folder, entry.version, FORMAT_VERSION)
         content.entries += entries
 
 

@@ -9,6 +9,7 @@ this one. A payload is a row of entries, each beginning with its kind.
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -208,7 +209,7 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
     start, end = ranges[0], ranges[1]
     if len(ranges) == 2 and end - start <= _U32_MAX:
         return _ACKED.pack(ACKED, tracker_id, fence, start, end - start, 0)
-    steps = list(map(int.__sub__, ranges[1:], ranges))  # length, gap, length, gap, ..., length
+    steps = list(map(operator.sub, ranges[1:], ranges))  # length, gap, length, gap, ..., length
     if len(ranges) <= 2 * _RANGES_MAX and max(steps) <= _U32_MAX:
         more = len(ranges) // 2 - 1
         return _ACKED.pack(ACKED, tracker_id, fence, start, steps[0], more) + struct.pack(f"<{2 * more}I", *steps[1:])

@@ -22,11 +22,12 @@ from typing import Literal, NamedTuple, Protocol
 import structlog
 
 from broker.consume_queue import ConsumeQueue
+from broker.errors import StoreError
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.seams import Clock, Disk, Handle, Scheduler
 from upstream import journal_format as form
-from upstream.journal import SEGMENT_BYTES, AckJournal, JournalNewer
+from upstream.journal import SEGMENT_BYTES, AckJournal
 from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
 from upstream.replay import UNKNOWN, LogView, QueuesOfTopic, Replay, raise_to_minimum, replay
 from upstream.tracker import Failure, FailureKind, OffsetTracker
@@ -53,7 +54,7 @@ DEAD_LETTERS_RECOVERED = declare(
 )
 
 
-class ProgressFailed(Exception):
+class ProgressFailed(StoreError):
     """The ack journal cannot be written; acks are refused."""
 
     def __init__(self, what: str, cause: OSError) -> None:
@@ -68,11 +69,12 @@ class ProgressFull(ProgressFailed):
     """The disk is full and so is the journal's reserve; acks are accepted again by themselves."""
 
     def __init__(self, cause: OSError) -> None:
-        super().__init__("claiming space", cause)
-        self.args = (
+        StoreError.__init__(
+            self,
             "the disk is full, and so is the space set aside for acks; free some space: acks are accepted again by "
             "themselves",
         )
+        self.cause = cause
 
 
 class Origin(NamedTuple):
@@ -184,7 +186,7 @@ class Progress:
 
         Raises:
             ProgressFailed: The journal cannot be read or written.
-            JournalNewer: A newer version wrote it.
+            StoreFormatNewer: A newer version wrote it.
             StoreUnreadable: consumerOffset.json and its copies are damaged.
         """
         started = clock.monotonic()
@@ -568,4 +570,4 @@ def _encode_failure(tracker_id: int, offset: int, failure: Failure) -> list[byte
     ]
 
 
-__all__ = ["JournalNewer", "Origin", "Progress", "ProgressFailed", "ProgressFull"]
+__all__ = ["Origin", "Progress", "ProgressFailed", "ProgressFull"]

@@ -90,7 +90,7 @@ def replay(entries: Iterable[Entry]) -> Replay:
     result = Replay()
     trackers = result.trackers
     for entry in entries:
-        if isinstance(entry, Acked | Failed | Dead | Reset | Truncated | Writing):
+        if isinstance(entry, (Acked, Failed, Dead, Reset, Truncated, Writing)):
             known = trackers.get(entry.tracker_id)
             if known is None:
                 result.orphans += 1

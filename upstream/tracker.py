@@ -66,6 +66,7 @@ class OffsetTracker:
 
     __slots__ = (
         "_marks",
+        "_mixed",
         "_on_staged",
         "_staged",
         "ahead",
@@ -104,6 +105,7 @@ class OffsetTracker:
         self._marks = bytearray()
         # Flat pairs start, end of what finished since the last take; neighbours in call order are merged.
         self._staged: list[int] = []
+        self._mixed = False  # whether `_staged` may be out of order
         self._on_staged = on_staged
 
     def finish(self, offset: int) -> bool:
@@ -199,9 +201,15 @@ class OffsetTracker:
         if failures:
             for start, end in zip(runs[::2], runs[1::2], strict=True):
                 self._forget_failures(start, end)
-        if self._on_staged is not None:
-            for start, end in zip(runs[::2], runs[1::2], strict=True):
-                self._stage(start, end)
+        if self._on_staged is None:
+            return
+        if self._staged:
+            self._staged += runs
+            self._mixed = True
+        else:
+            # The common case, one batch per turn: it is sorted and merged as it is.
+            self._on_staged(self)
+            self._staged = runs
 
     def finish_range(self, start: int, end: int) -> int:
         """Mark [start, end) as finished.
@@ -327,7 +335,8 @@ class OffsetTracker:
         """Return what finished since the last call as flat pairs start, end: ascending and merged."""
         staged = self._staged
         self._staged = []
-        if len(staged) > 2:
+        if self._mixed:
+            self._mixed = False
             staged = _merged(staged)
         return staged
 
@@ -337,6 +346,7 @@ class OffsetTracker:
             if staged[-1] == start:
                 staged[-1] = end
                 return
+            self._mixed = True
         elif self._on_staged is not None:
             self._on_staged(self)
         staged.append(start)
