@@ -1,0 +1,161 @@
+"""What runs in the clients' processes: publish, pull and acknowledge, and the two ends of the latency measurement."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import select
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.connection import Connection as Pipe
+from typing import Any, Literal, NamedTuple
+
+from bench.load import Connection, NodeConnection, RedisConnection, body_of, stamp_of
+from bench.processes import BenchError
+
+PULL_LINGER_MS = 2_000
+QUIET_PULLS_MAX = 5
+"""Empty pulls in a row (each as long as the linger) after which a consumer gives up."""
+
+
+class Target(NamedTuple):
+    """Where a client goes: the server's kind, its two ports (equal for Redis), topic (stream) and group."""
+
+    kind: Literal["pyddmq", "redis"]
+    publish_address: tuple[str, int]
+    pull_address: tuple[str, int]
+    topic: bytes
+    group: bytes
+
+    def connect(self, *, pull: bool) -> Connection:
+        """Open a connection for publishing or for pulling."""
+        address = self.pull_address if pull else self.publish_address
+        make = NodeConnection if self.kind == "pyddmq" else RedisConnection
+        return make(address, self.topic, self.group)
+
+
+def publish_load(target: Target, batch: int, count: int) -> float:
+    """Publish `count` messages in batches, one request at a time; returns the seconds that it took."""
+    connection = target.connect(pull=False)
+    requests = connection.prepare(batch)
+    begun = time.perf_counter()
+    for number in range(count // batch):
+        connection.publish(requests[number % len(requests)])
+    seconds = time.perf_counter() - begun
+    connection.socket.close()
+    return seconds
+
+
+def pull_load(target: Target, batch: int, count: int) -> float:
+    """Pull and acknowledge `count` messages; returns the seconds from the first pull to the last acknowledgement.
+
+    Raises:
+        BenchError: The server ran out of messages before.
+    """
+    connection = target.connect(pull=True)
+    left, quiet = count, 0
+    begun = time.perf_counter()
+    while left > 0:
+        got = len(connection.pull(min(batch, left), PULL_LINGER_MS))
+        left -= got
+        quiet = 0 if got else quiet + 1
+        if quiet == QUIET_PULLS_MAX:
+            raise BenchError(f"{left} of {count} messages did not come")
+    connection.finish()
+    return time.perf_counter() - begun
+
+
+def open_loop_publish(target: Target, rate: int, count: int, begin_ns: int) -> list[int]:
+    """Publish one message at a time on a schedule, whether or not earlier ones are answered.
+
+    Args:
+        target: Where to.
+        rate: Messages per second.
+        count: How many.
+        begin_ns: When the first is due, on the machine's monotonic clock.
+
+    Returns:
+        Nanoseconds from when each publish was due to its reply.
+    """
+    connection = target.connect(pull=False)
+    waiting: deque[int] = deque()
+    taken: list[int] = []
+    sent = 0
+    while len(taken) < count:
+        due = begin_ns + sent * 1_000_000_000 // rate
+        wait = max(0.0, (due - time.monotonic_ns()) / 1e9) if sent < count else 10.0
+        readable, _, _ = select.select([connection.socket], [], [], wait)
+        if readable:
+            for _ in range(connection.published()):
+                taken.append(time.monotonic_ns() - waiting.popleft())
+        elif sent == count:
+            raise BenchError(f"{count - len(taken)} publishes were not answered")
+        if sent < count and time.monotonic_ns() >= due:
+            connection.socket.sendall(connection.one(body_of(due, sent), sent))
+            waiting.append(due)
+            sent += 1
+    connection.socket.close()
+    return taken
+
+
+def parked_pull(target: Target, count: int) -> list[int]:
+    """Pull with a long linger until `count` messages came; returns nanoseconds from when each was due to be published.
+
+    Raises:
+        BenchError: They did not all come.
+    """
+    connection = target.connect(pull=True)
+    taken: list[int] = []
+    quiet = 0
+    while len(taken) < count:
+        bodies = connection.pull(32, PULL_LINGER_MS)
+        now = time.monotonic_ns()
+        taken.extend(now - stamp_of(body)[0] for body in bodies)
+        quiet = 0 if bodies else quiet + 1
+        if quiet == QUIET_PULLS_MAX:
+            raise BenchError(f"{count - len(taken)} of {count} messages did not come")
+    connection.finish()
+    return taken
+
+
+class ClientProcess:
+    """A function of this module running in a process of its own on one core."""
+
+    def __init__(self, core: int, function: Callable[..., Any], *arguments: object) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(other, core, function, arguments), daemon=True)
+        self._process.start()
+        other.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether there is no result yet."""
+        return not self._pipe.poll()
+
+    def result(self) -> Any:
+        """Wait for what the function returns.
+
+        Raises:
+            BenchError: It raised; with its traceback.
+        """
+        try:
+            fine, value = self._pipe.recv()
+        except EOFError as error:
+            raise BenchError("a client process died") from error
+        self._process.join()
+        if not fine:
+            raise BenchError(f"a client failed:\n{value}")
+        return value
+
+
+def _run(pipe: Pipe, core: int, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+    os.sched_setaffinity(0, {core})
+    gc.disable()
+    try:
+        pipe.send((True, function(*arguments)))
+    except Exception:
+        pipe.send((False, traceback.format_exc()))

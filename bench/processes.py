@@ -1,0 +1,233 @@
+"""Server processes under measurement: started by their commands, pinned to a core, their CPU time and memory read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import NamedTuple
+
+START_SECONDS_MAX = 30.0
+IDLE_SHARE = 0.02
+"""A server that uses less than this share of its core over a tenth of a second counts as idle."""
+
+
+class BenchError(Exception):
+    """A server did not start, or did not do what a benchmark needs."""
+
+
+class Memory(NamedTuple):
+    """Resident memory of a process in bytes: its own, and pages of files that it has mapped."""
+
+    own: int
+    files: int
+
+
+class Cores(NamedTuple):
+    """Which core the server gets and which the clients; equal on a machine with one."""
+
+    server: int
+    client: int
+
+
+def cores() -> Cores:
+    """Choose the first two cores that this process may use."""
+    usable = sorted(os.sched_getaffinity(0))
+    return Cores(usable[0], usable[1] if len(usable) > 1 else usable[0])
+
+
+class ServerProcess:
+    """A running server.
+
+    Args:
+        command: What starts it.
+        core: The core that it may use.
+        log: File that takes its stderr (and stdout, when that is not read).
+        read_line: Whether to read one line of stdout, which is then `first_line`.
+    """
+
+    def __init__(self, command: Sequence[str], *, core: int, log: Path, read_line: bool = False) -> None:
+        with log.open("ab") as sink:
+            self._process = subprocess.Popen(
+                ["taskset", "-c", str(core), *command] if shutil.which("taskset") else list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if read_line else sink,
+                stderr=sink,
+            )
+        self.pid = self._process.pid
+        self.log = log
+        self.first_line = ""
+        if read_line:
+            assert self._process.stdout is not None
+            self.first_line = self._process.stdout.readline().decode()
+            if not self.first_line:
+                self.stop()
+                raise BenchError(f"{command[0]} did not start:\n{log.read_text()[-2000:]}")
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all threads so far."""
+        return process_cpu_seconds(self.pid)
+
+    def memory(self) -> Memory:
+        """Read the resident memory now."""
+        return process_memory(self.pid)
+
+    def wait_idle(self, seconds_max: float = 60.0) -> None:
+        """Return when the server has nothing left to do.
+
+        Raises:
+            BenchError: It is still busy after `seconds_max`.
+        """
+        deadline = time.monotonic() + seconds_max
+        before = self.cpu_seconds()
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            now = self.cpu_seconds()
+            if now - before < IDLE_SHARE * 0.1:
+                return
+            before = now
+        raise BenchError(f"process {self.pid} is busy {seconds_max:.0f} s after its clients have stopped")
+
+    def stop(self) -> None:
+        """End it by SIGTERM, by SIGKILL when that does not help within 15 s."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(15)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def process_cpu_seconds(pid: int) -> float:
+    """User and system time of a process; Linux gives every process a clock, to the nanosecond (/proc has 10 ms)."""
+    return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def process_memory(pid: int) -> Memory:
+    """Read the resident memory of a process from /proc."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    sizes = {name: int(size) * 1024 for name, size in re.findall(r"^(Rss\w+):\s+(\d+) kB", text, re.MULTILINE)}
+    return Memory(own=sizes["RssAnon"], files=sizes["RssFile"] + sizes["RssShmem"])
+
+
+Address = tuple[str, int]
+
+
+def _address(text: str) -> Address:
+    host, port = text.rsplit(":", 1)
+    return host, int(port)
+
+
+class Node:
+    """A pyddmq node of its own in `folder`, made by its command.
+
+    Args:
+        folder: For configuration, data and log.
+        config: YAML text.
+        core: The core for the server.
+        profile: File that cProfile writes when the node stops.
+    """
+
+    def __init__(self, folder: Path, config: str, *, core: int, profile: Path | None = None) -> None:
+        self._file = folder / "bench.yaml"
+        self._file.write_text(config)
+        command = [str(Path(sys.executable).parent / "pyddmq"), "serve", "--config", str(self._file)]
+        command += ["--data", str(folder / "data"), "--json"]
+        if profile is not None:
+            command = [sys.executable, "-m", "cProfile", "-o", str(profile), *command]
+        self.process = ServerProcess(command, core=core, log=folder / "node.log", read_line=True)
+        ready = json.loads(self.process.first_line)
+        self.producer = _address(ready["producer"])
+        self.consumer = _address(ready["consumer"])
+        self._admin = _address(ready["admin"])
+
+    def reconfigure(self, config: str) -> None:
+        """Put another configuration into force.
+
+        Raises:
+            BenchError: The node refuses it.
+        """
+        self._file.write_text(config)
+        connection = HTTPConnection(*self._admin, timeout=30)
+        try:
+            connection.request("POST", "/api/reload")
+            answer = json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+        if not answer.get("accepted"):
+            raise BenchError(f"the node refused the configuration: {answer}")
+
+    def stop(self) -> None:
+        """End the node."""
+        self.process.stop()
+
+
+class Redis:
+    """A redis-server of its own in `folder`: append-only file, fsync always, no snapshots."""
+
+    def __init__(self, folder: Path, *, core: int, fsync: str = "always") -> None:
+        # TCP on loopback, as the node has it.
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address: Address = ("127.0.0.1", probe.getsockname()[1])
+        options = {
+            "port": str(self.address[1]),
+            "bind": "127.0.0.1",
+            "dir": str(folder),
+            "appendonly": "yes",
+            "appendfsync": fsync,
+            "save": "",
+            "auto-aof-rewrite-percentage": "0",
+            "daemonize": "no",
+        }
+        command = ["redis-server", *(word for name, value in options.items() for word in (f"--{name}", value))]
+        self.process = ServerProcess(command, core=core, log=folder / "redis.log")
+        wait_for(self._answers, f"redis-server did not start, see {folder / 'redis.log'}")
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(self.address, timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        """End the server."""
+        self.process.stop()
+
+
+def redis_version() -> str | None:
+    """Version of the installed redis-server, or None."""
+    path = shutil.which("redis-server")
+    if path is None:
+        return None
+    found = re.search(
+        r"v=(\S+)", subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    )
+    return found.group(1) if found else "unknown"
+
+
+def wait_for(condition: Callable[[], bool], text: str) -> None:
+    """Poll until `condition` holds.
+
+    Raises:
+        BenchError: It does not within 30 s; with `text`.
+    """
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(text)
+        time.sleep(0.02)

@@ -1,0 +1,153 @@
+"""Results as a table for people and as JSON: medians over the repetitions, the spread beside them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from bench.processes import Cores, redis_version
+from bench.runs import Figures
+
+_MIB = 1024 * 1024
+
+
+def environment(folder: Path, where: Cores) -> dict[str, Any]:
+    """Return what the figures depend on: machine, file system, versions."""
+    return {
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "server_core": where.server,
+        "client_core": where.client,
+        "kernel": platform.release(),
+        "file_system": _file_system(folder),
+        "python": platform.python_version(),
+        "uvloop": _version("uvloop"),
+        "isal": _version("isal"),
+        "pyddmq": _version("pyddmq"),
+        "redis": redis_version(),
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system that holds `folder`."""
+    path = str(folder.resolve())
+    best, found = "", "unknown"
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, mount, kind, *_ = line.split()
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, found = mount, kind
+    return found
+
+
+def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
+    """Return the tables: throughput with the ratio to the rival, latency, memory, and where it was measured."""
+    parts = [_throughput(results), _latency(results), _memory(results)]
+    what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+    return "\n".join(part for part in parts if part) + f"\nMeasured on: {what}.\n"
+
+
+def _group(results: Iterable[Figures], measure: str) -> dict[tuple[int, str], list[Figures]]:
+    grouped: dict[tuple[int, str], list[Figures]] = {}
+    for each in results:
+        if each.measure == measure:
+            grouped.setdefault((each.batch, each.server), []).append(each)
+    return grouped
+
+
+def _median(runs: Sequence[Figures], pick: Callable[[Figures], float | None]) -> float:
+    return statistics.median(value for run in runs if (value := pick(run)) is not None)
+
+
+def _throughput(results: Sequence[Figures]) -> str:
+    rows = []
+    for measure, title in (("publish", "publish"), ("pull", "pull + ack")):
+        grouped = _group(results, measure)
+        for batch in sorted({batch for batch, _ in grouped}):
+            rows.append(_throughput_row(title, batch, grouped))
+    if not rows:
+        return ""
+    head = (
+        "| | batch | pyddmq CPU us/msg | Redis CPU us/msg | CPU ratio | pyddmq msg/s | Redis msg/s |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+    )
+    return head + "".join(rows)
+
+
+def _throughput_row(title: str, batch: int, grouped: dict[tuple[int, str], list[Figures]]) -> str:
+    ours, theirs = grouped.get((batch, "pyddmq"), []), grouped.get((batch, "redis"), [])
+    ratio = "-"
+    if ours and theirs:
+        ratio = f"{_median(ours, _cpu) / _median(theirs, _cpu):.2f}"
+    cells = [title, str(batch), _spread(ours), _spread(theirs), ratio, _rate(ours), _rate(theirs)]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _cpu(run: Figures) -> float | None:
+    return run.cpu_us
+
+
+def _spread(runs: Sequence[Figures]) -> str:
+    values = sorted(run.cpu_us for run in runs if run.cpu_us is not None)
+    if not values:
+        return "-"
+    return f"{statistics.median(values):.1f} ({values[0]:.1f}-{values[-1]:.1f})"
+
+
+def _rate(runs: Sequence[Figures]) -> str:
+    return f"{_median(runs, lambda run: run.per_second):,.0f}" if runs else "-"
+
+
+def _latency(results: Sequence[Figures]) -> str:
+    grouped = _group(results, "latency")
+    if not grouped:
+        return ""
+    head = (
+        "| latency, ms | rate | p50 | p99 | p99.9 | max | publish answered p50 | p99 |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    )
+    rows = []
+    for (_, server), runs in sorted(grouped.items()):
+        cells = [server, f"{_median(runs, lambda run: run.per_second):,.0f}/s"]
+        for name in ("p50", "p99", "p99.9", "max"):
+            cells.append(f"{statistics.median(run.latency_ms[name] for run in runs):.2f}")
+        for name in ("p50", "p99"):
+            cells.append(f"{statistics.median(run.ack_ms[name] for run in runs):.2f}")
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return head + "".join(rows)
+
+
+def _memory(results: Sequence[Figures]) -> str:
+    grouped = _group(results, "memory")
+    if not grouped:
+        return ""
+    head = (
+        "| memory, MiB | messages | own, start | own, after a tenth | own, end | own, most | mapped files, most |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+    )
+    rows = []
+    for (_, server), runs in sorted(grouped.items()):
+        cells = [server, f"{runs[0].messages:,}"]
+        for name in ("own_start", "own_tenth", "own_end", "own_max", "files_max"):
+            cells.append(f"{statistics.median(run.memory[name] for run in runs) / _MIB:.1f}")
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return head + "".join(rows)

@@ -1,0 +1,261 @@
+"""The measurements: each starts a server of its own on an empty folder, loads it, and returns figures."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bench.clients import ClientProcess, Target, open_loop_publish, parked_pull, publish_load, pull_load
+from bench.load import RedisConnection
+from bench.processes import Cores, Memory, Node, Redis, ServerProcess
+
+Kind = Literal["pyddmq", "redis"]
+
+TOPIC = "bench"
+GROUP = "bench-pullers"
+WARM_UP_MESSAGES = 2_000
+
+_NODE = """\
+node:
+  producerPort: 0
+  consumerPort: 0
+  adminPort: 0
+  flush: sync
+  logLevel: warning
+  maxLingerTime: 30000
+topics:
+  bench: {queues: 8}
+  idle: {queues: 8}
+groups:
+"""
+_GROUP = """\
+  - group: %s
+    topics:
+      - topic: %s
+        orderKey: KEY
+        actions: [Async, PullServer]
+        maxPullBatchSize: 32
+        concurrency: 4096
+        timeout: 60000
+"""
+
+
+def _config(*groups: str) -> str:
+    return _NODE + ("".join(groups) or "  []\n")
+
+
+_BENCH_GROUP = _GROUP % (GROUP, TOPIC)
+_IDLE_GROUP = _GROUP % ("bench-idle", "idle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What one measurement gave. Figures that it does not have are None.
+
+    Attributes:
+        measure: publish, pull, latency or memory.
+        server: pyddmq or redis.
+        batch: Messages per request.
+        messages: How many were measured.
+        cpu_us: Server CPU (user and system) per message in microseconds.
+        per_second: Messages per second that the client saw.
+        latency_ms: Percentile name -> milliseconds, from when the publish was due to the pull's answer.
+        ack_ms: The same, to the publish's answer.
+        memory: Point -> bytes: own at the start, after a tenth, at the end, at most; mapped files at most.
+    """
+
+    measure: str
+    server: Kind
+    batch: int
+    messages: int
+    cpu_us: float | None = None
+    per_second: float | None = None
+    latency_ms: dict[str, float] = field(default_factory=dict)
+    ack_ms: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the figures as JSON takes them."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, {})}
+
+
+class _Server:
+    """A server that was started for one measurement, and how clients reach it."""
+
+    def __init__(self, kind: Kind, folder: Path, core: int, config: str, profile: Path | None = None) -> None:
+        self.kind = kind
+        self.node: Node | None = None
+        topic, group = TOPIC.encode(), GROUP.encode()
+        if kind == "pyddmq":
+            self.node = Node(folder, config, core=core, profile=profile)
+            self.process: ServerProcess = self.node.process
+            self.target = Target(kind, self.node.producer, self.node.consumer, topic, group)
+        else:
+            redis = Redis(folder, core=core)
+            self.process = redis.process
+            self.target = Target(kind, redis.address, redis.address, topic, group)
+
+    def make_group(self) -> float:
+        """Have the group start at the first message; returns the CPU seconds that this took apart from any message.
+
+        The node reads the configuration again, which costs about as much as reading it for another, idle group: that
+        one is added first and measured. So everything that is done for the measured group's messages counts.
+        """
+        if self.node is None:
+            connection = RedisConnection(self.target.pull_address, self.target.topic, self.target.group)
+            connection.make_group()
+            connection.finish()
+            return 0.0
+        before = self.process.cpu_seconds()
+        self.node.reconfigure(_config(_IDLE_GROUP))
+        self.process.wait_idle()
+        cost = self.process.cpu_seconds() - before
+        self.node.reconfigure(_config(_IDLE_GROUP, _BENCH_GROUP))
+        return cost
+
+
+@contextlib.contextmanager
+def _server(kind: Kind, folder: Path, core: int, *, group: bool = False) -> Iterator[_Server]:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{kind}-") as own:
+        server = _Server(kind, Path(own), core, _config(_BENCH_GROUP) if group else _config())
+        try:
+            if group and kind == "redis":
+                server.make_group()
+            yield server
+        finally:
+            server.process.stop()
+
+
+def publish(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int) -> Figures:
+    """Measure publishing: server CPU until idle again, and rate."""
+    count -= count % batch
+    with _server(kind, folder, where.server) as server:
+        ClientProcess(where.client, publish_load, server.target, 32, WARM_UP_MESSAGES).result()
+        server.process.wait_idle()
+        before = server.process.cpu_seconds()
+        seconds = ClientProcess(where.client, publish_load, server.target, batch, count).result()
+        server.process.wait_idle()
+        cpu = server.process.cpu_seconds() - before
+    return Figures(
+        measure="publish",
+        server=kind,
+        batch=batch,
+        messages=count,
+        cpu_us=cpu / count * 1e6,
+        per_second=count / seconds,
+    )
+
+
+def pull(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int) -> Figures:
+    """Measure pull and acknowledge of what was stored before; for the node in order per key."""
+    count -= count % 32
+    with _server(kind, folder, where.server) as server:
+        ClientProcess(where.client, publish_load, server.target, 32, count).result()
+        server.process.wait_idle()
+        before = server.process.cpu_seconds()
+        before += 2 * server.make_group()
+        seconds = ClientProcess(where.client, pull_load, server.target, batch, count).result()
+        server.process.wait_idle()
+        cpu = server.process.cpu_seconds() - before
+    return Figures(
+        measure="pull",
+        server=kind,
+        batch=batch,
+        messages=count,
+        cpu_us=cpu / count * 1e6,
+        per_second=count / seconds,
+    )
+
+
+def latency(kind: Kind, folder: Path, where: Cores, *, rate: int, seconds: float) -> Figures:
+    """Measure how long after it was due a message reaches a parked pull, publishes on an open schedule."""
+    warm_up = rate // 2
+    count = warm_up + int(rate * seconds)
+    with _server(kind, folder, where.server, group=True) as server:
+        puller = ClientProcess(where.client, parked_pull, server.target, count)
+        # The clients' interpreters need a moment; the schedule begins when both are there.
+        begin = time.monotonic_ns() + 1_500_000_000
+        publisher = ClientProcess(where.client, open_loop_publish, server.target, rate, count, begin)
+        acks, pulls = publisher.result(), puller.result()
+    return Figures(
+        measure="latency",
+        server=kind,
+        batch=1,
+        messages=count - warm_up,
+        per_second=float(rate),
+        latency_ms=percentiles(pulls[warm_up:]),
+        ack_ms=percentiles(acks[warm_up:]),
+    )
+
+
+def memory(kind: Kind, folder: Path, where: Cores, *, count: int) -> Figures:
+    """Watch the server's memory while `count` messages pass through it, published and pulled at the same time."""
+    count -= count % 32
+    with _server(kind, folder, where.server, group=True) as server:
+        seen = [server.process.memory()]
+        begun = time.monotonic()
+        clients = [
+            ClientProcess(where.client, publish_load, server.target, 32, count),
+            ClientProcess(where.client, pull_load, server.target, 32, count),
+        ]
+        while any(client.running for client in clients):
+            time.sleep(0.05)
+            seen.append(server.process.memory())
+        seconds = time.monotonic() - begun
+        for client in clients:
+            client.result()
+    return Figures(
+        measure="memory",
+        server=kind,
+        batch=32,
+        messages=count,
+        per_second=count / seconds,
+        memory=_points(seen),
+    )
+
+
+def profile(measure: Literal["publish", "pull"], folder: Path, where: Cores, *, batch: int, count: int) -> Path:
+    """Run the node under cProfile through one measurement; returns the file with the profile.
+
+    What is pulled was published to a node without a profile before, so that the profile is of one thing alone.
+    """
+    count -= count % 32
+    dump = folder / "node.prof"
+    if measure == "publish":
+        server = _Server("pyddmq", folder, where.server, _config(), dump)
+        load = publish_load
+    else:
+        server = _Server("pyddmq", folder, where.server, _config())
+        try:
+            ClientProcess(where.client, publish_load, server.target, 32, count).result()
+        finally:
+            server.process.stop()
+        server = _Server("pyddmq", folder, where.server, _config(_BENCH_GROUP), dump)
+        load = pull_load
+    try:
+        ClientProcess(where.client, load, server.target, batch, count).result()
+    finally:
+        server.process.stop()
+    return dump
+
+
+def _points(seen: Sequence[Memory]) -> dict[str, int]:
+    return {
+        "own_start": seen[0].own,
+        "own_tenth": seen[len(seen) // 10].own,
+        "own_end": seen[-1].own,
+        "own_max": max(each.own for each in seen),
+        "files_max": max(each.files for each in seen),
+    }
+
+
+def percentiles(nanoseconds: Sequence[int]) -> dict[str, float]:
+    """Return p50, p99, p99.9 and max in milliseconds (nearest rank)."""
+    ordered = sorted(nanoseconds)
+    ranks = {"p50": 0.50, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+    return {name: ordered[max(0, -int(-share * len(ordered) // 1) - 1)] / 1e6 for name, share in ranks.items()}

@@ -1,0 +1,46 @@
+"""The benchmark runs against a real node, small: it keeps working, and nothing about time is asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.processes import redis_version
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _bench(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_tiny_run_measures_everything(tmp_path: Path) -> None:
+    """Every measurement gives its figures for the node, and for Redis where it is installed."""
+    out = tmp_path / "figures.json"
+    text = _bench("--tiny", "--json", str(out), "--folder", str(tmp_path))
+    document = json.loads(out.read_text())
+    servers = ["pyddmq", "redis"] if redis_version() else ["pyddmq"]
+    found: dict[tuple[str, str], dict[str, Any]] = {
+        (each["measure"], each["server"]): each for each in document["results"]
+    }
+    assert sorted(found) == sorted((m, s) for m in ("publish", "pull", "latency", "memory") for s in servers)
+    for server in servers:
+        assert found["publish", server]["messages"] == 640
+        assert found["pull", server]["per_second"] > 0
+        assert set(found["latency", server]["latency_ms"]) == {"p50", "p99", "p99.9", "max"}
+        assert found["memory", server]["memory"]["own_max"] > 0
+    assert "| publish | 32 |" in text
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_profile_names_the_nodes_functions(tmp_path: Path) -> None:
+    """`--profile` runs the node under a profiler and lists its functions by their own time."""
+    text = _bench("--tiny", "--profile", "pull", "--folder", str(tmp_path))
+    assert "`upstream/" in text

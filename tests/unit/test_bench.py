@@ -1,0 +1,215 @@
+"""The benchmark's own parts: what its clients send is valid Thrift, what they read is right, and its sums hold."""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import thriftpy2
+from thriftpy2.protocol.compact import TCompactProtocol
+from thriftpy2.thrift import TMessageType, TPayload
+from thriftpy2.transport import TMemoryBuffer
+
+from bench import compact, load, profile, report, resp
+from bench.clients import ClientProcess, publish_load
+from bench.compact import Message, Pulled, UnexpectedReply
+from bench.load import RedisConnection
+from bench.processes import BenchError, cores, process_cpu_seconds, process_memory
+from bench.runs import Figures, percentiles
+
+# thriftpy2 is typed only in part.
+_Compact: Any = TCompactProtocol
+_Buffer: Any = TMemoryBuffer
+
+ROOT = Path(__file__).resolve().parents[2]
+producer = thriftpy2.load(str(ROOT / "thrift" / "producer.thrift"), module_name="bench_producer_thrift")
+consumer = thriftpy2.load(str(ROOT / "thrift" / "consumer.thrift"), module_name="bench_consumer_thrift")
+
+
+def _read_call(frame: bytes, service: Any) -> tuple[str, Any]:
+    (size,) = struct.unpack_from(">I", frame)
+    assert size == len(frame) - 4
+    protocol = _Compact(_Buffer(frame[4:]))
+    name, kind, _ = protocol.read_message_begin()
+    assert kind == TMessageType.CALL
+    arguments = getattr(service, f"{name}_args")()
+    protocol.read_struct(arguments)
+    return name, arguments
+
+
+def _reply(name: str, result: TPayload, kind: int = TMessageType.REPLY) -> bytes:
+    buffer = _Buffer()
+    protocol = _Compact(buffer)
+    protocol.write_message_begin(name, kind, 1)
+    protocol.write_struct(result)
+    protocol.write_message_end()
+    return bytes(buffer.getvalue())
+
+
+def _messages(count: int) -> list[Message]:
+    return [
+        Message(b"bench", load.key_of(number), load.body_of(number, 7), load.TAG, load.PROPERTIES)
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 14, 15, 32])
+def test_publish_frames_read_as_thrift(count: int) -> None:
+    """Another implementation reads sendSync and sendBatchSync with every field where it belongs."""
+    name, arguments = _read_call(compact.publish_frame(_messages(count)), producer.ProducerService)
+    if count == 1:
+        assert name == "sendSync"
+        assert arguments.timeout == 5_000
+        members = [arguments.message]
+    else:
+        assert name == "sendBatchSync"
+        members = arguments.messages
+    assert [member.key for member in members] == [load.key_of(number).decode() for number in range(count)]
+    last = members[-1]
+    assert (last.topic, last.tags, last.partitionId, last.hashId) == ("bench", "created", -1, 0)
+    assert last.body == load.body_of(count - 1, 7)
+    assert len(last.body) == 1_024
+    assert last.properties == {"traceId": "5f1c9a7be2d04c11", "origin": "checkout"}
+
+
+def test_pull_frames_carry_acknowledgements_as_a_chain() -> None:
+    """Results of two queues ride on one pull, each with its context and offsets."""
+    first = Pulled(b"bench", b"q_0", [3, 4, 1_000_000], [])
+    second = Pulled(b"bench", b"q_1", list(range(40)), [])
+    _, arguments = _read_call(compact.pull_frame(b"g", 32, 250, [first, second]), consumer.ConsumerService)
+    request = arguments.request
+    assert (request.groupId, request.topic, request.maxBatchSize, request.maxLingerTime) == ("g", None, 32, 250)
+    assert request.result.successOffsets == [3, 4, 1_000_000]
+    assert request.result.failOffsets == []
+    assert (request.result.context.topic, request.result.context.qid) == ("bench", "q_0")
+    assert request.result.nextResult.successOffsets == list(range(40))
+    assert request.result.nextResult.nextResult is None
+    _, arguments = _read_call(compact.pull_frame(b"g", 1, 0), consumer.ConsumerService)
+    assert arguments.request.result is None
+    name, arguments = _read_call(compact.submit_frame(b"g", [first]), consumer.ConsumerService)
+    assert (name, arguments.result.successOffsets) == ("submit", [3, 4, 1_000_000])
+
+
+@pytest.mark.parametrize("count", [1, 14, 15, 32])
+def test_pull_replies_give_offsets_and_bodies(count: int) -> None:
+    """Context, offsets and bodies come out of a reply with and without keys, tags and properties."""
+    messages = [
+        consumer.Message(
+            key=f"key-{number}" if number % 2 else None,
+            value=load.body_of(number, number),
+            tag="created",
+            offset=number * 1_000,
+            properties={"a": "b"} if number % 3 else None,
+        )
+        for number in range(count)
+    ]
+    context = consumer.Context(groupId="g", topic="bench", qid="pyddmq_broker-0_3")
+    response = consumer.PullResponse(context=context, messages=messages)
+    pulled = compact.scan_pull_reply(_reply("pull", consumer.ConsumerService.pull_result(success=response)))
+    assert pulled is not None
+    assert (pulled.topic, pulled.qid) == (b"bench", b"pyddmq_broker-0_3")
+    assert pulled.offsets == [number * 1_000 for number in range(count)]
+    assert [load.stamp_of(body) for body in pulled.bodies] == [(number, number) for number in range(count)]
+
+
+def test_empty_pull_reply_is_told_apart_from_a_refusal() -> None:
+    """No message in time is None; a PullException is an error of the run, whatever its text."""
+    empty = consumer.PullResponse(context=consumer.Context(), messages=[])
+    result = consumer.ConsumerService.pull_result
+    assert compact.scan_pull_reply(_reply("pull", result(success=empty))) is None
+    refusal = consumer.PullException(code=1, message="no such group")
+    with pytest.raises(UnexpectedReply, match="no such group"):
+        compact.scan_pull_reply(_reply("pull", result(error=refusal)))
+
+
+def test_publish_and_submit_replies_are_checked() -> None:
+    """Only code 0 and true pass, so that a benchmark of refusals cannot look fast."""
+    result, submit = producer.ProducerService.sendSync_result, consumer.ConsumerService.submit_result
+    compact.check_publish_reply(_reply("sendSync", result(success=producer.Result(code=0, msg="ok"))))
+    compact.check_submit_reply(_reply("submit", submit(success=True)))
+    with pytest.raises(UnexpectedReply):
+        compact.check_publish_reply(_reply("sendSync", result(success=producer.Result(code=15, msg="too fast"))))
+    with pytest.raises(UnexpectedReply):
+        compact.check_submit_reply(_reply("submit", submit(success=False)))
+
+
+def test_redis_replies_end_where_they_end() -> None:
+    """At every cut the scanner asks for more, and at the end it names the position; entry ids come out in order."""
+    body = load.body_of(5, 6)
+    fields = (b"key", b"key-00000001", b"body", body)
+    entry = b"*2\r\n$15\r\n1760000000000-7\r\n" + resp.command(*fields)
+    reply = b"*1\r\n*2\r\n$5\r\nbench\r\n*1\r\n" + entry
+    for cut in range(len(reply)):
+        assert resp.reply_end(reply[:cut], 0) is None
+    assert resp.reply_end(reply + b"+OK\r\n", 0) == len(reply)
+    assert list(resp.entry_ids(reply)) == [b"1760000000000-7"]
+    for simple in (b"+OK\r\n", b":12\r\n", b"$-1\r\n", b"*-1\r\n", b"*0\r\n", b"$0\r\n\r\n"):
+        assert resp.reply_end(simple, 0) == len(simple)
+
+
+def test_requests_go_over_every_key_equally_often() -> None:
+    """Prepared batches hold 1,000 keys in turn, so that order per key is neither absent nor all there is."""
+    for batch in (1, 8, 32):
+        starts = range(0, load._round(batch), batch)
+        keys = [load.key_of(number) for start in starts for number in range(start, start + batch)]
+        assert len(keys[0]) == 12
+        assert {keys.count(key) for key in set(keys)} == {len(keys) // load.KEYS}
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    """The p-th percentile is a value that was seen, with at least that share at or below it."""
+    values = [number * 1_000_000 for number in range(1, 1_001)]
+    assert percentiles(values) == {"p50": 500.0, "p99": 990.0, "p99.9": 999.0, "max": 1_000.0}
+    assert percentiles([2_000_000]) == {"p50": 2.0, "p99": 2.0, "p99.9": 2.0, "max": 2.0}
+
+
+def test_cpu_clock_of_a_process_agrees_with_its_own() -> None:
+    """What is read from outside is user and system time, as the process itself is told."""
+    own_before = sum(os.times()[:2])
+    seen = process_cpu_seconds(os.getpid())
+    own_after = sum(os.times()[:2])
+    assert own_before - 0.02 <= seen <= own_after + 0.02
+    memory = process_memory(os.getpid())
+    assert memory.own > 1_000_000
+    assert memory.files > 0
+
+
+def test_client_process_reports_what_went_wrong() -> None:
+    """A client that cannot connect ends the run with its traceback, not with a hang."""
+    client = ClientProcess(cores().client, RedisConnection, ("127.0.0.1", 1), b"s", b"g")
+    with pytest.raises(BenchError, match="ConnectionRefusedError"):
+        client.result()
+    with pytest.raises(BenchError, match="AttributeError"):
+        ClientProcess(cores().client, publish_load, None, 1, 1).result()
+
+
+def test_table_shows_medians_spread_and_ratio() -> None:
+    """Three runs of both servers become one row; a server that was not measured shows a dash."""
+
+    def runs(server: Any, values: Sequence[float]) -> list[Figures]:
+        return [
+            Figures(measure="publish", server=server, batch=32, messages=9, cpu_us=value, per_second=value * 1_000)
+            for value in values
+        ]
+
+    results = [*runs("pyddmq", [9.0, 8.0, 10.0]), *runs("redis", [18.0, 16.0, 20.0])]
+    assert "| publish | 32 | 9.0 (8.0-10.0) | 18.0 (16.0-20.0) | 0.50 | 9,000 | 18,000 |\n" in report.markdown(
+        results, {"cpu": "test"}
+    )
+    assert "| publish | 32 | 9.0 (8.0-10.0) | - | - | 9,000 | - |\n" in report.markdown(results[:3], {})
+    assert "Measured on: cpu test.\n" in report.markdown(results, {"cpu": "test", "isal": None})
+
+
+def test_profile_table_names_functions_and_figures_per_message(tmp_path: Path) -> None:
+    """A profile becomes rows with own time first, paths of the project relative to it."""
+    profiler = cProfile.Profile()
+    profiler.runcall(load.key_of, 5)
+    profiler.dump_stats(tmp_path / "node.prof")
+    text = profile.table(tmp_path / "node.prof", 1, "nothing much")
+    assert "`bench/load.py:" in text
+    assert "key_of`" in text
