@@ -1,0 +1,338 @@
+"""The commit log: all records of all topics in arrival order, in preallocated segments of one size.
+
+Guarantees:
+
+- A segment's file is named by its first offset, 20 digits, and has its full size before the first byte is written to it,
+  so that an append never runs out of disk space half-way (D5).
+- No record crosses a segment's end: a blank record fills the rest and the next segment begins. 8 bytes for it always
+  stay free.
+- Records are staged in memory and written by `write`, one system call per segment touched; nothing staged can be read.
+- A failed write or sync leaves the log unusable for writing; the owner must not call `write` again (fail-stop).
+
+Mapped segments are remembered only while they are read: `forget_idle` drops those untouched since it was last called,
+so that memory stays flat while a large log streams through.
+"""
+
+from __future__ import annotations
+
+from broker.errors import DamagedRecord, RecordGone
+from broker.record import BLANK, BLANK_BYTES, MAGIC_BLANK, identity_matches, sum_matches
+from broker.seams import Buffer, Disk, DiskFile
+
+SEGMENT_NAME_DIGITS = 20
+_CHUNK_BYTES = 1 << 20
+
+
+def segment_name(base: int) -> str:
+    """File name of the segment that begins at commit-log offset `base`."""
+    return f"{base:020d}"
+
+
+class Segment:
+    """One segment file and what is staged for it."""
+
+    __slots__ = ("base", "file", "staged", "staged_at", "staged_bytes", "unsynced")
+
+    def __init__(self, base: int, file: DiskFile) -> None:
+        self.base = base
+        self.file = file
+        self.staged: list[Buffer] = []
+        self.staged_at = 0
+        self.staged_bytes = 0
+        self.unsynced = False
+
+
+class CommitLog:
+    """Segments of one store.
+
+    Attributes:
+        end: Where the next record will be staged.
+        visible_end: End of what may be read.
+        cold_end: Records below were neither written nor scanned by this process: their sum is checked when read (D2).
+        segments: Segment by number (base // segment_bytes).
+    """
+
+    def __init__(self, root: str, *, disk: Disk, segment_bytes: int) -> None:
+        self.folder = f"{root}/commitlog"
+        self._spare_path = f"{root}/pyddmq/segment.new"
+        self._disk = disk
+        self.segment_bytes = segment_bytes
+        self.segments: dict[int, Segment] = {}
+        self.end = 0
+        self.visible_end = 0
+        self.cold_end = 0
+        self._views: dict[int, memoryview] = {}
+        self._idle_views: dict[int, memoryview] = {}
+        self._dirty: list[Segment] = []
+        self._unsynced: list[Segment] = []
+
+    # Opening
+
+    def open(self) -> list[tuple[str, int]]:
+        """Open the segment files; `end` and `visible_end` are left for recovery to set.
+
+        An empty last file is deleted, as RocketMQ does. Returns name and size of files that do not have a segment's size.
+        """
+        strange: list[tuple[str, int]] = []
+        names = [name for name in self._disk.list(self.folder) if name.isdigit() and len(name) == SEGMENT_NAME_DIGITS]
+        for name in names:
+            path = f"{self.folder}/{name}"
+            file = self._disk.open(path)
+            size = file.size()
+            if size == self.segment_bytes and int(name) % self.segment_bytes == 0:
+                self.segments[int(name) // self.segment_bytes] = Segment(int(name), file)
+                continue
+            file.close()
+            if size == 0 and name == names[-1]:
+                self._disk.remove(path)
+            else:
+                strange.append((name, size))
+        return strange
+
+    @property
+    def min_offset(self) -> int:
+        """Commit-log offset of the first byte that is kept."""
+        return min(self.segments) * self.segment_bytes if self.segments else self.end
+
+    @property
+    def capacity_end(self) -> int:
+        """End of the last segment that is claimed without a gap from `end` on."""
+        number = self.end // self.segment_bytes
+        while number in self.segments:
+            number += 1
+        return number * self.segment_bytes
+
+    # Appending
+
+    def reserve(self, sizes: list[int], *, contiguous: bool) -> list[int]:
+        """Decide where records of these sizes go and claim the segments they need; nothing is staged yet.
+
+        Args:
+            sizes: Record sizes in bytes, each at most `segment_bytes` - 8.
+            contiguous: All of them one after the other in one segment.
+
+        Returns:
+            The commit-log offset of each record.
+
+        Raises:
+            OSError: A segment could not be claimed; the log is as it was.
+        """
+        cursor = self.end
+        total = sum(sizes)
+        room = -cursor % self.segment_bytes
+        if total + BLANK_BYTES <= room and cursor // self.segment_bytes in self.segments:
+            positions = []
+            for size in sizes:
+                positions.append(cursor)
+                cursor += size
+            return positions
+        positions = []
+        for size in [total] if contiguous else sizes:
+            number, used = divmod(cursor, self.segment_bytes)
+            if used + size + BLANK_BYTES > self.segment_bytes:
+                number += 1
+                cursor = number * self.segment_bytes
+            if number not in self.segments:
+                self.claim(number)
+            positions.append(cursor)
+            cursor += size
+        if contiguous:
+            cursor = positions[0]
+            positions = []
+            for size in sizes:
+                positions.append(cursor)
+                cursor += size
+        return positions
+
+    def claim(self, number: int) -> None:
+        """Create a segment file at full size; durable when this returns.
+
+        Raises:
+            OSError: ENOSPC or another failure; no segment was added.
+        """
+        base = number * self.segment_bytes
+        path = f"{self.folder}/{segment_name(base)}"
+        file = self._disk.open(self._spare_path, create=True)
+        try:
+            # A leftover of an earlier attempt may hold old bytes.
+            file.truncate(0)
+            file.allocate(self.segment_bytes)
+            file.sync()
+            self._disk.replace(self._spare_path, path)
+            self._disk.sync_folder(self.folder)
+        except OSError:
+            file.close()
+            if self._disk.exists(self._spare_path):
+                self._disk.remove(self._spare_path)
+            raise
+        self.segments[number] = Segment(base, file)
+
+    def stage(self, physicals: list[int], sizes: list[int], buffers: list[Buffer]) -> None:
+        """Stage records where `reserve` put them; a segment that is left gets its blank record.
+
+        Args:
+            physicals: Their offsets.
+            sizes: Their sizes in bytes.
+            buffers: Their bytes, the same number of buffers for each record.
+        """
+        first = physicals[0]
+        last_end = physicals[-1] + sizes[-1]
+        if first == self.end and last_end <= (first // self.segment_bytes + 1) * self.segment_bytes:
+            self._stage_run(first, buffers, last_end - first)
+            return
+        per_record = len(buffers) // len(physicals)
+        for place, (physical, size) in enumerate(zip(physicals, sizes, strict=True)):
+            if physical != self.end:
+                self._stage_blank(self.end)
+            self._stage_run(physical, buffers[place * per_record : (place + 1) * per_record], size)
+
+    def _stage_run(self, position: int, buffers: list[Buffer], size: int) -> None:
+        segment = self.segments[position // self.segment_bytes]
+        if not segment.staged:
+            segment.staged_at = position
+            self._dirty.append(segment)
+        segment.staged.extend(buffers)
+        segment.staged_bytes += size
+        self.end = position + size
+
+    def _stage_blank(self, end: int) -> None:
+        left = -end % self.segment_bytes
+        if not left:
+            return
+        segment = self.segments[end // self.segment_bytes]
+        if not segment.staged:
+            segment.staged_at = end
+            self._dirty.append(segment)
+        segment.staged.append(BLANK.pack(left, MAGIC_BLANK))
+        segment.staged_bytes += BLANK_BYTES
+
+    def write(self) -> int:
+        """Write what is staged, without sync; returns the number of bytes written.
+
+        Raises:
+            OSError: A write failed; the log must not be written to any more.
+        """
+        written = 0
+        for segment in self._dirty:
+            segment.file.write(segment.staged_at - segment.base, segment.staged)
+            written += segment.staged_bytes
+            segment.staged = []
+            segment.staged_bytes = 0
+            if not segment.unsynced:
+                segment.unsynced = True
+                self._unsynced.append(segment)
+        self._dirty.clear()
+        return written
+
+    def sync(self) -> bool:
+        """Sync every segment written to since the last sync, oldest first; returns whether there was one.
+
+        Raises:
+            OSError: A sync failed; what was written since the last one may be lost, and must not be synced again.
+        """
+        if not self._unsynced:
+            return False
+        for segment in self._unsynced:
+            segment.file.sync()
+            segment.unsynced = False
+        self._unsynced.clear()
+        return True
+
+    def cut(self, end: int, *, deep: bool) -> bool:
+        """Make everything from `end` on empty, durably; returns whether anything was there.
+
+        Args:
+            end: The log's new end.
+            deep: Look at every byte; otherwise the rest is known to be empty.
+
+        Raises:
+            OSError: A file cannot be changed.
+        """
+        self._views.clear()
+        self._idle_views.clear()
+        found = False
+        for number in sorted(self.segments) if deep else ():
+            segment = self.segments[number]
+            if segment.base + self.segment_bytes <= end:
+                continue
+            if segment.base >= end and self._zero(segment, 0, probe=True):
+                # A whole segment behind the end: its file goes.
+                found = True
+                segment.file.close()
+                del self.segments[number]
+                self._disk.remove(f"{self.folder}/{segment_name(segment.base)}")
+                self._disk.sync_folder(self.folder)
+            elif segment.base < end and self._zero(segment, end - segment.base, probe=False):
+                found = True
+                segment.file.sync()
+        return found
+
+    def _zero(self, segment: Segment, start: int, *, probe: bool) -> bool:
+        """Zero a segment from a place on, or with `probe` only look; returns whether anything was not zero."""
+        found = False
+        zeros = bytes(_CHUNK_BYTES)
+        for at in range(start, self.segment_bytes, _CHUNK_BYTES):
+            count = min(_CHUNK_BYTES, self.segment_bytes - at)
+            empty = zeros if count == _CHUNK_BYTES else bytes(count)
+            if segment.file.read(at, count) != empty:
+                found = True
+                if probe:
+                    break
+                segment.file.write(at, [empty])
+        return found
+
+    # Reading
+
+    def read(self, physical: int, size: int) -> memoryview:
+        """Return a record's bytes after comparing its size, magic and own position.
+
+        Raises:
+            DamagedRecord: Other bytes stand there.
+            RecordGone: The segment is not kept any more.
+        """
+        number = physical // self.segment_bytes
+        view = self._views.get(number)
+        if view is None:
+            view = self._map(number, physical)
+        start = physical - number * self.segment_bytes
+        record = view[start : start + size]
+        if physical + size > self.visible_end or size <= 0:
+            raise DamagedRecord(physical, "its place lies outside of the log")
+        if not identity_matches(record, physical, size):
+            raise DamagedRecord(physical, "its size, magic or position is wrong")
+        if physical < self.cold_end and not sum_matches(record):
+            raise DamagedRecord(physical, "its checksum is wrong", sum_wrong=True)
+        return record
+
+    def view(self, number: int) -> memoryview:
+        """The mapped segment of that number.
+
+        Raises:
+            RecordGone: There is no such segment.
+        """
+        view = self._views.get(number)
+        return self._map(number, number * self.segment_bytes) if view is None else view
+
+    def _map(self, number: int, physical: int) -> memoryview:
+        view = self._idle_views.pop(number, None)
+        if view is None:
+            segment = self.segments.get(number)
+            if segment is None:
+                if physical < self.min_offset:
+                    raise RecordGone(physical)
+                raise DamagedRecord(physical, "its segment is missing")
+            view = segment.file.view()
+        self._views[number] = view
+        return view
+
+    def forget_idle(self) -> None:
+        """Unmap the segments that nobody read since the last call but one; views handed out stay readable."""
+        self._idle_views = self._views
+        self._views = {}
+
+    def close(self) -> None:
+        """Close the files."""
+        self._views.clear()
+        self._idle_views.clear()
+        for segment in self.segments.values():
+            segment.file.close()

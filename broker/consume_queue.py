@@ -1,0 +1,290 @@
+"""The consume queue: 20-byte units (i64 physical offset, i32 record size, i64 tags code), one per queue offset.
+
+Units are derived data: everything in them can be had from the commit log. New ones live in memory and reach the queue's
+files lazily (`write_tail`), in RocketMQ's form: files of a fixed number of units, each named by the byte offset of its
+first unit, created at full size. What the files hold is believed only up to the checkpoint; recovery derives the rest
+anew and overwrites it.
+
+A unit whose record is lost in a damaged part of the log is a filler (0, 0x7FFFFFFF, 0): the offset exists and holds
+nothing. Readers skip fillers and finish their offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from broker.errors import RecordGone
+from broker.seams import Disk, DiskFile
+
+UNIT = struct.Struct(">qiq")
+UNIT_BYTES = UNIT.size
+assert UNIT_BYTES == 20
+Unit = tuple[int, int, int]
+FILLER_SIZE = 0x7FFFFFFF
+FILLER: Unit = (0, FILLER_SIZE, 0)
+FILLER_BYTES = UNIT.pack(*FILLER)
+_OPEN_FILES_MAX = 4
+_ZEROS_BYTES = 1 << 16
+
+Checker = Callable[["ConsumeQueue", int, list[Unit]], list[Unit]]
+
+
+class ConsumeQueue:
+    """One queue of a topic; visible offsets are [min_offset, max_offset).
+
+    Attributes:
+        next_offset: Offset that the next staged unit gets; equal to `max_offset` when nothing is staged.
+        checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read.
+        checker: Compares units read from files with their records and returns them as they should be.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_files",
+        "_files_base",
+        "_folder",
+        "_tail",
+        "_tail_base",
+        "_unsynced",
+        "checked_from",
+        "checker",
+        "file_units",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(self, topic: str, queue_id: int, *, root: str, disk: Disk, file_units: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.file_units = file_units
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        self.checked_from = 0
+        self.checker: Checker | None = None
+        self._disk = disk
+        self._folder = f"{root}/consumequeue/{topic}/{queue_id}"
+        self._files: dict[int, DiskFile] = {}
+        self._unsynced: dict[int, DiskFile] = {}
+        self._files_base = 0  # first offset that the files may hold
+        self._tail = bytearray()
+        self._tail_base = 0  # offset of the first unit in `_tail`
+
+    # Reading
+
+    def read(self, offset: int, count: int) -> list[Unit]:
+        """Return the units of `offset` to `offset + count`, ends excluded, as far as they are visible.
+
+        Fillers are returned as they are.
+
+        Raises:
+            RecordGone: `offset` is below `min_offset`.
+            OSError: The queue's file cannot be read.
+        """
+        end = min(offset + count, self.max_offset)
+        base = self._tail_base
+        if offset >= base:
+            return list(UNIT.iter_unpack(self._tail[(offset - base) * UNIT_BYTES : (end - base) * UNIT_BYTES]))
+        if offset < self.min_offset:
+            raise RecordGone(-1)
+        units = self._read_files(offset, min(end, base))
+        if offset < self.checked_from and self.checker is not None:
+            units = self.checker(self, offset, units)
+        if end > base:
+            units.extend(UNIT.iter_unpack(self._tail[: (end - base) * UNIT_BYTES]))
+        return units
+
+    def _read_files(self, offset: int, end: int) -> list[Unit]:
+        units: list[Unit] = []
+        while offset < end:
+            number, place = divmod(offset, self.file_units)
+            count = min(end - offset, self.file_units - place)
+            file = self._file(number, create=False)
+            data = file.read(place * UNIT_BYTES, count * UNIT_BYTES) if file is not None else b""
+            found = len(data) // UNIT_BYTES
+            units.extend(UNIT.iter_unpack(data[: found * UNIT_BYTES]))
+            # A file that is missing or too short is damage: its units come out as empty and fail their check.
+            units.extend([(0, 0, 0)] * (count - found))
+            offset += count
+        return units
+
+    # Appending
+
+    def stage(self, unit: bytes) -> None:
+        """Add a packed unit at `next_offset`; it becomes visible with `show`."""
+        self._tail += unit
+        self.next_offset += 1
+
+    def show(self) -> None:
+        """Make the staged units visible."""
+        self.max_offset = self.next_offset
+
+    def forget_staged(self) -> None:
+        """Drop the units that are not visible."""
+        del self._tail[(self.max_offset - self._tail_base) * UNIT_BYTES :]
+        self.next_offset = self.max_offset
+
+    # Recovery
+
+    def start_at(self, minimum: int, offset: int) -> None:
+        """Begin with files holding [minimum, offset) and an empty tail at `offset`."""
+        self.min_offset = minimum
+        self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
+        self._files_base = minimum
+        self._tail.clear()
+
+    def restore(self, offset: int, unit: bytes) -> int:
+        """Add the unit of a record found in the log, visible at once; gaps before it become fillers.
+
+        Returns:
+            The number of fillers added; -1 when the offset exists already (the unit is not added).
+        """
+        gap = offset - self.next_offset
+        if gap < 0:
+            return -1
+        self._tail += FILLER_BYTES * gap
+        self._tail += unit
+        self.next_offset = self.max_offset = offset + 1
+        return gap
+
+    def advance_minimum(self, log_minimum: int) -> None:
+        """Move `min_offset` past units whose records lie before `log_minimum`."""
+        while self.min_offset < self.max_offset:
+            for physical, size, _ in self._raw(self.min_offset, 1024):
+                if physical >= log_minimum and size != FILLER_SIZE:
+                    return
+                self.min_offset += 1
+
+    def _raw(self, offset: int, count: int) -> list[Unit]:
+        checker, self.checker = self.checker, None
+        try:
+            return self.read(offset, count)
+        finally:
+            self.checker = checker
+
+    def neighbour(self, offset: int) -> Unit | None:
+        """The unit at an offset, unchecked; None when the offset is not visible."""
+        return self._raw(offset, 1)[0] if self.min_offset <= offset < self.max_offset else None
+
+    def last_unit(self) -> Unit | None:
+        """The newest visible unit, unchecked; None when the queue is empty."""
+        return self.neighbour(self.max_offset - 1)
+
+    # Files
+
+    @property
+    def tail_units(self) -> int:
+        """Number of visible units that no file holds yet."""
+        return self.max_offset - self._tail_base
+
+    def write_tail(self) -> int:
+        """Write the visible units that no file holds yet; durable after `sync`. Returns their number.
+
+        Raises:
+            OSError: ENOSPC when a new file cannot be claimed (units written so far stay written, the others stay in
+                memory), or another failure.
+        """
+        written = 0
+        while self._tail_base < self.max_offset:
+            number, place = divmod(self._tail_base, self.file_units)
+            count = min(self.max_offset - self._tail_base, self.file_units - place)
+            file = self._file(number, create=True)
+            assert file is not None
+            file.write(place * UNIT_BYTES, [bytes(self._tail[: count * UNIT_BYTES])])
+            self._unsynced[number] = file
+            del self._tail[: count * UNIT_BYTES]
+            self._tail_base += count
+            written += count
+        return written
+
+    def sync(self) -> None:
+        """Make what `write_tail` wrote durable."""
+        for file in self._unsynced.values():
+            file.sync()
+        self._unsynced.clear()
+        self._close_surplus()
+
+    def cut_files(self) -> None:
+        """Remove what the files hold beyond the tail's base, so that old units can never be taken for new ones.
+
+        Raises:
+            OSError: A file cannot be changed.
+        """
+        number, place = divmod(self._tail_base, self.file_units)
+        keep = number + 1 if place else number
+        removed = False
+        for name in self._disk.list(self._folder):
+            if name.isdigit() and not self._files_base // self.file_units <= self._number(name) < keep:
+                file = self._files.pop(self._number(name), None)
+                if file is not None:
+                    file.close()
+                self._disk.remove(f"{self._folder}/{name}")
+                removed = True
+        if removed:
+            self._disk.sync_folder(self._folder)
+        if place and (file := self._file(number, create=False)) is not None:
+            for start in range(place * UNIT_BYTES, self.file_units * UNIT_BYTES, _ZEROS_BYTES):
+                count = min(_ZEROS_BYTES, self.file_units * UNIT_BYTES - start)
+                if file.read(start, count).strip(b"\x00"):
+                    file.write(start, [bytes(count)])
+                    self._unsynced[number] = file
+
+    def repair(self, offset: int, unit: Unit) -> None:
+        """Overwrite one unit in the files."""
+        number, place = divmod(offset, self.file_units)
+        file = self._file(number, create=True)
+        assert file is not None
+        file.write(place * UNIT_BYTES, [UNIT.pack(*unit)])
+        self._unsynced[number] = file
+
+    def _number(self, name: str) -> int:
+        return int(name) // (self.file_units * UNIT_BYTES)
+
+    def _file(self, number: int, *, create: bool) -> DiskFile | None:
+        file = self._files.pop(number, None)
+        if file is None:
+            path = f"{self._folder}/{number * self.file_units * UNIT_BYTES:020d}"
+            if not self._disk.exists(path):
+                if not create:
+                    return None
+                file = self._create(path, number)
+            else:
+                file = self._disk.open(path)
+                if create and file.size() != self.file_units * UNIT_BYTES:
+                    file.truncate(self.file_units * UNIT_BYTES)
+        # The newest used stands last; the others are closed when there are too many.
+        self._files[number] = file
+        if len(self._files) > _OPEN_FILES_MAX:
+            self._close_surplus()
+        return file
+
+    def _create(self, path: str, number: int) -> DiskFile:
+        self._disk.make_folder(self._folder)
+        file = self._disk.open(path, create=True)
+        try:
+            file.allocate(self.file_units * UNIT_BYTES)
+            missing = min(self._tail_base, (number + 1) * self.file_units) - number * self.file_units
+            if missing > 0:
+                # RocketMQ reads a queue that starts inside a file from its fillers on.
+                file.write(0, [FILLER_BYTES * missing])
+            self._disk.sync_folder(self._folder)
+        except OSError:
+            file.close()
+            self._disk.remove(path)
+            raise
+        return file
+
+    def _close_surplus(self) -> None:
+        for number in list(self._files)[:-_OPEN_FILES_MAX]:
+            if number not in self._unsynced:
+                self._files.pop(number).close()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

@@ -1,0 +1,121 @@
+"""What can go wrong in the store, one class per cause; every sentence says what to do.
+
+`StoreError` is the root. Opening raises `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`, `StoreGeometryDiffers` or
+`StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`; reading `DamagedRecord` or `RecordGone`.
+"""
+
+from __future__ import annotations
+
+ILLEGAL_MESSAGE_CODE = 11
+"""DDMQ's FAIL_ILLEGAL_MSG: what a producer is told about a message that can never be stored."""
+
+
+class StoreError(Exception):
+    """Something is wrong with the store."""
+
+
+class StoreInUse(StoreError):
+    """Another process, or another store object of this process, holds the lock."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(
+            f"data directory {root} is in use by another process; stop that one first, or choose another directory"
+        )
+        self.root = root
+
+
+class StoreUnwritable(StoreError):
+    """The data directory cannot be created or written."""
+
+    def __init__(self, root: str, cause: OSError) -> None:
+        super().__init__(
+            f"cannot write to data directory {root}: {cause.strerror or cause}; "
+            "give this user write permission there, or choose another directory"
+        )
+        self.root = root
+
+
+class StoreFormatNewer(StoreError):
+    """The store was written by a newer version of this program."""
+
+    def __init__(self, root: str, found: int, known: int) -> None:
+        super().__init__(
+            f"data directory {root} has format {found}, this version knows formats up to {known}; "
+            "start the newer version that wrote it"
+        )
+        self.found = found
+        self.known = known
+
+
+class StoreGeometryDiffers(StoreError):
+    """The configured file sizes are not those that the store was created with (D4)."""
+
+    def __init__(self, root: str, differences: dict[str, tuple[int, int]]) -> None:
+        parts = ", ".join(f"{name} {found} (configured: {asked})" for name, (found, asked) in differences.items())
+        super().__init__(
+            f"data directory {root} was created with {parts}; file sizes are fixed at creation: "
+            "set them back, or choose an empty directory"
+        )
+        self.differences = differences
+
+
+class StoreUnreadable(StoreError):
+    """A file that the store cannot do without is damaged, and so is its copy."""
+
+
+class StoreFailed(StoreError):
+    """A write or sync failed: nothing more is written to this store until it is opened anew (design: fail-stop)."""
+
+    def __init__(self, what: str, cause: OSError) -> None:
+        super().__init__(
+            f"{what} failed: {cause.strerror or cause}; nothing more is accepted. Check the disk, then restart: "
+            "everything acknowledged so far is kept"
+        )
+        self.cause = cause
+
+
+class DiskFull(StoreError):
+    """No further segment could be claimed; publishes are refused until space is free again (D5)."""
+
+    def __init__(self, root: str, needed_bytes: int) -> None:
+        super().__init__(
+            f"the disk that holds {root} has no room for another {needed_bytes} bytes; "
+            "free some space: publishes are accepted again by themselves"
+        )
+        self.needed_bytes = needed_bytes
+
+
+class MessageRefused(StoreError):
+    """A message that can never be stored as it is.
+
+    Attributes:
+        code: Result code of the producer's protocol, stable.
+        text: What is wrong with it.
+    """
+
+    def __init__(self, text: str, code: int = ILLEGAL_MESSAGE_CODE) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class DamagedRecord(StoreError):
+    """The bytes at a position are not the record that was written there; only this record is lost.
+
+    Attributes:
+        physical: Commit-log offset; -1 when only the bytes are known.
+        sum_wrong: Its header is right and its checksum is not.
+    """
+
+    def __init__(self, physical: int, why: str, *, sum_wrong: bool = False) -> None:
+        super().__init__(f"record at commit-log offset {physical} is damaged: {why}")
+        self.physical = physical
+        self.sum_wrong = sum_wrong
+
+
+class RecordGone(StoreError):
+    """The record's segment was deleted by retention."""
+
+    def __init__(self, physical: int) -> None:
+        super().__init__(f"record at commit-log offset {physical} is no longer kept")
+        self.physical = physical

@@ -1,0 +1,60 @@
+"""Java's `String.hashCode`, which decides tags codes (RocketMQ) and the queue of a key (D7): a promise of compatibility.
+
+The hash runs over UTF-16 code units, so characters beyond U+FFFF count as two.
+"""
+
+from __future__ import annotations
+
+from array import array
+from operator import mul
+
+_CHUNK = 256
+_POWERS_31 = [pow(31, _CHUNK - 1 - place, 1 << 32) for place in range(_CHUNK)]
+# _POWERS[n] holds 31^(n-1) .. 31^0: the weights of n code units.
+_POWERS = [_POWERS_31[_CHUNK - count :] for count in range(_CHUNK + 1)]
+_CACHE_MAX = 4096
+_tags_codes: dict[bytes, int] = {b"": 0}
+
+
+def string_hash(text: str) -> int:
+    """Return `text.hashCode()` of Java: a signed 32-bit integer; 0 for the empty text.
+
+    Lone surrogates hash as the code unit that they are.
+    """
+    units: bytes | array[int]
+    if text.isascii():
+        units = text.encode("ascii")
+    else:
+        units = array("H", text.encode("utf-16-le", "surrogatepass"))
+    count = len(units)
+    if count <= _CHUNK:
+        value = sum(map(mul, units, _POWERS[count]))
+    else:
+        value = 0
+        for start in range(0, count, _CHUNK):
+            part = units[start : start + _CHUNK]
+            value = (value * pow(31, len(part), 1 << 32) + sum(map(mul, part, _POWERS[len(part)]))) & 0xFFFFFFFF
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def tags_code(tags: bytes) -> int:
+    """Return the tags code of a TAGS value in UTF-8: its hash, 0 when there is none.
+
+    Results are cached (a system has few tags); the cache is bounded and starts anew when full.
+    """
+    code = _tags_codes.get(tags)
+    if code is None:
+        if len(_tags_codes) >= _CACHE_MAX:
+            _tags_codes.clear()
+            _tags_codes[b""] = 0
+        code = _tags_codes[tags] = string_hash(tags.decode("utf-8", "replace"))
+    return code
+
+
+def queue_of_key(key: str, queues: int) -> int:
+    """Queue, 0 to `queues` - 1, of a message key: |hash| modulo the number of queues.
+
+    The absolute value is taken over the mathematical integer, so that Java's overflow at -2^31 cannot yield a negative
+    queue (W80).
+    """
+    return abs(string_hash(key)) % queues

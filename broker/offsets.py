@@ -1,0 +1,100 @@
+"""`config/consumerOffset.json`: the committed offset of every group, topic and queue, in RocketMQ's shape.
+
+A committed offset is the next one to consume. The file is read with or without quotes around its integer keys and
+written with them, which RocketMQ's parser takes as well. What only this program knows (acks above the committed offset)
+is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from broker.errors import StoreUnreadable
+from broker.seams import Clock, Disk
+from broker.state_file import StateFile
+
+
+class ConsumerOffsets:
+    """The table of committed offsets.
+
+    Attributes:
+        changed_outside: The file was changed by somebody else since this program wrote it (RocketMQ, mqadmin, a
+            restore): it wins (D10).
+    """
+
+    def __init__(self, root: str, *, disk: Disk, clock: Clock) -> None:
+        self._file = StateFile(disk, root, "consumerOffset.json")
+        self._disk = disk
+        self._folders = (f"{root}/config", f"{root}/pyddmq")
+        self._clock = clock
+        self._table: dict[tuple[str, str], dict[int, int]] = {}
+        self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        self._rest: dict[str, Any] = {}
+        self._dirty = False
+        self.changed_outside = False
+
+    @classmethod
+    def open(cls, root: str, *, disk: Disk, clock: Clock) -> ConsumerOffsets:
+        """Read the table; an absent file is an empty one.
+
+        Raises:
+            StoreUnreadable: The file and its copies are damaged, or its shape is wrong.
+        """
+        offsets = cls(root, disk=disk, clock=clock)
+        for folder in offsets._folders:
+            disk.make_folder(folder)
+        content = offsets._file.load()
+        offsets.changed_outside = offsets._file.changed_outside
+        if content is None:
+            return offsets
+        try:
+            offsets._take(content)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise StoreUnreadable(f"{offsets._file.path} has a wrong shape; restore it from its .bak copy") from error
+        return offsets
+
+    def _take(self, content: dict[str, Any]) -> None:
+        self._rest = {name: value for name, value in content.items() if name not in ("offsetTable", "dataVersion")}
+        self._version = dict(content.get("dataVersion") or self._version)
+        for name, queues in content.get("offsetTable", {}).items():
+            topic, _, group = name.partition("@")
+            self._table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The committed offset (next one to consume); None when none was ever committed."""
+        return self._table.get((group, topic), {}).get(queue_id)
+
+    def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Change a committed offset in memory; it may go back (a reset)."""
+        queues = self._table.setdefault((group, topic), {})
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self._dirty = True
+
+    def __iter__(self) -> Iterator[tuple[str, str, int, int]]:
+        for (group, topic), queues in self._table.items():
+            for queue_id, offset in queues.items():
+                yield group, topic, queue_id, offset
+
+    def save(self) -> bool:
+        """Write the file, durably, when something changed; returns whether it was written.
+
+        Raises:
+            OSError: It could not be written; the changes stay in memory for the next call.
+        """
+        if not self._dirty:
+            return False
+        version = {
+            **self._version,
+            "counter": int(self._version.get("counter", 0)) + 1,
+            "timestamp": self._clock.wall_ms(),
+        }
+        table = {
+            f"{topic}@{group}": {str(queue): offset for queue, offset in sorted(queues.items())}
+            for (group, topic), queues in self._table.items()
+        }
+        self._file.save({**self._rest, "dataVersion": version, "offsetTable": table})
+        self._version = version
+        self._dirty = False
+        return True

@@ -1,0 +1,61 @@
+"""RocketMQ's property block: `name 01 value 02`, pair after pair, in UTF-8; at most 32,767 bytes.
+
+Nothing in it is escaped, so 0x01 and 0x02 in a name or value would shift everything behind them: they are refused
+(D7). The block as stored ends in up to two properties of the broker's own, in this order: `__PYDDMQ_BATCH` on members of an
+atomic batch and `__CRC32#` on every record (`broker.record`); readers here never show those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from broker.errors import MessageRefused
+
+PROPERTIES_BYTES_MAX = 32_767
+CRC_NAME = "__CRC32#"
+BATCH_NAME = "__PYDDMQ_BATCH"
+_OWN_NAMES = frozenset((CRC_NAME, BATCH_NAME))
+
+
+def encode_properties(pairs: Mapping[str, str] | Iterable[tuple[str, str]]) -> bytes:
+    """Encode name and value pairs in their order; pairs with an empty value are left out, as a reader drops them.
+
+    Raises:
+        MessageRefused: A name is empty, or a name or value holds 0x01 or 0x02.
+    """
+    items = pairs.items() if isinstance(pairs, Mapping) else pairs
+    parts = []
+    for name, value in items:
+        if not name:
+            raise MessageRefused("a property has an empty name; give it one")
+        if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
+            raise MessageRefused(f"property {name!r} holds the character 0x01 or 0x02; these separate properties")
+        if value:
+            parts.append(f"{name}\x01{value}\x02")
+    return "".join(parts).encode("utf-8", "surrogatepass")
+
+
+def parse_properties(block: bytes) -> dict[str, str]:
+    """Decode a block; the last of two equal names wins, pairs with an empty value or without separator are dropped.
+
+    Bytes that are not UTF-8 are replaced by U+FFFD. The broker's own properties are left out.
+    """
+    pairs: dict[str, str] = {}
+    for token in block.decode("utf-8", "replace").split("\x02"):
+        name, _, value = token.partition("\x01")
+        if value and name and name not in _OWN_NAMES:
+            pairs[name] = value
+    return pairs
+
+
+def find_property(block: bytes, name: bytes) -> bytes | None:
+    """Value of one property without decoding the others; None when it is absent or empty."""
+    start = block.find(b"\x02" + name + b"\x01")
+    if block.startswith(name + b"\x01"):
+        at = len(name) + 1
+    elif start >= 0:
+        at = start + len(name) + 2
+    else:
+        return None
+    end = block.find(b"\x02", at)
+    return (block[at:end] if end >= 0 else block[at:]) or None

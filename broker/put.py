@@ -1,0 +1,46 @@
+"""What is appended and where it went: `Put` and `Position`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.errors import StoreError
+from broker.seams import Buffer
+from broker.topics import Topic
+
+
+class Put(NamedTuple):
+    """One message to append; buffers are not copied before the write, so they must not change until then.
+
+    Attributes:
+        topic: Where to.
+        queue_id: Which of its queues.
+        body: Any bytes, also none.
+        properties: RocketMQ's block (`broker.properties`), complete but for what the broker adds.
+        tags: The TAGS value again, for the tags code.
+        unique_key: b"" has the broker stamp UNIQ_KEY; otherwise it is in `properties` already.
+        prepared_offset: Commit-log offset of the record that this one replaces (D27).
+        reconsume_times: How often the message was redelivered before.
+    """
+
+    topic: Topic
+    queue_id: int
+    body: Buffer
+    properties: bytes
+    tags: bytes = b""
+    unique_key: bytes = b""
+    prepared_offset: int = 0
+    reconsume_times: int = 0
+
+
+class Position(NamedTuple):
+    """Where a message was put."""
+
+    queue_id: int
+    offset: int
+    physical: int
+    unique_key: bytes
+
+
+Done = Callable[[StoreError | None], None]

@@ -1,0 +1,271 @@
+"""The commit-log record in RocketMQ's layout: encode, split, scan. Bytes in, bytes out; no I/O.
+
+Layout (big-endian; IPv4 hosts of 8 bytes, an IPv6 host has 20):
+
+====== ==== ==========================================
+offset size field
+====== ==== ==========================================
+0      4    total size of the record
+4      4    magic: V1 DAA320A7 (topic length 1 byte), V2 DAA320AB (2 bytes)
+8      4    CRC-32 of the body, top bit cleared
+12     4    queue id
+16     4    flag
+20     8    queue offset
+28     8    physical offset: the record's own position in the commit log
+36     4    sysFlag
+40     8    born timestamp, ms
+48     8    born host: address and i32 port
+56     8    store timestamp, ms
+64     8    store host
+72     4    reconsume times
+76     8    prepared transaction offset
+84     4    body length n
+88     n    body
+88+n   1    topic length t (2 bytes in V2)
+...    t    topic, UTF-8
+...    2    length of the property block
+...         property block, see `broker.properties`
+====== ==== ==========================================
+
+Two properties of our own close the block. A member of an atomic batch has `__PYDDMQ_BATCH` with `iiiii/nnnnn`, its place
+from 0 and the count of members (D8). Every record ends in RocketMQ's `__CRC32#` with the CRC-32, top bit cleared, of
+all bytes before it, as ten decimal digits, least significant first (D2).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.errors import DamagedRecord
+from broker.seams import Buffer
+
+crc32: Callable[..., int]
+try:
+    # A 1.1 KB record costs 0.14 us here and 0.99 us with zlib; the sums are the same.
+    from isal.isal_zlib import crc32
+except ImportError:
+    crc32 = zlib.crc32
+
+MAGIC_V1 = 0xDAA320A7 - (1 << 32)
+MAGIC_V2 = 0xDAA320AB - (1 << 32)
+MAGIC_BLANK = 0xCBD43194 - (1 << 32)
+MAGIC_V1_BYTES = b"\xda\xa3\x20\xa7"
+MAGIC_V2_BYTES = b"\xda\xa3\x20\xab"
+MAGIC_COMMON_BYTES = b"\xda\xa3\x20"
+
+SYS_BORN_HOST_V6 = 0x10
+SYS_STORE_HOST_V6 = 0x20
+SYS_TRANSACTION_MASK = 0xC
+SYS_PREPARED = 0x4
+SYS_ROLLBACK = 0xC
+
+HEADER = struct.Struct(">iiiiiqqiq8sq8siqi")
+HEADER_BORN_V6 = struct.Struct(">iiiiiqqiq20sq8siqi")
+HEADER_BYTES = HEADER.size
+assert HEADER_BYTES == 88
+assert HEADER_BORN_V6.size == 100
+
+RECORD_OVERHEAD_BYTES = HEADER_BYTES + 1 + 2
+TOPIC_BYTES_MAX = 127
+BLANK = struct.Struct(">ii")
+BLANK_BYTES = BLANK.size
+
+CRC_PREFIX = b"__CRC32#\x01"
+CRC_BYTES = len(CRC_PREFIX) + 10 + 1
+BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
+BATCH_BYTES = len(BATCH_PREFIX) + 11 + 1
+BATCH_MEMBERS_MAX = 99_999
+
+_SPLIT = struct.Struct(">ii28xi44xi")  # total, magic, sysFlag, body length (when both hosts are IPv4)
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_IDENTITY = struct.Struct(">iiii4xqqi")  # total, magic, body CRC, queue id, queue offset, physical offset, sysFlag
+
+
+def crc_property(crc: int) -> bytes:
+    """The closing `__CRC32#` property, 20 bytes, for a CRC-32 whose top bit is cleared already."""
+    return CRC_PREFIX + (b"%010d" % crc)[::-1] + b"\x02"
+
+
+def batch_property(place: int, count: int) -> bytes:
+    """The `__PYDDMQ_BATCH` property, 27 bytes, of member `place` (from 0) of `count`."""
+    return b"%b%05d/%05d\x02" % (BATCH_PREFIX, place, count)
+
+
+def split(record: memoryview) -> tuple[memoryview, bytes]:
+    """Return the body and the property block of a whole record, the block without our own closing properties.
+
+    Raises:
+        DamagedRecord: The bytes are not one whole record.
+    """
+    total, magic, sys_flag, body_bytes = _SPLIT.unpack_from(record)
+    body_at = HEADER_BYTES
+    if sys_flag & 0x30:
+        body_at = _body_at(sys_flag)
+        body_bytes = _I32.unpack_from(record, body_at - 4)[0]
+    end = body_at + body_bytes
+    if total != len(record) or body_bytes < 0 or end + 3 > total:
+        raise DamagedRecord(-1, "its lengths do not add up")
+    if magic == MAGIC_V1:
+        block_at = end + 3 + record[end]
+    elif magic == MAGIC_V2:
+        block_at = end + 4 + (record[end] << 8 | record[end + 1])
+    else:
+        raise DamagedRecord(-1, "it does not begin like a record")
+    return record[body_at:end], _strip_own(bytes(record[block_at:]))
+
+
+def _strip_own(block: bytes) -> bytes:
+    if block.startswith(CRC_PREFIX, max(len(block) - CRC_BYTES, 0)):
+        block = block[:-CRC_BYTES]
+        if block.startswith(BATCH_PREFIX, max(len(block) - BATCH_BYTES, 0)):
+            block = block[:-BATCH_BYTES]
+    return block
+
+
+def _body_at(sys_flag: int) -> int:
+    """Where the body begins: each IPv6 host adds 12 bytes."""
+    return HEADER_BYTES + (12 if sys_flag & SYS_BORN_HOST_V6 else 0) + (12 if sys_flag & SYS_STORE_HOST_V6 else 0)
+
+
+def queue_id(record: Buffer) -> int:
+    """Queue id field."""
+    return int(_I32.unpack_from(record, 12)[0])
+
+
+def queue_offset(record: Buffer) -> int:
+    """Queue offset field."""
+    return int(_I64.unpack_from(record, 20)[0])
+
+
+def physical_offset(record: Buffer) -> int:
+    """The record's own position."""
+    return int(_I64.unpack_from(record, 28)[0])
+
+
+def born_timestamp(record: Buffer) -> int:
+    """When the producer says it was made, ms since the epoch; its clock may be wrong."""
+    return int(_I64.unpack_from(record, 40)[0])
+
+
+def born_host(record: memoryview) -> bytes:
+    """Address (4 or 16 bytes) and i32 port of the producer."""
+    return bytes(record[48:68] if record[39] & SYS_BORN_HOST_V6 else record[48:56])
+
+
+def store_timestamp(record: memoryview) -> int:
+    """When the broker stored it, ms since the epoch; never goes back within one store."""
+    return int(_I64.unpack_from(record, 68 if record[39] & SYS_BORN_HOST_V6 else 56)[0])
+
+
+def reconsume_times(record: memoryview) -> int:
+    """How often the message was redelivered before this record."""
+    return int(_I32.unpack_from(record, _body_at(record[39]) - 16)[0])
+
+
+def prepared_offset(record: memoryview) -> int:
+    """Commit-log offset of the record that this one replaces; 0 when it replaces none."""
+    return int(_I64.unpack_from(record, _body_at(record[39]) - 12)[0])
+
+
+class Entry(NamedTuple):
+    """What recovery needs of a valid record.
+
+    `batch` is (place, count) of a member of an atomic batch and None otherwise; `indexed` tells whether it has a unit in
+    its consume queue (prepared and rollback records have none).
+    """
+
+    physical: int
+    size: int
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    store_ms: int
+    properties: bytes
+    batch: tuple[int, int] | None
+    indexed: bool
+
+
+def identity_matches(record: memoryview, physical: int, size: int) -> bool:
+    """Whether bytes claim to be a record of `size` at position `physical`: a cheap check before anything is trusted."""
+    if len(record) < RECORD_OVERHEAD_BYTES:
+        return False
+    total, magic, _, _, _, own, _ = _IDENTITY.unpack_from(record)
+    return total == size and own == physical and magic in (MAGIC_V1, MAGIC_V2)
+
+
+def sum_matches(record: memoryview) -> bool:
+    """Whether a whole record's checksum is right: the closing `__CRC32#` property, or without one the body's CRC."""
+    total = len(record)
+    end = total - CRC_BYTES
+    if end >= RECORD_OVERHEAD_BYTES and record[end : end + 9] == CRC_PREFIX:
+        return bool(record[end:] == crc_property(crc32(record[:end]) & 0x7FFFFFFF))
+    sys_flag = _I32.unpack_from(record, 36)[0]
+    body_at = _body_at(sys_flag)
+    if total < body_at:
+        return False
+    body_bytes = _I32.unpack_from(record, body_at - 4)[0]
+    if body_bytes < 0 or body_at + body_bytes > total:
+        return False
+    if not body_bytes:
+        return True
+    body = record[body_at : body_at + body_bytes]
+    return bool(crc32(body) & 0x7FFFFFFF == _I32.unpack_from(record, 8)[0])
+
+
+def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | None:
+    """Return the record at `start` of a segment's view when it is valid, else None.
+
+    Valid: a magic, a size that stays below `limit`, its own physical offset, the sum, and parts that add up.
+
+    Args:
+        view: The segment.
+        start: Position within it.
+        limit: End of the usable part of the segment.
+        physical: Commit-log offset that belongs to `start`.
+    """
+    if start + RECORD_OVERHEAD_BYTES > limit:
+        return None
+    total, magic, _, queue, offset, own, sys_flag = _IDENTITY.unpack_from(view, start)
+    if own != physical or magic not in (MAGIC_V1, MAGIC_V2):
+        return None
+    if not RECORD_OVERHEAD_BYTES <= total <= limit - start:
+        return None
+    record = view[start : start + total]
+    if not sum_matches(record):
+        return None
+    return _entry(record, total, magic, queue, offset, physical, sys_flag)
+
+
+def _entry(
+    record: memoryview, total: int, magic: int, queue: int, offset: int, physical: int, sys_flag: int
+) -> Entry | None:
+    """Take a record apart whose sum is right; None when its lengths do not add up."""
+    body_at = _body_at(sys_flag)
+    topic_at = body_at + _I32.unpack_from(record, body_at - 4)[0]
+    width = 1 if magic == MAGIC_V1 else 2
+    if topic_at < body_at or topic_at + width > total:
+        return None
+    topic_end = topic_at + width + int.from_bytes(record[topic_at : topic_at + width], "big")
+    if topic_end + 2 > total or topic_end + 2 + _I16.unpack_from(record, topic_end)[0] != total:
+        return None
+    block = bytes(record[topic_end + 2 :])
+    batch = None
+    at = len(block) - CRC_BYTES - BATCH_BYTES
+    if at >= 0 and block.startswith(BATCH_PREFIX, at):
+        batch = (int(block[at + 15 : at + 20]), int(block[at + 21 : at + 26]))
+    return Entry(
+        physical=physical,
+        size=total,
+        topic=bytes(record[topic_at + width : topic_end]),
+        queue_id=queue,
+        queue_offset=offset,
+        store_ms=store_timestamp(record),
+        properties=_strip_own(block),
+        batch=batch,
+        indexed=sys_flag & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK),
+    )

@@ -1,0 +1,205 @@
+"""Small JSON files that survive a kill, a torn write and a flipped bit.
+
+`StateFile` keeps a file in RocketMQ's shape under `config/`, with RocketMQ's `.bak` twin (the version before) and a
+checksummed twin under `pyddmq/` (D2). RocketMQ and its tools may change the file: then the file wins. Damage that
+leaves no valid JSON is healed from the checksummed twin, then from `.bak`.
+
+`SealedFile` keeps our own JSON under `pyddmq/`, its sum inside.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import Any
+
+import structlog
+
+from broker.errors import StoreUnreadable
+from broker.seams import Disk
+
+# fastjson writes integer keys without quotes, which strict JSON refuses.
+_BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+log = structlog.get_logger()
+
+
+def parse_loose(text: str) -> Any:
+    """Parse JSON, also with integer keys that lack quotes as fastjson writes them.
+
+    Raises:
+        ValueError: Neither.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        pieces = []
+        at = 0
+        # Texts inside strings must stay as they are, even where they look like a key.
+        for match in _STRING.finditer(text):
+            pieces.append(_BARE_KEY.sub(r'\1"\2"\3', text[at : match.start()]))
+            pieces.append(match.group())
+            at = match.end()
+        pieces.append(_BARE_KEY.sub(r'\1"\2"\3', text[at:]))
+        return json.loads("".join(pieces))
+
+
+def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
+    """Put a file in place in one step; durable when this returns.
+
+    Args:
+        disk: Where.
+        path: The file; its folder exists.
+        data: Its new content.
+        backup: Where the present version goes first, if there is one.
+
+    Raises:
+        OSError: Nothing, or only the move to `backup`, happened.
+    """
+    spare = f"{path}.new"
+    folder = path.rpartition("/")[0]
+    file = disk.open(spare, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, [data])
+        file.sync()
+    except OSError:
+        file.close()
+        disk.remove(spare)
+        raise
+    file.close()
+    if backup is not None and disk.exists(path):
+        disk.replace(path, backup)
+        disk.sync_folder(folder)
+    disk.replace(spare, path)
+    disk.sync_folder(folder)
+
+
+def read_whole(disk: Disk, path: str) -> bytes | None:
+    """Content of a file, None when it is not there."""
+    if not disk.exists(path):
+        return None
+    file = disk.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+class SealedFile:
+    """JSON of our own with its checksum: `{"crc32": "...", "data": ...}`."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+
+    def load(self) -> Any:
+        """Return the data; None when the file is missing.
+
+        Raises:
+            StoreUnreadable: It is damaged.
+        """
+        raw = read_whole(self._disk, self.path)
+        if raw is None:
+            return None
+        try:
+            outer = json.loads(raw)
+            data = outer["data"]
+            if outer["crc32"] == _sum(_compact(data)):
+                return data
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); restore it from a backup")
+
+    def save(self, data: Any) -> None:
+        """Write the data durably. Raises OSError."""
+        body = _compact(data)
+        outer = b'{"crc32":"%b","data":%b}\n' % (_sum(body).encode("ascii"), body)
+        write_whole(self._disk, self.path, outer)
+
+
+class StateFile:
+    """A JSON file of RocketMQ's with its twins.
+
+    Attributes:
+        changed_outside: Set by `load`: the file is valid and is not what was last written here.
+    """
+
+    def __init__(self, disk: Disk, root: str, name: str) -> None:
+        self._disk = disk
+        self.path = f"{root}/config/{name}"
+        self._backup = f"{self.path}.bak"
+        self._twin = SealedFile(disk, f"{root}/pyddmq/{name}")
+        self._written = ""
+        self.changed_outside = False
+
+    def load(self) -> Any:
+        """Return the parsed content; None when there is none at all.
+
+        Raises:
+            StoreUnreadable: The file is there and neither it nor a twin can be read.
+        """
+        twin = self._load_twin()
+        raw = read_whole(self._disk, self.path)
+        self.changed_outside = False
+        if raw is not None:
+            found = _sum(raw)
+            if twin is not None and twin["previous"] == found:
+                # The stop came between the twin and the file: the twin is the newer of our own two.
+                return self._from_twin(twin)
+            data = _parse(raw)
+            if data is not None:
+                self._written = found
+                self.changed_outside = twin is not None and twin["crc32"] != found
+                if self.changed_outside:
+                    log.warning("state_file_changed_outside", path=self.path)
+                return data
+        if twin is not None:
+            if raw is not None:
+                log.error("state_file_damaged_twin_used", path=self.path)
+            return self._from_twin(twin)
+        backup = read_whole(self._disk, self._backup)
+        data = _parse(backup) if backup is not None else None
+        if data is not None:
+            log.error("state_file_damaged_backup_used", path=self.path)
+            return data
+        if raw is None and backup is None:
+            return None
+        raise StoreUnreadable(f"{self.path} is damaged and so are its copies; restore it from a backup")
+
+    def save(self, data: Any) -> None:
+        """Write twin and file durably. Raises OSError; the version before then stands in at least one of them."""
+        body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        crc = _sum(body)
+        self._twin.save({"crc32": crc, "previous": self._written, "text": body.decode("utf-8", "surrogatepass")})
+        write_whole(self._disk, self.path, body, backup=self._backup)
+        self._written = crc
+
+    def _load_twin(self) -> dict[str, str] | None:
+        try:
+            twin: dict[str, str] | None = self._twin.load()
+        except StoreUnreadable:
+            log.error("state_file_twin_damaged", path=self._twin.path)
+            return None
+        return twin
+
+    def _from_twin(self, twin: dict[str, str]) -> Any:
+        self._written = twin["crc32"]
+        return json.loads(twin["text"])
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        return parse_loose(raw.decode("utf-8"))
+    except ValueError:
+        return None
+
+
+def _compact(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True).encode("ascii")
+
+
+def _sum(data: bytes) -> str:
+    return f"{zlib.crc32(data):08x}"

@@ -1,0 +1,564 @@
+"""The store: one commit log, its consume queues and topics, with group commit and recovery.
+
+Guarantees:
+
+- Under `flush="sync"` a record becomes visible, and its `done` runs, in the `flush` whose fdatasync covers it (D1). Under
+  `async`, in the `flush` that wrote it; `checkpoint` syncs, so the caller calls that at least every 500 ms.
+- A kill loses nothing that a returned `flush` wrote; a power cut loses nothing that it synced.
+- Queue offsets are dense: every offset in [min, max) has a record or is a reported filler. They are never reused silently:
+  after recovery cut a tail, `recovery.end` tells from where on commit-log offsets mean something new (D11).
+- Store timestamps never go back, whatever the wall clock does (D4).
+- After a failed write or sync the store is failed for good: nothing is written or synced again, what was staged is told
+  the error, reading goes on.
+- A full disk refuses appends that need another segment and nothing else; it is tried anew with each of them (D5).
+
+One thread uses a store. Callbacks (`done`, topic listeners, `on_pending`) may append; what they append is staged for the
+next flush.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+import structlog
+
+from broker.commit_log import CommitLog
+from broker.consume_queue import ConsumeQueue
+from broker.encoder import Encoder, Stamp
+from broker.errors import (
+    DamagedRecord,
+    DiskFull,
+    MessageRefused,
+    RecordGone,
+    StoreError,
+    StoreFailed,
+    StoreFormatNewer,
+    StoreGeometryDiffers,
+    StoreInUse,
+    StoreUnreadable,
+    StoreUnwritable,
+)
+from broker.java import queue_of_key
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.options import StoreOptions
+from broker.properties import encode_properties
+from broker.put import Done, Position, Put
+from broker.recovery import ProgressCallback, RecoveryFacts, recover
+from broker.seams import Buffer, Clock, Disk, Lock
+from broker.store_json import AbortFile, Checkpoint, CheckpointFile, Geometry, check_geometry
+from broker.store_metrics import (
+    APPENDED,
+    BATCHES_CUT,
+    CHECKPOINTS,
+    DAMAGED,
+    DUPLICATES,
+    FAILED,
+    FILLERS,
+    FLUSHES,
+    GONE,
+    HOLE_BYTES,
+    HOLES,
+    RECOVERED,
+    REFUSED,
+    SYNCS,
+    TAILS_CUT,
+    WRITTEN,
+)
+from broker.topics import QUEUES_MAX, Topic, Topics, check_name
+from broker.unique_key import UniqueKeys
+from broker.unit_check import UnitChecker
+
+__all__ = [
+    "DamagedRecord",
+    "DiskFull",
+    "MessageRefused",
+    "Position",
+    "Put",
+    "RecordGone",
+    "Store",
+    "StoreError",
+    "StoreFailed",
+    "StoreFormatNewer",
+    "StoreGeometryDiffers",
+    "StoreInUse",
+    "StoreOptions",
+    "StoreUnreadable",
+    "StoreUnwritable",
+    "Topic",
+]
+
+CHECKPOINT_LOG_BYTES = 16 << 20
+"""Log growth after which queue tails and checkpoint are written: bounds what recovery scans."""
+CHECKPOINT_SECONDS = 10.0
+
+logger = structlog.get_logger()
+
+
+class Store:
+    """An open store; see the module's docstring for what it guarantees.
+
+    Attributes:
+        topics: All topics by name.
+        options: As given to `open`.
+        recovery: What opening found.
+        pending: Something is staged.
+        on_pending: Called when the first record is staged after a flush.
+        failed: The error of the failed write or sync after which nothing is accepted, or None.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        options: StoreOptions,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        lock: Lock,
+    ) -> None:
+        self.root = root
+        self.options = options
+        self.recovery: RecoveryFacts
+        self.pending = False
+        self.on_pending: Callable[[], None] | None = None
+        self.failed: StoreFailed | None = None
+        self._disk = disk
+        self._clock = clock
+        self._lock = lock
+        self._closed = False
+        self._log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
+        self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
+        self.topics: Mapping[str, Topic] = self._topics.by_name
+        self._abort = AbortFile(root, disk=disk)
+        self._checkpoint_file = CheckpointFile(root, disk=disk)
+        self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
+        self._notices = Notices(clock)
+        self._checker = UnitChecker(self._log, metrics=metrics, notices=self._notices)
+        self._store_ms = 0
+        self._staged_record = -1
+        self._last_record = -1
+        self._dones: list[Done] = []
+        self._touched: dict[ConsumeQueue, Topic] = {}
+        self._checkpoint_end = -1
+        self._checkpoint_at = clock.monotonic()
+        self._round_robin = 0
+        self._metrics = metrics
+        self._appended = metrics.counter(APPENDED)
+        self._written = metrics.counter(WRITTEN)
+        self._flushes = metrics.counter(FLUSHES)
+        self._syncs = metrics.counter(SYNCS)
+
+    # Opening and closing
+
+    @classmethod
+    def open(
+        cls,
+        root: str,
+        *,
+        options: StoreOptions,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        progress: ProgressCallback | None = None,
+    ) -> Store:
+        """Open a store, creating it when the directory is empty, and recover it.
+
+        Raises:
+            StoreInUse: Somebody has it open.
+            StoreUnwritable: The directory cannot be created, read or written.
+            StoreFormatNewer: A newer version wrote it.
+            StoreGeometryDiffers: The configured file sizes are not its own.
+            StoreUnreadable: A file that cannot be derived is damaged with all its copies.
+        """
+        try:
+            for folder in ("", "/commitlog", "/consumequeue", "/config", "/pyddmq"):
+                disk.make_folder(root + folder)
+            lock = _take_lock(root, disk)
+        except BlockingIOError as error:
+            raise StoreInUse(root) from error
+        except OSError as error:
+            raise StoreUnwritable(root, error) from error
+        try:
+            store = cls(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics, lock=lock)
+            store._open(progress)
+        except OSError as error:
+            lock.release()
+            raise StoreUnwritable(root, error) from error
+        except BaseException:
+            lock.release()
+            raise
+        return store
+
+    def _open(self, progress: ProgressCallback | None) -> None:
+        options = self.options
+        geometry = Geometry(
+            segment_bytes=options.segment_bytes,
+            queue_file_units=options.queue_file_units,
+            index_slots=options.index_slots,
+            index_entries=options.index_entries,
+        )
+        strange = self._log.open()
+        check_geometry(self.root, geometry, disk=self._disk, segment_bytes_found=strange[0][1] if strange else None)
+        if strange:
+            raise StoreUnreadable(
+                f"{self._log.folder}/{strange[0][0]} does not have the size of a segment ({options.segment_bytes} bytes); "
+                "restore it from a backup or move it away"
+            )
+        self._topics.load()
+        clean = not self._abort.exists()
+        self._abort.create()
+        checkpoint = self._checkpoint_file.load()
+        facts = self.recovery = recover(self._log, self._topics, checkpoint, clean=clean, progress=progress)
+        self._store_ms = facts.store_ms
+        self._staged_record = self._last_record = facts.last_record
+        self._log.cold_end = facts.scanned_from
+        for topic in self._topics.by_name.values():
+            for queue in topic.queues:
+                queue.checker = self._checker.check
+        if any(self._topics.entry_differs(topic) for topic in self._topics.by_name.values()):
+            self._topics.save()
+        self._report(facts)
+        self._write_checkpoint()
+
+    def _report(self, facts: RecoveryFacts) -> None:
+        count = self._metrics.counter
+        count(RECOVERED).add(facts.records)
+        count(HOLES).add(len(facts.holes))
+        count(HOLE_BYTES).add(sum(end - start for start, end in facts.holes))
+        count(TAILS_CUT).add(facts.truncated_to is not None)
+        count(BATCHES_CUT).add(facts.batches_cut)
+        count(FILLERS).add(facts.fillers)
+        count(DUPLICATES).add(facts.duplicates)
+        logger.info(
+            "store_opened",
+            root=self.root,
+            clean=facts.clean,
+            records_scanned=facts.records,
+            log_end=facts.end,
+            truncated_to=facts.truncated_to,
+        )
+        if facts.holes or facts.fillers or facts.duplicates or facts.batches_broken:
+            logger.error(
+                "store_damage_found",
+                root=self.root,
+                holes=facts.holes,
+                fillers=facts.fillers,
+                duplicates=facts.duplicates,
+                batches_broken=facts.batches_broken,
+            )
+
+    def close(self) -> None:
+        """Flush, write the checkpoint and give the lock back; a failed store is only released. Harmless twice."""
+        if self._closed:
+            return
+        self.flush()
+        self._closed = True
+        if self.failed is None:
+            try:
+                self._log.sync()
+                self._write_checkpoint()
+                if self._checkpoint_end == self._log.visible_end:
+                    self._abort.remove()
+            except OSError as error:
+                self._fail("closing the store", error)
+        self._notices.flush(everything=True)
+        self._log.close()
+        for topic in self._topics.by_name.values():
+            for queue in topic.queues:
+                queue.close()
+        self._lock.release()
+
+    # Topics
+
+    def create_topic(self, name: str, queues: int, *, system: bool = False) -> Topic:
+        """Return the topic, made or grown so that it has at least `queues` queues; durable when this returns.
+
+        Args:
+            name: 1 to 127 of the characters `%|a-zA-Z0-9_-`.
+            queues: 1 to 1024; a smaller number than the topic has changes nothing (D6).
+            system: Clients may not publish to it.
+
+        Raises:
+            MessageRefused: The name is not allowed.
+            ValueError: `queues` is out of range.
+            DiskFull: There is no room for the topic file.
+            StoreFailed: The store has failed, or fails with this write.
+        """
+        if self.failed is not None:
+            raise self.failed
+        check_name(name)
+        if not 1 <= queues <= QUEUES_MAX:
+            raise ValueError(f"a topic has 1 to {QUEUES_MAX} queues, not {queues}")
+        known = self._topics.by_name.get(name)
+        if known is None or len(known.queues) < queues:
+            # Memory grows only once the file says so.
+            try:
+                self._topics.save((name, queues))
+            except OSError as error:
+                if error.errno == errno.ENOSPC:
+                    self._metrics.counter(REFUSED, "disk_full").add()
+                    raise DiskFull(self.root, 4096) from error
+                raise self._fail("writing the topic file", error) from error
+        topic = self._topics.grow(name, queues)
+        for queue in topic.queues:
+            queue.checker = self._checker.check
+        topic.system = topic.system or system
+        return topic
+
+    # Appending
+
+    def append(
+        self,
+        puts: Sequence[Put],
+        *,
+        born_ms: int,
+        born_host: bytes,
+        done: Done | None = None,
+        atomic: bool = False,
+    ) -> list[Position]:
+        """Stage messages, all or none of them; nothing is visible or durable before `flush`.
+
+        Args:
+            puts: The messages, in order.
+            born_ms: When the producer made them, ms since the epoch.
+            born_host: Its address (4 or 16 bytes) and i32 port.
+            done: Called in the flush that settles them: with None when they are stored as `flush` promises, else with
+                the error.
+            atomic: One contiguous write in one segment, cut as a whole by recovery (D8).
+
+        Returns:
+            The position of each message.
+
+        Raises:
+            MessageRefused: One of them can never be stored; none is staged.
+            DiskFull: No segment could be claimed; none is staged.
+            StoreFailed: The store has failed.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if not puts:
+            if done is not None:
+                done(None)
+            return []
+        self._store_ms = max(self._store_ms, self._clock.wall_ms())
+        stamp = Stamp(born_ms, born_host, self._store_ms)
+        try:
+            measured = self._encoder.measure(puts, stamp, atomic=atomic)
+        except MessageRefused:
+            self._metrics.counter(REFUSED, "illegal").add(len(puts))
+            raise
+        physicals = self._reserve(measured.sizes, atomic=atomic)
+        buffers, positions = self._encoder.encode(puts, measured, physicals, stamp, self._touched)
+        self._log.stage(physicals, measured.sizes, buffers)
+        self._staged_record = physicals[-1]
+        self._appended.value += len(puts)
+        if done is not None:
+            self._dones.append(done)
+        if not self.pending:
+            self.pending = True
+            if self.on_pending is not None:
+                self.on_pending()
+        return positions
+
+    def _reserve(self, sizes: list[int], *, atomic: bool) -> list[int]:
+        try:
+            return self._log.reserve(sizes, contiguous=atomic)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self._metrics.counter(REFUSED, "disk_full").add(len(sizes))
+                self._notices.note("append_refused_disk_full", root=self.root)
+                raise DiskFull(self.root, self.options.segment_bytes) from error
+            raise self._fail("claiming a commit-log file", error) from error
+
+    def put(
+        self,
+        topic: str | Topic,
+        body: Buffer,
+        *,
+        key: str = "",
+        tags: str = "",
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+    ) -> Position:
+        """Append one message and flush: the short way for programs that use the broker alone.
+
+        The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
+
+        Raises:
+            KeyError: No topic has that name.
+            MessageRefused, DiskFull, StoreFailed: As `append`; StoreFailed also when the flush failed.
+        """
+        target = self.topics[topic] if isinstance(topic, str) else topic
+        if queue_id is None:
+            self._round_robin += 1
+            queue_id = queue_of_key(key, len(target.queues)) if key else self._round_robin % len(target.queues)
+        block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
+        put = Put(target, queue_id, body, block, tags.encode("utf-8"))
+        [position] = self.append([put], born_ms=self._clock.wall_ms(), born_host=self.options.store_host)
+        self.flush()
+        if self.failed is not None:
+            raise self.failed
+        return position
+
+    # Flushing
+
+    def flush(self) -> None:
+        """Write what is staged, sync (`flush="sync"`), make it visible, then run its `done`s and topic listeners.
+
+        Never raises for a failed disk: `failed` is set and the `done`s get the error. An exception of a callback is
+        raised after all of them ran.
+        """
+        if not self.pending:
+            return
+        self.pending = False
+        dones, self._dones = self._dones, []
+        touched, self._touched = self._touched, {}
+        error: StoreError | None = None
+        try:
+            self._written.value += self._log.write()
+            if self.options.flush == "sync":
+                self._log.sync()
+                self._syncs.value += 1
+        except OSError as cause:
+            error = self._fail("writing the commit log", cause)
+            for queue in touched:
+                queue.forget_staged()
+        else:
+            self._flushes.value += 1
+            self._log.visible_end = self._log.end
+            self._last_record = self._staged_record
+            for queue in touched:
+                queue.max_offset = queue.next_offset
+        raised: Exception | None = None
+        for done in dones:
+            try:
+                done(error)
+            except Exception as failure:
+                raised = raised or failure
+        if error is None:
+            for topic in dict.fromkeys(touched.values()):
+                for listener in topic.listeners:
+                    try:
+                        listener()
+                    except Exception as failure:
+                        raised = raised or failure
+        if raised is not None:
+            raise raised
+
+    def _fail(self, what: str, cause: OSError) -> StoreFailed:
+        """Stop the write side for good; staged records that no flush took over yet are told, too."""
+        if self.failed is None:
+            self.failed = StoreFailed(what, cause)
+            self._metrics.counter(FAILED).value = 1
+            logger.error("store_failed", root=self.root, what=what, error=str(cause))
+        dones, self._dones = self._dones, []
+        for queue in self._touched:
+            queue.forget_staged()
+        self._touched = {}
+        self.pending = False
+        for done in dones:
+            done(self.failed)
+        return self.failed
+
+    def checkpoint(self) -> None:
+        """Do what is due in the background; call it about once a second, under `async` at least every 500 ms.
+
+        Syncs the log (`async`), claims the next segment early, and after 16 MiB of log or 10 s writes queue tails and
+        checkpoint. A full disk postpones the latter; another error fails the store.
+        """
+        if self.failed is not None or self._closed:
+            return
+        self._notices.flush()
+        self._log.forget_idle()
+        try:
+            if self.options.flush == "async" and self._log.sync():
+                self._syncs.value += 1
+            grown = self._log.visible_end - self._checkpoint_end
+            late = self._clock.monotonic() - self._checkpoint_at >= CHECKPOINT_SECONDS
+            if grown >= CHECKPOINT_LOG_BYTES or (grown and late):
+                self._write_checkpoint()
+            self._claim_ahead()
+        except OSError as error:
+            self._fail("writing the checkpoint", error)
+
+    def _claim_ahead(self) -> None:
+        """Claim the next segment when the present one is half full, so that no publish waits for it."""
+        log = self._log
+        number, used = divmod(log.end, log.segment_bytes)
+        if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
+            try:
+                log.claim(number + 1)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+
+    def _write_checkpoint(self) -> None:
+        """Write queue tails, sync them, then the checkpoint; postponed while the disk is full. Raises OSError."""
+        log_end = self._log.visible_end
+        queues = {}
+        try:
+            for topic in self._topics.by_name.values():
+                for queue in topic.queues:
+                    queue.write_tail()
+                    queue.sync()
+                queues[topic.name] = [[queue.min_offset, queue.max_offset] for queue in topic.queues]
+            if log_end != self._checkpoint_end:
+                self._checkpoint_file.save(
+                    Checkpoint(log_end=log_end, last_record=self._last_record, store_ms=self._store_ms, queues=queues)
+                )
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._notices.note("checkpoint_postponed_disk_full", root=self.root)
+            return
+        self._checkpoint_end = log_end
+        self._checkpoint_at = self._clock.monotonic()
+        self._metrics.counter(CHECKPOINTS).add()
+
+    # Reading
+
+    def read(self, physical: int, size: int) -> memoryview:
+        """Return a whole record, a slice of the mapped segment.
+
+        Size, magic and own position are compared always, the sum when an earlier process wrote the record (D2).
+
+        Raises:
+            DamagedRecord: Something else stands there; counted and reported.
+            RecordGone: Retention deleted it; counted.
+        """
+        try:
+            return self._log.read(physical, size)
+        except DamagedRecord as error:
+            self._metrics.counter(DAMAGED).add()
+            self._notices.note("damaged_record", physical=physical, size=size, why=str(error))
+            raise
+        except RecordGone:
+            self._metrics.counter(GONE).add()
+            self._notices.note("record_gone", physical=physical)
+            raise
+
+    @property
+    def min_offset(self) -> int:
+        """Commit-log offset of the first byte that is kept."""
+        return self._log.min_offset
+
+    @property
+    def end(self) -> int:
+        """Commit-log offset of the end of what is visible."""
+        return self._log.visible_end
+
+
+def _take_lock(root: str, disk: Disk) -> Lock:
+    """Take the store's lock; a new lock file gets RocketMQ's content."""
+    path = f"{root}/lock"
+    if not disk.exists(path):
+        # Written before the lock is taken: closing any handle of a locked file would drop a POSIX lock.
+        file = disk.open(path, create=True)
+        file.write(0, [b"lock"])
+        file.close()
+    return disk.lock(path)

@@ -1,0 +1,143 @@
+"""The small files at the root of a store: geometry, `lock`, `abort` and the two checkpoints.
+
+`pyddmq/store.json` fixes the sizes of all files and the format version at creation (D4). `lock` and `abort` are
+RocketMQ's. The checkpoint stands twice: `checkpoint` in RocketMQ's form, for RocketMQ, and `pyddmq/checkpoint.json`,
+checksummed and with what recovery needs to begin there instead of at the log's start.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass, fields
+from typing import Any
+
+from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
+from broker.seams import Disk
+from broker.state_file import SealedFile, write_whole
+
+FORMAT_VERSION = 1
+CHECKPOINT_BYTES = 4096
+_CHECKPOINT = struct.Struct(">qqqqq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """What is fixed when a store is created; sizes in bytes unless named otherwise."""
+
+    segment_bytes: int
+    queue_file_units: int
+    index_slots: int
+    index_entries: int
+
+
+def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_found: int | None) -> None:
+    """Compare the store's geometry with the configured one, or write it for a new store.
+
+    Args:
+        root: The store.
+        asked: Configured sizes.
+        disk: Where.
+        segment_bytes_found: Size of an existing segment, for a store without `store.json` (one of RocketMQ's).
+
+    Raises:
+        StoreFormatNewer: Written by a newer version.
+        StoreGeometryDiffers: Other sizes.
+        StoreUnreadable: `store.json` is damaged.
+        OSError: It cannot be written.
+    """
+    file = SealedFile(disk, f"{root}/pyddmq/store.json")
+    found = file.load()
+    if found is None:
+        if segment_bytes_found not in (None, asked.segment_bytes):
+            assert segment_bytes_found is not None
+            raise StoreGeometryDiffers(root, {"segment_bytes": (segment_bytes_found, asked.segment_bytes)})
+        values = {field.name: getattr(asked, field.name) for field in fields(Geometry)}
+        file.save({"format": FORMAT_VERSION, **values})
+        return
+    if found["format"] > FORMAT_VERSION:
+        raise StoreFormatNewer(root, found["format"], FORMAT_VERSION)
+    differences = {
+        field.name: (found[field.name], getattr(asked, field.name))
+        for field in fields(Geometry)
+        if found[field.name] != getattr(asked, field.name)
+    }
+    if differences:
+        raise StoreGeometryDiffers(root, differences)
+
+
+class AbortFile:
+    """RocketMQ's `abort`: present while a store is open, with the process id as text."""
+
+    def __init__(self, root: str, *, disk: Disk) -> None:
+        self._root = root
+        self._path = f"{root}/abort"
+        self._disk = disk
+
+    def exists(self) -> bool:
+        """Whether the last owner did not close the store."""
+        return self._disk.exists(self._path)
+
+    def create(self) -> None:
+        """Mark the store as open, durably. Raises OSError."""
+        if not self.exists():
+            write_whole(self._disk, self._path, str(os.getpid()).encode("ascii"))
+
+    def remove(self) -> None:
+        """Mark the store as closed, durably. Raises OSError."""
+        self._disk.remove(self._path)
+        self._disk.sync_folder(self._root)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Up to where the queue files can be believed.
+
+    Attributes:
+        log_end: Every record that ends at or before this offset is durable and has its unit in the queue files.
+        last_record: Physical offset of the last of them, -1 for none; it must end at `log_end`.
+        store_ms: Its store timestamp.
+        queues: By topic, a list of [min offset, max offset] per queue id.
+    """
+
+    log_end: int
+    last_record: int
+    store_ms: int
+    queues: dict[str, list[list[int]]]
+
+
+class CheckpointFile:
+    """Reads and writes both checkpoints."""
+
+    def __init__(self, root: str, *, disk: Disk) -> None:
+        self._disk = disk
+        self._path = f"{root}/checkpoint"
+        self._sealed = SealedFile(disk, f"{root}/pyddmq/checkpoint.json")
+
+    def load(self) -> Checkpoint | None:
+        """Return the checkpoint; None when it is missing or damaged, for then everything can be derived anew."""
+        try:
+            data: dict[str, Any] | None = self._sealed.load()
+        except StoreUnreadable:
+            return None
+        return None if data is None else Checkpoint(**data)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write both, ours first. Raises OSError."""
+        self._sealed.save(
+            {
+                "log_end": checkpoint.log_end,
+                "last_record": checkpoint.last_record,
+                "store_ms": checkpoint.store_ms,
+                "queues": checkpoint.queues,
+            }
+        )
+        times = _CHECKPOINT.pack(checkpoint.store_ms, checkpoint.store_ms, checkpoint.store_ms, 0, checkpoint.log_end)
+        file = self._disk.open(self._path, create=True)
+        try:
+            if file.size() != CHECKPOINT_BYTES:
+                file.truncate(CHECKPOINT_BYTES)
+            file.write(0, [times])
+            file.sync()
+        finally:
+            file.close()

@@ -1,0 +1,24 @@
+"""What the store counts; docs/metrics.md lists it."""
+
+from __future__ import annotations
+
+from broker.metrics import declare
+
+APPENDED = declare("pyddmq_store_records_appended_total", "Records staged for the commit log")
+WRITTEN = declare("pyddmq_store_bytes_written_total", "Bytes written to the commit log")
+FLUSHES = declare("pyddmq_store_flushes_total", "Group commits of the commit log")
+SYNCS = declare("pyddmq_store_syncs_total", "Group commits that synced the commit log")
+REFUSED = declare("pyddmq_store_refused_total", "Appends refused, by reason", ("reason",))
+DAMAGED = declare("pyddmq_store_damaged_records_total", "Reads that met a damaged record")
+GONE = declare("pyddmq_store_gone_records_total", "Reads of records that are no longer kept")
+UNITS_REPAIRED = declare("pyddmq_store_units_repaired_total", "Damaged consume-queue units that were made anew")
+UNITS_LOST = declare("pyddmq_store_units_lost_total", "Consume-queue units without a record in the log")
+HOLES = declare("pyddmq_store_holes_total", "Damaged stretches of the commit log found by recovery")
+HOLE_BYTES = declare("pyddmq_store_hole_bytes_total", "Bytes in damaged stretches found by recovery")
+TAILS_CUT = declare("pyddmq_store_tails_cut_total", "Torn tails cut by recovery")
+BATCHES_CUT = declare("pyddmq_store_batches_cut_total", "Incomplete atomic batches cut by recovery")
+FILLERS = declare("pyddmq_store_fillers_total", "Queue offsets left empty by recovery")
+DUPLICATES = declare("pyddmq_store_duplicate_offsets_total", "Records left out of their queue: their offset was taken")
+RECOVERED = declare("pyddmq_store_records_scanned_total", "Records scanned by recovery")
+CHECKPOINTS = declare("pyddmq_store_checkpoints_total", "Checkpoints written")
+FAILED = declare("pyddmq_store_failed", "1 after a failed write or sync", kind="gauge")

@@ -1,0 +1,167 @@
+"""Topics and `config/topics.json`, the truth about them (D6): queue counts only rise, nothing is deleted.
+
+The file has RocketMQ's shape; fields that this program does not use are kept as they were read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from broker.consume_queue import ConsumeQueue
+from broker.errors import MessageRefused
+from broker.record import TOPIC_BYTES_MAX
+from broker.seams import Clock, Disk
+from broker.state_file import StateFile
+
+GROUP_BYTES_MAX = 120
+QUEUES_MAX = 1024
+DEAD_LETTER_PREFIX = "%DLQ%"
+RETRY_PREFIX = "%RETRY%"
+SYSTEM_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "rmq_sys_wheel_timer",
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+"""RocketMQ's own; clients may neither publish nor subscribe to them (D34)."""
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_PERM_READ_WRITE = 6
+
+
+def is_system(name: str) -> bool:
+    """Whether clients may not publish to a topic of that name: RocketMQ's own, dead letters and retries."""
+    return name in SYSTEM_TOPICS or name.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX))
+
+
+def dead_letter_topic(group: str) -> str:
+    """Name of a group's dead-letter topic; a group name of up to 120 bytes fits."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def check_name(name: str) -> None:
+    """Check a topic name against RocketMQ's rules.
+
+    Raises:
+        MessageRefused: It is empty, longer than 127 bytes, or has a character beyond `% | a-z A-Z 0-9 _ -`.
+    """
+    if not name or len(name) > TOPIC_BYTES_MAX or not _NAME.fullmatch(name):
+        raise MessageRefused(
+            f"topic name {name[:140]!r} is not allowed; use 1 to {TOPIC_BYTES_MAX} of the characters %|a-zA-Z0-9_-"
+        )
+
+
+class Topic:
+    """A topic and its queues.
+
+    Attributes:
+        name: Its name.
+        name_bytes: The same in UTF-8.
+        queues: By queue id.
+        system: Clients may not publish to it.
+        listeners: Called, in their order, at the end of a flush that made records of this topic visible.
+        prefix: Length byte and name, as they stand in a record.
+    """
+
+    __slots__ = ("listeners", "name", "name_bytes", "prefix", "queues", "system")
+
+    def __init__(self, name: str, *, system: bool) -> None:
+        self.name = name
+        self.name_bytes = name.encode("utf-8")
+        self.prefix = bytes([len(self.name_bytes)]) + self.name_bytes
+        self.queues: list[ConsumeQueue] = []
+        self.system = system
+        self.listeners: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r}, queues={len(self.queues)})"
+
+
+class Topics:
+    """All topics of a store, by name."""
+
+    def __init__(self, root: str, *, disk: Disk, clock: Clock, queue_file_units: int) -> None:
+        self.by_name: dict[str, Topic] = {}
+        self._root = root
+        self._disk = disk
+        self._clock = clock
+        self._file_units = queue_file_units
+        self._file = StateFile(disk, root, "topics.json")
+        self._table: dict[str, dict[str, Any]] = {}
+        self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        self._rest: dict[str, Any] = {}
+
+    def load(self) -> None:
+        """Read the file and make the topics' queues, still empty.
+
+        Raises:
+            StoreUnreadable: The file and its copies are damaged.
+        """
+        content = self._file.load()
+        if not isinstance(content, dict):
+            return
+        self._rest = {name: value for name, value in content.items() if name not in ("topicConfigTable", "dataVersion")}
+        version = content.get("dataVersion")
+        if isinstance(version, dict):
+            self._version = version
+        for name, entry in content.get("topicConfigTable", {}).items():
+            self._table[name] = entry
+            queues = max(int(entry.get("readQueueNums", 1)), int(entry.get("writeQueueNums", 1)), 1)
+            self.grow(name, min(queues, QUEUES_MAX))
+
+    def grow(self, name: str, queues: int) -> Topic:
+        """Make sure in memory that a topic has at least that many queues; `save` makes it durable."""
+        topic = self.by_name.get(name)
+        if topic is None:
+            topic = self.by_name[name] = Topic(name, system=is_system(name))
+        for queue_id in range(len(topic.queues), queues):
+            topic.queues.append(
+                ConsumeQueue(name, queue_id, root=self._root, disk=self._disk, file_units=self._file_units)
+            )
+        return topic
+
+    def entry_differs(self, topic: Topic) -> bool:
+        """Whether the file says something else of the topic's queues than memory does."""
+        entry = self._table.get(topic.name)
+        return entry is None or entry.get("readQueueNums") != len(topic.queues)
+
+    def save(self, grown: tuple[str, int] | None = None) -> None:
+        """Write the file with every topic's present count of queues.
+
+        Args:
+            grown: Name and new count of a topic that is to be made or grown in memory afterwards.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        counts = {name: len(topic.queues) for name, topic in self.by_name.items()}
+        if grown is not None:
+            counts[grown[0]] = grown[1]
+        table = {name: self._entry(name, count) for name, count in counts.items()}
+        version = {
+            **self._version,
+            "counter": int(self._version.get("counter", 0)) + 1,
+            "timestamp": self._clock.wall_ms(),
+        }
+        self._file.save({**self._rest, "dataVersion": version, "topicConfigTable": table})
+        self._table = table
+        self._version = version
+
+    def _entry(self, name: str, queues: int) -> dict[str, Any]:
+        fresh = {
+            "attributes": {},
+            "order": False,
+            "perm": _PERM_READ_WRITE,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": name,
+            "topicSysFlag": 0,
+        }
+        return {**fresh, **self._table.get(name, {}), "readQueueNums": queues, "writeQueueNums": queues}

@@ -1,0 +1,105 @@
+"""Consume-queue units of an earlier process, compared with their records when they are first read (D2).
+
+A unit that does not fit its record is looked up in the log again and mended in the file. A unit whose record is the
+damaged one is left as it is: reading the record then reports the damage.
+"""
+
+from __future__ import annotations
+
+from broker.commit_log import CommitLog
+from broker.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
+from broker.errors import DamagedRecord, RecordGone
+from broker.java import tags_code
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.properties import find_property
+from broker.record import Entry, queue_id, queue_offset
+from broker.recovery import record_at, scan
+from broker.store_metrics import UNITS_LOST, UNITS_REPAIRED
+
+SEARCH_BYTES_MAX = 64 << 20
+assert UNIT_BYTES == 20
+
+
+def unit_of(entry: Entry) -> Unit:
+    """The unit that belongs to a record."""
+    return entry.physical, entry.size, tags_code(find_property(entry.properties, b"TAGS") or b"")
+
+
+class UnitChecker:
+    """Checks the units of one store."""
+
+    def __init__(self, log: CommitLog, *, metrics: Metrics, notices: Notices) -> None:
+        self._log = log
+        self._notices = notices
+        self._repaired = metrics.counter(UNITS_REPAIRED)
+        self._lost = metrics.counter(UNITS_LOST)
+
+    def check(self, queue: ConsumeQueue, offset: int, units: list[Unit]) -> list[Unit]:
+        """Return the units of a queue from `offset` on, mended where they do not fit their records."""
+        wrong = [
+            place for place, unit in enumerate(units) if unit != FILLER and not self._fits(queue, offset + place, unit)
+        ]
+        if not wrong:
+            return units
+        found = self._search(queue, offset, units, wrong)
+        mended = units[:]
+        for place in wrong:
+            unit = found.get(offset + place)
+            if unit is None:
+                self._lost.add()
+                self._notices.note("unit_lost", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
+                continue
+            mended[place] = unit
+            self._repaired.add()
+            self._notices.note("unit_repaired", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
+            queue.repair(offset + place, unit)
+        return mended
+
+    def _fits(self, queue: ConsumeQueue, offset: int, unit: Unit) -> bool:
+        """Whether a unit is that of a valid record, of a record that is damaged itself, or of one that is gone."""
+        physical, size, _ = unit
+        if size <= 0 or physical < 0:
+            return False
+        if physical < self._log.min_offset:
+            return True
+        entry = record_at(self._log, physical)
+        if entry is not None:
+            return (
+                unit == unit_of(entry)
+                and (entry.queue_id, entry.queue_offset) == (queue.queue_id, offset)
+                and entry.topic == queue.topic.encode("utf-8")
+            )
+        try:
+            record = self._log.read(physical, size)
+        except RecordGone:
+            return True
+        except DamagedRecord as error:
+            # A wrong sum under the right header: the record is damaged, the unit is not.
+            return error.sum_wrong
+        return (queue_id(record), queue_offset(record)) == (queue.queue_id, offset)
+
+    def _search(self, queue: ConsumeQueue, offset: int, units: list[Unit], wrong: list[int]) -> dict[int, Unit]:
+        """Find the records of wrong units between those of their right neighbours, in one walk over the log."""
+        log = self._log
+        first, last = wrong[0], wrong[-1]
+        before = units[first - 1] if first else queue.neighbour(offset - 1)
+        after = units[last + 1] if last + 1 < len(units) else queue.neighbour(offset + last + 1)
+        start = log.min_offset
+        if before is not None and before[1] != FILLER_SIZE and self._plausible(before):
+            start = before[0]
+        end = min(log.visible_end, start + SEARCH_BYTES_MAX)
+        if after is not None and after[1] != FILLER_SIZE and self._plausible(after):
+            end = min(log.visible_end, after[0])
+        wanted = {offset + place for place in wrong}
+        topic = queue.topic.encode("utf-8")
+        found: dict[int, Unit] = {}
+        for entry in scan(log, start):
+            if entry.physical >= end or len(found) == len(wanted):
+                break
+            if entry.queue_id == queue.queue_id and entry.topic == topic and entry.queue_offset in wanted:
+                found[entry.queue_offset] = unit_of(entry)
+        return found
+
+    def _plausible(self, unit: Unit) -> bool:
+        return record_at(self._log, unit[0]) is not None
