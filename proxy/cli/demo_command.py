@@ -84,9 +84,8 @@ def _print_report(report: Report) -> None:
             for example in check.findings.examples:
                 print_line(f"            {example}")
     print_line(f"sent       {report.events:,} events in {report.send_seconds:.2f} s, {report.sent_per_second:,.0f}/s")
-    print_line(
-        f"delivered  {report.deliveries:,} times in {report.consume_seconds:.2f} s, {report.delivered_per_second:,.0f}/s"
-    )
+    rate = f"{report.delivered_per_second:,.0f}/s"
+    print_line(f"delivered  {report.deliveries:,} times in {report.consume_seconds:.2f} s, {rate}")
     print_line(f"           {report.failures:,} failed on purpose, {report.repeats:,} repeats")
     if report.foreign:
         print_line(f"           {report.foreign:,} messages of other runs or producers were acked on the way")

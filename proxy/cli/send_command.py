@@ -55,6 +55,8 @@ def send(
 
     The body is an argument, or each line of a file or of stdin (--file -, or a pipe) is one message.
     """
+    if body == STDIN and file is None:
+        body, file = None, Path(STDIN)
     like = OutgoingMessage(
         topic=topic,
         body=b"",
@@ -142,8 +144,6 @@ def _properties(pairs: Iterable[str]) -> Mapping[str, str]:
 
 def _input(body: str | None, file: Path | None, stack: contextlib.ExitStack) -> tuple[Iterable[Line], int | None]:
     """Choose where bodies come from; returns them and the size of the input in bytes where it is known."""
-    if body == STDIN and file is None:
-        body, file = None, Path(STDIN)
     if body is not None and file is not None:
         raise CliError("give the message as an argument or with --file, not both", ExitCode.USAGE)
     if body is not None:

@@ -86,7 +86,7 @@ def test_send_batch_to_a_node_without_receipts_tells_no_places() -> None:
     assert len(node.calls) == 1
 
 
-@pytest.mark.parametrize(("code", "kind"), [(11, IllegalMessage), (14, TopicNotFound), (21, SendRefused)])
+@pytest.mark.parametrize(("code", "kind"), [(11, IllegalMessage), (14, TopicNotFound), (33, SendRefused)])
 def test_refusal_that_repeating_cannot_cure_is_raised_at_once(code: int, kind: type[SendRefused]) -> None:
     """The class follows the code, the sentence is the node's, and the message went out once."""
     with (
