@@ -25,7 +25,6 @@ READY = declare("pyddmq_ready", "1 when /readyz answers 200, else 0.", kind="gau
 LOOP_LAG = declare(
     "pyddmq_event_loop_lag_seconds", "Worst lateness of the event loop over the last 10 to 20 s.", kind="gauge"
 )
-CONNECTIONS = declare("pyddmq_connections", "Open client connections.", ("service",), "gauge")
 STORE_USED = declare("pyddmq_store_used_bytes", "Bytes that the data directory's files take.", kind="gauge")
 STORE_FREE = declare("pyddmq_store_free_bytes", "Bytes free on the data directory's file system.", kind="gauge")
 _GROUP_TOPIC = ("group", "topic")
@@ -66,11 +65,6 @@ class NodeCollector:
         yield UPTIME, (), node.clock.monotonic() - node.started_monotonic
         yield READY, (), float(node.state == "ready")
         yield LOOP_LAG, (), self._loop_lag.seconds
-        counts = {"producer": 0, "consumer": 0}
-        for connection in node.connections():
-            counts[connection.service] = counts.get(connection.service, 0) + 1
-        for service, count in counts.items():
-            yield CONNECTIONS, (service,), float(count)
         store = node.store()
         if store is not None:
             yield STORE_USED, (), float(store.used_bytes)

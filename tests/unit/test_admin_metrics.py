@@ -66,14 +66,14 @@ def _scrape(node: PlainNode) -> dict[str, float]:
 
 
 def test_scrape_shows_counters_and_worked_out_gauges() -> None:
-    """Counters come as they stand, lag and connections as they are at the scrape, process figures beside them."""
+    """Counters come as they stand, lag as it is at the scrape, process figures beside them."""
     node = busy_node()
     node.metrics.counter(REFUSED, "404").add(3)
     samples = _scrape(node)
     assert samples["pyddmq_admin_refused_total{status=404}"] == 3
     assert samples["pyddmq_group_lag_messages{group=permits-audit,topic=permits}"] == 105
     assert samples["pyddmq_group_lag_seconds{group=permits-audit,topic=permits}"] == 312.5
-    assert samples["pyddmq_connections{service=consumer}"] == 1
+    assert samples["pyddmq_group_stuck_keys{group=permits-audit,topic=permits}"] == 2
     assert samples["pyddmq_uptime_seconds{}"] == 900
     assert samples["pyddmq_ready{}"] == 1
     assert samples["process_resident_memory_bytes{}"] > 0
