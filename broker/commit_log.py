@@ -2,8 +2,8 @@
 
 Guarantees:
 
-- A segment's file is named by its first offset, 20 digits, and has its full size before the first byte is written to it,
-  so that an append never runs out of disk space half-way (D5).
+- A segment's file is named by its first offset, 20 digits, and has its full size before the first byte is written to
+  it, so that an append never runs out of disk space half-way (D5).
 - No record crosses a segment's end: a blank record fills the rest and the next segment begins. 8 bytes for it always
   stay free.
 - Records are staged in memory and written by `write`, one system call per segment touched; nothing staged can be read.
@@ -71,7 +71,7 @@ class CommitLog:
     def open(self) -> list[tuple[str, int]]:
         """Open the segment files; `end` and `visible_end` are left for recovery to set.
 
-        An empty last file is deleted, as RocketMQ does. Returns name and size of files that do not have a segment's size.
+        An empty last file is deleted, as RocketMQ does. Returns name and size of each file that has another size.
         """
         strange: list[tuple[str, int]] = []
         names = [name for name in self._disk.list(self.folder) if name.isdigit() and len(name) == SEGMENT_NAME_DIGITS]
@@ -305,7 +305,7 @@ class CommitLog:
         return record
 
     def view(self, number: int) -> memoryview:
-        """The mapped segment of that number.
+        """Return the mapped segment of that number.
 
         Raises:
             RecordGone: There is no such segment.

@@ -167,11 +167,11 @@ class ConsumeQueue:
             self.checker = checker
 
     def neighbour(self, offset: int) -> Unit | None:
-        """The unit at an offset, unchecked; None when the offset is not visible."""
+        """Return the unit at an offset, unchecked; None when the offset is not visible."""
         return self._raw(offset, 1)[0] if self.min_offset <= offset < self.max_offset else None
 
     def last_unit(self) -> Unit | None:
-        """The newest visible unit, unchecked; None when the queue is empty."""
+        """Return the newest visible unit, unchecked; None when the queue is empty."""
         return self.neighbour(self.max_offset - 1)
 
     # Files

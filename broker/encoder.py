@@ -1,8 +1,8 @@
 """From messages to the bytes of their records, many at once: the hot path of publishing.
 
-Two passes. `measure` checks the messages and makes what stands behind each body, so that sizes are known and nothing is
-staged when one is refused. `encode`, once the log has said where each record goes, makes headers, sums and units. The body
-is never copied here.
+Two passes. `measure` checks the messages and makes what stands behind each body, so that sizes are known and nothing
+is staged when one is refused. `encode`, once the log has said where each record goes, makes headers, sums and units.
+The body is never copied here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _new_position = tuple.__new__
 
 
 class Measured(NamedTuple):
-    """Per message, in order: topic, properties and batch mark as they stand behind the body, record size, unique key."""
+    """Per message, in order: what stands behind the body up to the sum, the record's size, its unique key."""
 
     tails: list[bytes]
     sizes: list[int]
@@ -77,9 +77,9 @@ class Encoder:
         tails: list[bytes] = []
         sizes: list[int] = []
         keys: list[bytes] = []
-        for topic, queue_id, body, properties, _, key, _, _ in puts:
-            if not key:
-                key = next_key(store_ms)
+        for topic, queue_id, body, properties, _, given_key, _, _ in puts:
+            key = given_key or next_key(store_ms)
+            if not given_key:
                 block = b"%bUNIQ_KEY\x01%b\x02" % (properties, key)
             else:
                 block = properties if properties[-1:] == b"\x02" else properties + b"\x02"

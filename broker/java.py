@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, which decides tags codes (RocketMQ) and the queue of a key (D7): a promise of compatibility.
+"""Java's `String.hashCode`, which decides tags codes (RocketMQ) and the queue of a key (D7): a promise to keep.
 
 The hash runs over UTF-16 code units, so characters beyond U+FFFF count as two.
 """
@@ -6,10 +6,11 @@ The hash runs over UTF-16 code units, so characters beyond U+FFFF count as two.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from operator import mul
 
 _CHUNK = 256
-_POWERS_31 = [pow(31, _CHUNK - 1 - place, 1 << 32) for place in range(_CHUNK)]
+_POWERS_31: list[int] = [pow(31, _CHUNK - 1 - place, 1 << 32) for place in range(_CHUNK)]
 # _POWERS[n] holds 31^(n-1) .. 31^0: the weights of n code units.
 _POWERS = [_POWERS_31[_CHUNK - count :] for count in range(_CHUNK + 1)]
 _CACHE_MAX = 4096
@@ -21,11 +22,8 @@ def string_hash(text: str) -> int:
 
     Lone surrogates hash as the code unit that they are.
     """
-    units: bytes | array[int]
-    if text.isascii():
-        units = text.encode("ascii")
-    else:
-        units = array("H", text.encode("utf-16-le", "surrogatepass"))
+    ascii_only = text.isascii()
+    units: Sequence[int] = text.encode("ascii") if ascii_only else array("H", text.encode("utf-16-le", "surrogatepass"))
     count = len(units)
     if count <= _CHUNK:
         value = sum(map(mul, units, _POWERS[count]))
@@ -34,7 +32,7 @@ def string_hash(text: str) -> int:
         for start in range(0, count, _CHUNK):
             part = units[start : start + _CHUNK]
             value = (value * pow(31, len(part), 1 << 32) + sum(map(mul, part, _POWERS[len(part)]))) & 0xFFFFFFFF
-    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+    return int((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 def tags_code(tags: bytes) -> int:

@@ -70,7 +70,7 @@ class Metrics:
         return series
 
     def value(self, name: str, *labels: str) -> int:
-        """Current value of a series; 0 when it was never touched. Without labels: the sum over all of them."""
+        """Return the value of a series; 0 when it was never touched. Without labels: the sum over all of them."""
         if labels or not SPECS[name].labels:
             series = self._series.get((name, labels))
             return series.value if series else 0

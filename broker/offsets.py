@@ -62,7 +62,7 @@ class ConsumerOffsets:
             self._table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset (next one to consume); None when none was ever committed."""
+        """Return the committed offset (next one to consume); None when none was ever committed."""
         return self._table.get((group, topic), {}).get(queue_id)
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:

@@ -1,8 +1,8 @@
 """RocketMQ's property block: `name 01 value 02`, pair after pair, in UTF-8; at most 32,767 bytes.
 
 Nothing in it is escaped, so 0x01 and 0x02 in a name or value would shift everything behind them: they are refused
-(D7). The block as stored ends in up to two properties of the broker's own, in this order: `__PYDDMQ_BATCH` on members of an
-atomic batch and `__CRC32#` on every record (`broker.record`); readers here never show those.
+(D7). The block as stored ends in up to two properties of the broker's own, in this order: `__PYDDMQ_BATCH` on members
+of an atomic batch and `__CRC32#` on every record (`broker.record`); readers here never show those.
 """
 
 from __future__ import annotations

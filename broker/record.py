@@ -27,9 +27,9 @@ offset size field
 ...         property block, see `broker.properties`
 ====== ==== ==========================================
 
-Two properties of our own close the block. A member of an atomic batch has `__PYDDMQ_BATCH` with `iiiii/nnnnn`, its place
-from 0 and the count of members (D8). Every record ends in RocketMQ's `__CRC32#` with the CRC-32, top bit cleared, of
-all bytes before it, as ten decimal digits, least significant first (D2).
+Two properties of our own close the block. A member of an atomic batch has `__PYDDMQ_BATCH` with `iiiii/nnnnn`, its
+place from 0 and the count of members (D8). Every record ends in RocketMQ's `__CRC32#` with the CRC-32, top bit
+cleared, of all bytes before it, as ten decimal digits, least significant first (D2).
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ _IDENTITY = struct.Struct(">iiii4xqqi")  # total, magic, body CRC, queue id, que
 
 
 def crc_property(crc: int) -> bytes:
-    """The closing `__CRC32#` property, 20 bytes, for a CRC-32 whose top bit is cleared already."""
+    """Return the closing `__CRC32#` property, 20 bytes, for a CRC-32 whose top bit is cleared already."""
     return CRC_PREFIX + (b"%010d" % crc)[::-1] + b"\x02"
 
 
 def batch_property(place: int, count: int) -> bytes:
-    """The `__PYDDMQ_BATCH` property, 27 bytes, of member `place` (from 0) of `count`."""
+    """Return the `__PYDDMQ_BATCH` property, 27 bytes, of member `place` (from 0) of `count`."""
     return b"%b%05d/%05d\x02" % (BATCH_PREFIX, place, count)
 
 
@@ -143,7 +143,7 @@ def queue_offset(record: Buffer) -> int:
 
 
 def physical_offset(record: Buffer) -> int:
-    """The record's own position."""
+    """Return the record's own position."""
     return int(_I64.unpack_from(record, 28)[0])
 
 
@@ -175,8 +175,8 @@ def prepared_offset(record: memoryview) -> int:
 class Entry(NamedTuple):
     """What recovery needs of a valid record.
 
-    `batch` is (place, count) of a member of an atomic batch and None otherwise; `indexed` tells whether it has a unit in
-    its consume queue (prepared and rollback records have none).
+    `batch` is (place, count) of a member of an atomic batch and None otherwise; `indexed` tells whether it has a unit
+    in its consume queue (prepared and rollback records have none).
     """
 
     physical: int
@@ -230,7 +230,7 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | No
     """
     if start + RECORD_OVERHEAD_BYTES > limit:
         return None
-    total, magic, _, queue, offset, own, sys_flag = _IDENTITY.unpack_from(view, start)
+    total, magic, _, _, _, own, _ = _IDENTITY.unpack_from(view, start)
     if own != physical or magic not in (MAGIC_V1, MAGIC_V2):
         return None
     if not RECORD_OVERHEAD_BYTES <= total <= limit - start:
@@ -238,13 +238,12 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | No
     record = view[start : start + total]
     if not sum_matches(record):
         return None
-    return _entry(record, total, magic, queue, offset, physical, sys_flag)
+    return _entry(record)
 
 
-def _entry(
-    record: memoryview, total: int, magic: int, queue: int, offset: int, physical: int, sys_flag: int
-) -> Entry | None:
+def _entry(record: memoryview) -> Entry | None:
     """Take a record apart whose sum is right; None when its lengths do not add up."""
+    total, magic, _, queue, offset, physical, sys_flag = _IDENTITY.unpack_from(record)
     body_at = _body_at(sys_flag)
     topic_at = body_at + _I32.unpack_from(record, body_at - 4)[0]
     width = 1 if magic == MAGIC_V1 else 2

@@ -175,7 +175,7 @@ def _cut_queue_files(topics: Topics) -> None:
 
 
 def record_at(log: CommitLog, physical: int) -> Entry | None:
-    """The valid record that begins at a commit-log offset, or None."""
+    """Return the valid record that begins at a commit-log offset, or None."""
     number, start = divmod(physical, log.segment_bytes)
     if number not in log.segments:
         return None
@@ -339,7 +339,7 @@ class _Build:
             self._group.clear()
 
     def _settle(self) -> None:
-        """A valid record follows: what is held back stays."""
+        """Deliver what is held back: a valid record follows it."""
         self._break_group()
         if self._held:
             self.broken += self._held_batches

@@ -2,18 +2,19 @@
 
 Guarantees:
 
-- Under `flush="sync"` a record becomes visible, and its `done` runs, in the `flush` whose fdatasync covers it (D1). Under
-  `async`, in the `flush` that wrote it; `checkpoint` syncs, so the caller calls that at least every 500 ms.
+- Under `flush="sync"` a record becomes visible, and its `done` runs, in the `flush` whose fdatasync covers it (D1).
+  Under `async`, in the `flush` that wrote it; `checkpoint` syncs, so the caller calls that at least every 500 ms.
 - A kill loses nothing that a returned `flush` wrote; a power cut loses nothing that it synced.
-- Queue offsets are dense: every offset in [min, max) has a record or is a reported filler. They are never reused silently:
-  after recovery cut a tail, `recovery.end` tells from where on commit-log offsets mean something new (D11).
+- Queue offsets are dense: every offset in [min, max) has a record or is a reported filler. They are never reused
+  silently: after recovery, commit-log offsets from `recovery.end` on, and queue offsets from `max_offset` on, mean
+  something new (D11).
 - Store timestamps never go back, whatever the wall clock does (D4).
 - After a failed write or sync the store is failed for good: nothing is written or synced again, what was staged is told
   the error, reading goes on.
 - A full disk refuses appends that need another segment and nothing else; it is tried anew with each of them (D5).
 
-One thread uses a store. Callbacks (`done`, topic listeners, `on_pending`) may append; what they append is staged for the
-next flush.
+One thread uses a store. Callbacks (`done`, topic listeners, `on_pending`) may append; what they append is staged for
+the next flush.
 """
 
 from __future__ import annotations
@@ -206,8 +207,8 @@ class Store:
         check_geometry(self.root, geometry, disk=self._disk, segment_bytes_found=strange[0][1] if strange else None)
         if strange:
             raise StoreUnreadable(
-                f"{self._log.folder}/{strange[0][0]} does not have the size of a segment ({options.segment_bytes} bytes); "
-                "restore it from a backup or move it away"
+                f"{self._log.folder}/{strange[0][0]} does not have the size of a segment, {options.segment_bytes} "
+                "bytes; restore it from a backup or move it away"
             )
         self._topics.load()
         clean = not self._abort.exists()

@@ -22,7 +22,7 @@ assert UNIT_BYTES == 20
 
 
 def unit_of(entry: Entry) -> Unit:
-    """The unit that belongs to a record."""
+    """Return the unit that belongs to a record."""
     return entry.physical, entry.size, tags_code(find_property(entry.properties, b"TAGS") or b"")
 
 
