@@ -15,18 +15,17 @@ full disk, with the reserve gone too, refuses in the same way and ends by itself
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 import structlog
 
 from broker.consume_queue import ConsumeQueue
-from broker.errors import StoreError
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
-from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.seams import Clock, Disk, Scheduler
 from upstream import journal_format as form
+from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
 from upstream.journal import SEGMENT_BYTES, AckJournal
 from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
 from upstream.replay import UNKNOWN, LogView, QueuesOfTopic, Replay, raise_to_minimum, replay
@@ -34,16 +33,8 @@ from upstream.tracker import Failure, FailureKind, OffsetTracker
 
 log = structlog.get_logger()
 
-SYNC_SECONDS = 0.1
-"""An ack is durable after this long at the latest (D9)."""
-
 Key = tuple[str, str, int]
 
-JOURNAL_BLOCKS = declare("pyddmq_ack_journal_blocks_total", "Blocks written to the ack journal: one per turn.")
-JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries written to the ack journal.")
-JOURNAL_SYNCS = declare("pyddmq_ack_journal_syncs_total", "Syncs of the ack journal.")
-JOURNAL_SEGMENTS = declare("pyddmq_ack_journal_segments_total", "Segments of the ack journal begun.")
-JOURNAL_FAILURES = declare("pyddmq_ack_journal_failures_total", "Writes or syncs of the ack journal that failed.")
 OFFSETS_COMMITTED = declare("pyddmq_offsets_committed_total", "Offsets written to consumerOffset.json.")
 OFFSETS_COMMIT_ERRORS = declare("pyddmq_offsets_commit_errors_total", "Writes of consumerOffset.json that failed.")
 MESSAGES_EXPIRED = declare(
@@ -52,29 +43,6 @@ MESSAGES_EXPIRED = declare(
 DEAD_LETTERS_RECOVERED = declare(
     "pyddmq_dead_letters_recovered_total", "Messages finished at start because their dead letter exists.", ("group",)
 )
-
-
-class ProgressFailed(StoreError):
-    """The ack journal cannot be written; acks are refused."""
-
-    def __init__(self, what: str, cause: OSError) -> None:
-        super().__init__(
-            f"{what} of the ack journal failed: {cause.strerror or cause}; no ack is accepted. Check the disk, then "
-            "restart: everything acknowledged so far is kept"
-        )
-        self.cause = cause
-
-
-class ProgressFull(ProgressFailed):
-    """The disk is full and so is the journal's reserve; acks are accepted again by themselves."""
-
-    def __init__(self, cause: OSError) -> None:
-        StoreError.__init__(
-            self,
-            "the disk is full, and so is the space set aside for acks; free some space: acks are accepted again by "
-            "themselves",
-        )
-        self.cause = cause
 
 
 class Origin(NamedTuple):
@@ -133,31 +101,21 @@ class Progress:
         """Assemble; use `open`."""
         self.trackers: dict[Key, OffsetTracker] = {}
         """Every tracker known, also of groups that are no longer configured (D6)."""
-        self.failed: ProgressFailed | None = None
-        """Set while acks are refused."""
-        self.pending = False
-        """Whether something is staged."""
-        self.on_pending: Callable[[], None] | None = None
-        """Called when the first entry is staged after a flush."""
-        self._journal = journal
         self._offsets = offsets
         self._view = view
         self._metrics = metrics
-        self._scheduler = scheduler
-        self._sync_each_flush = ack_flush == "sync"
+        self._writer = AckWriter(
+            journal,
+            scheduler=scheduler,
+            metrics=metrics,
+            sync_each_flush=ack_flush == "sync",
+            fence=self._fence,
+            snapshot=self._snapshot,
+        )
         self._known: list[_Known] = []  # by tracker id
         self._scanned: dict[tuple[str, int], int] = {}
-        self._dirty: list[OffsetTracker] = []
-        self._staged: list[bytes] = []
-        self._markers: list[bytes] = []  # repeated behind the next snapshot, for whoever reads the journal
-        self._roll_next = False
-        self._sync_next = False
         self._commit_next = False
         self._snapshot_lost = False
-        self._unsynced = False
-        self._timer: Handle | None = None
-        self._blocks = metrics.counter(JOURNAL_BLOCKS)
-        self._bytes = metrics.counter(JOURNAL_BYTES)
 
     @classmethod
     def open(
@@ -245,13 +203,12 @@ class Progress:
             self._metrics.counter(OFFSETS_CLAMPED, group).add()
         tracker = OffsetTracker(group, topic, queue_id, watermark=start)
         known = self._register(tracker, [] if value is None else [value])
-        self._stage(form.encode_tracker(self._entry(known)))
-        self._sync_next = True
+        self._writer.stage(form.encode_tracker(self._entry(known)), durable=True)
         return tracker
 
     def _register(self, tracker: OffsetTracker, file_values: list[int]) -> _Known:
         tracker.tracker_id = len(self._known)
-        tracker.stage_to(self._on_staged)
+        tracker.stage_to(self._writer.add_dirty)
         known = _Known(tracker, file_values)
         self._known.append(known)
         self.trackers[tracker.group, tracker.topic, tracker.queue_id] = tracker
@@ -274,7 +231,7 @@ class Progress:
             return
         before = tracker.failures.get(offset, Failure())
         tracker.failures[offset] = before.with_count(kind, count, due_wall_ms)
-        self._stage(form.encode_failed(tracker.tracker_id, offset, kind, count, due_wall_ms))
+        self._writer.stage(form.encode_failed(tracker.tracker_id, offset, kind, count, due_wall_ms))
 
     def failures(self, tracker: OffsetTracker) -> dict[int, Failure]:
         """Return the failed attempts of a tracker's unfinished offsets, by offset; a copy."""
@@ -283,7 +240,7 @@ class Progress:
     def dead_lettered(self, tracker: OffsetTracker, offset: int) -> None:
         """Note that the offset's dead-letter record is durable, and finish it (D16)."""
         if tracker.finish(offset):
-            self._stage(form.encode_dead(tracker.tracker_id, offset))
+            self._writer.stage(form.encode_dead(tracker.tracker_id, offset))
 
     def scan_position(self, topic: str, queue_id: int) -> int:
         """Return the first dead letter of this queue whose origin may not be finished here; 0 when never scanned."""
@@ -296,7 +253,7 @@ class Progress:
         """
         if offset > self._scanned.get((topic, queue_id), 0):
             self._scanned[topic, queue_id] = offset
-            self._stage(form.encode_scanned(topic, queue_id, offset))
+            self._writer.stage(form.encode_scanned(topic, queue_id, offset))
 
     def mark_dead_lettered_from(self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin]) -> int:
         """Finish the origins of dead letters that the journal did not hear of (D16), and remember the position.
@@ -335,29 +292,29 @@ class Progress:
         tracker.reset(offset)
         known = self._known[tracker.tracker_id]
         known.fence_offset = -1
-        self._markers.append(form.encode_reset(tracker.tracker_id, offset))
-        self._roll_next = self._commit_next = True
-        self._mark_pending()
+        self._writer.stage_segment(form.encode_reset(tracker.tracker_id, offset))
+        self._commit_next = True
 
     # Writing
 
-    def _on_staged(self, tracker: OffsetTracker) -> None:
-        self._dirty.append(tracker)
-        if not self.pending:
-            self._mark_pending()
+    @property
+    def failed(self) -> ProgressFailed | None:
+        """Set while acks are refused: by a full disk until there is space, by anything else until a restart."""
+        return self._writer.failed
 
-    def _stage(self, entry: bytes) -> None:
-        self._staged.append(entry)
-        if not self.pending:
-            self._mark_pending()
+    @property
+    def pending(self) -> bool:
+        """Whether something is staged."""
+        return self._writer.pending
 
-    def _mark_pending(self) -> None:
-        if self.pending:
-            return
-        self.pending = True
-        self._arm()
-        if self.on_pending is not None:
-            self.on_pending()
+    @property
+    def on_pending(self) -> Callable[[], None] | None:
+        """Called when the first entry is staged after a flush."""
+        return self._writer.on_pending
+
+    @on_pending.setter
+    def on_pending(self, callback: Callable[[], None] | None) -> None:
+        self._writer.on_pending = callback
 
     def flush(self) -> None:
         """Write everything staged, in one write; to be called before the replies that promise it.
@@ -366,76 +323,44 @@ class Progress:
             ProgressFailed: It could not be written. What was applied stays applied in memory, so nothing is delivered
                 twice by this process; no reply may promise it.
         """
-        if not self.pending:
-            if self.failed is not None:
-                raise self.failed
-            return
-        if self.failed is not None and not isinstance(self.failed, ProgressFull):
-            raise self.failed
-        try:
-            payload = b"".join(self._take_staged())
-            if self._roll_next or (payload and not self._journal.append(payload)):
-                self._roll()
-            elif payload:
-                self._unsynced = True
-                self._blocks.value += 1
-                self._bytes.value += len(payload)
-        except OSError as error:
-            # A failed claim of space loses nothing: the snapshot that is tried again holds what was staged.
-            self._roll_next = True
-            raise self._refuse("writing", error) from error
-        self.failed = None
-        self.pending = False
-        if self._unsynced:
-            if self._sync_each_flush or self._sync_next:
-                self.sync()
-            else:
-                self._arm()
+        self._writer.flush()
         if self._commit_next:
             self._commit_next = False
             self.commit()
 
-    def _take_staged(self) -> list[bytes]:
-        parts = self._staged
-        self._staged = []
-        dirty = self._dirty
-        if dirty:
-            self._dirty = []
-            known = self._known
-            for tracker in dirty:
-                ranges = tracker.take_staged()
-                if ranges:
-                    fence = self._fence(known[tracker.tracker_id], ranges[-1] - 1)
-                    parts.append(form.encode_acked(tracker.tracker_id, fence, ranges))
-        return parts
+    def sync(self) -> None:
+        """Make everything durable, staged entries too. Free when nothing changed since the last one.
 
-    def _fence(self, known: _Known, offset: int) -> int:
-        """Physical offset of a finished record, where it vouches for more than an earlier fence does."""
+        Raises:
+            ProgressFailed: The write or the sync failed.
+        """
+        self.flush()
+        self._writer.sync()
+
+    def _fence(self, tracker: OffsetTracker, offset: int) -> int:
+        """Commit-log offset of a finished message, where it vouches for more than an earlier fence does."""
+        known = self._known[tracker.tracker_id]
         if offset <= known.fence_offset:
             return UNKNOWN
         queue = known.queue
         if queue is None:
-            queue = known.queue = self._view.queue(known.tracker.topic, known.tracker.queue_id)
+            queue = known.queue = self._view.queue(tracker.topic, tracker.queue_id)
         physical = self._view.physical(queue, offset)
         if physical != UNKNOWN:
             known.fence_offset = offset
         return physical
 
-    def _roll(self) -> None:
-        """Begin a new segment by a snapshot of everything, which also covers whatever is staged. Durable."""
-        payloads = [form.encode_tracker(self._entry(known)) for known in self._known]
-        rest = [form.encode_snapshot_end(len(payloads))]
+    def _snapshot(self) -> list[bytes]:
+        """Blocks that say everything: a block per tracker, the end mark, failures, positions in dead-letter queues."""
+        blocks = [form.encode_tracker(self._entry(known)) for known in self._known]
+        blocks.append(form.encode_snapshot_end(len(blocks)))
         for known in self._known:
-            tracker = known.tracker
-            for offset, failure in tracker.failures.items():
-                rest += _encode_failure(tracker.tracker_id, offset, failure)
-        rest += [form.encode_scanned(*key, offset) for key, offset in self._scanned.items()]
-        rest += self._markers
-        payloads.append(b"".join(rest))
-        self._journal.roll(payloads)
-        self._markers.clear()
-        self._roll_next = self._sync_next = self._unsynced = False
-        self._metrics.counter(JOURNAL_SEGMENTS).add()
+            failures = known.tracker.failures
+            if failures:
+                parts = [_encode_failure(known.tracker.tracker_id, *each) for each in failures.items()]
+                blocks.append(b"".join(parts))
+        blocks += [form.encode_scanned(*key, offset) for key, offset in self._scanned.items()]
+        return blocks
 
     def _entry(self, known: _Known) -> form.TrackerEntry:
         tracker = known.tracker
@@ -451,45 +376,6 @@ class Progress:
             file_values=tuple(known.file_values),
             marks=bytes(tracker.marks()),
         )
-
-    def sync(self) -> None:
-        """Make everything durable, staged entries too. Free when nothing changed since the last one.
-
-        Raises:
-            ProgressFailed: The write or the sync failed.
-        """
-        if self.pending:
-            self.flush()
-        if not self._unsynced:
-            return
-        try:
-            self._journal.sync()
-        except OSError as error:
-            raise self._refuse("syncing", error) from error
-        self._unsynced = self._sync_next = False
-        self._metrics.counter(JOURNAL_SYNCS).add()
-
-    def _refuse(self, what: str, error: OSError) -> ProgressFailed:
-        known = self.failed
-        full = what == "writing" and error.errno == errno.ENOSPC
-        self.failed = ProgressFull(error) if full else ProgressFailed(what, error)
-        self._metrics.counter(JOURNAL_FAILURES).add()
-        if type(known) is not type(self.failed):
-            log.error("acks_refused", reason=str(self.failed))
-        return self.failed
-
-    def _arm(self) -> None:
-        if self._timer is None:
-            self._timer = self._scheduler.call_later(SYNC_SECONDS, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        try:
-            self.sync()
-        except ProgressFailed:
-            # `failed` says so to whoever asks, and the log has its line; only a full disk may be tried again.
-            if isinstance(self.failed, ProgressFull):
-                self._arm()
 
     # consumerOffset.json
 
@@ -509,11 +395,12 @@ class Progress:
         for known in moved:
             tracker = known.tracker
             known.file_values.append(tracker.watermark)
-            self._stage(form.encode_writing(tracker.tracker_id, tracker.watermark))
+            self._writer.stage(form.encode_writing(tracker.tracker_id, tracker.watermark))
         self.sync()
         for known in moved:
             tracker = known.tracker
             self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
+        self._writer.set_space_aside()
         try:
             self._offsets.save()
         except OSError as error:
@@ -523,7 +410,7 @@ class Progress:
         if moved:
             for known in moved:
                 del known.file_values[:-1]
-            self._stage(form.encode_written())
+            self._writer.stage(form.encode_written())
             self._metrics.counter(OFFSETS_COMMITTED).add(len(moved))
 
     def close(self) -> None:
@@ -537,10 +424,7 @@ class Progress:
                 self.commit()
                 self.sync()
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            self._journal.close()
+            self._writer.close()
 
     def _adopt(self, found: Replay, truncated_to: int) -> None:
         """Take over what the journal says, as far as file and log agree, and make that the new beginning."""
@@ -554,20 +438,18 @@ class Progress:
         for (topic, queue_id), offset in found.scanned.items():
             queue = self._view.queue(topic, queue_id)
             self._scanned[topic, queue_id] = offset if queue is None else min(offset, queue.max_offset)
-        self._markers = reconciler.markers
-        self._roll_next = True
-        self._mark_pending()
+        self._writer.stage_segment(*reconciler.markers)
         self.flush()
         if reconciler.changed:
             self.commit()
 
 
-def _encode_failure(tracker_id: int, offset: int, failure: Failure) -> list[bytes]:
-    return [
+def _encode_failure(tracker_id: int, offset: int, failure: Failure) -> bytes:
+    return b"".join(
         form.encode_failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms)
         for kind in FailureKind
         if failure.count(kind)
-    ]
+    )
 
 
 __all__ = ["Origin", "Progress", "ProgressFailed", "ProgressFull"]

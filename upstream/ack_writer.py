@@ -1,0 +1,236 @@
+"""AckWriter: what is staged for the ack journal, and when it is written, synced, or refused.
+
+One write per turn, however many acks it covers; a sync 100 ms after a write at the latest (D9). A failed write or sync
+ends all writing (a failed sync is never tried again: the pages it was for may be gone); a full disk only until there is
+space again (D5).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import structlog
+
+from broker.errors import StoreError
+from broker.metrics import Metrics, declare
+from broker.seams import Handle, Scheduler
+from upstream.journal import AckJournal
+from upstream.journal_format import encode_acked
+from upstream.tracker import OffsetTracker
+
+log = structlog.get_logger()
+
+SYNC_SECONDS = 0.1
+"""An ack is durable after this long at the latest (D9)."""
+
+JOURNAL_BLOCKS = declare("pyddmq_ack_journal_blocks_total", "Blocks written to the ack journal: one per turn.")
+JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries written to the ack journal.")
+JOURNAL_SYNCS = declare("pyddmq_ack_journal_syncs_total", "Syncs of the ack journal.")
+JOURNAL_SEGMENTS = declare("pyddmq_ack_journal_segments_total", "Segments of the ack journal begun.")
+JOURNAL_FAILURES = declare("pyddmq_ack_journal_failures_total", "Writes or syncs of the ack journal that failed.")
+
+
+class ProgressFailed(StoreError):
+    """The ack journal cannot be written; acks are refused."""
+
+    def __init__(self, what: str, cause: OSError) -> None:
+        super().__init__(
+            f"{what} the ack journal failed: {cause.strerror or cause}; no ack is accepted. Check the disk, then "
+            "restart: everything acknowledged so far is kept"
+        )
+        self.cause = cause
+
+
+class ProgressFull(ProgressFailed):
+    """The disk is full and so is the journal's reserve; acks are accepted again by themselves."""
+
+    def __init__(self, cause: OSError) -> None:
+        StoreError.__init__(
+            self,
+            "the disk is full, and so is the space set aside for acks; free some space: acks are accepted again by "
+            "themselves",
+        )
+        self.cause = cause
+
+
+class AckWriter:
+    """The write side of one node's ack journal.
+
+    Attributes:
+        failed: Set while acks are refused.
+        pending: Whether something is staged.
+        on_pending: Called when the first entry is staged after a flush.
+    """
+
+    def __init__(
+        self,
+        journal: AckJournal,
+        *,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        sync_each_flush: bool,
+        fence: Callable[[OffsetTracker, int], int],
+        snapshot: Callable[[], list[bytes]],
+    ) -> None:
+        """Write to `journal`, which was read.
+
+        Args:
+            journal: Where.
+            scheduler: Runs the sync that is due 100 ms after a write.
+            metrics: Counts blocks, bytes, syncs, segments, failures.
+            sync_each_flush: Whether every `flush` is durable.
+            fence: Tells the commit-log offset of a finished message, -1 where it says nothing new.
+            snapshot: Tells the blocks that describe everything as it stands in memory.
+        """
+        self.failed: ProgressFailed | None = None
+        self.pending = False
+        self.on_pending: Callable[[], None] | None = None
+        self._journal = journal
+        self._scheduler = scheduler
+        self._sync_each_flush = sync_each_flush
+        self._fence = fence
+        self._snapshot = snapshot
+        self._dirty: list[OffsetTracker] = []
+        self._staged: list[bytes] = []
+        self._markers: list[bytes] = []
+        self._roll_next = False
+        self._sync_next = False
+        self._unsynced = False
+        self._timer: Handle | None = None
+        self._blocks = metrics.counter(JOURNAL_BLOCKS)
+        self._bytes = metrics.counter(JOURNAL_BYTES)
+        self._syncs = metrics.counter(JOURNAL_SYNCS)
+        self._segments = metrics.counter(JOURNAL_SEGMENTS)
+        self._failures = metrics.counter(JOURNAL_FAILURES)
+
+    def add_dirty(self, tracker: OffsetTracker) -> None:
+        """Note that a tracker has staged ranges; once per tracker and flush."""
+        self._dirty.append(tracker)
+        if not self.pending:
+            self._mark_pending()
+
+    def stage(self, entry: bytes, *, durable: bool = False) -> None:
+        """Stage an entry; with `durable`, the flush that writes it also syncs."""
+        self._staged.append(entry)
+        self._sync_next |= durable
+        if not self.pending:
+            self._mark_pending()
+
+    def stage_segment(self, *markers: bytes) -> None:
+        """Make the next flush begin a new segment, with `markers` behind its snapshot; durable."""
+        self._markers += markers
+        self._roll_next = True
+        if not self.pending:
+            self._mark_pending()
+
+    def flush(self) -> None:
+        """Write everything staged in one write.
+
+        Raises:
+            ProgressFailed: It could not be written; no reply may promise it.
+        """
+        failed = self.failed
+        if failed is not None and not (self.pending and isinstance(failed, ProgressFull)):
+            raise failed
+        if not self.pending:
+            return
+        try:
+            payload = self._take_staged()
+            if self._roll_next or (payload and not self._journal.append(payload)):
+                self._roll()
+            elif payload:
+                self._unsynced = True
+                self._blocks.value += 1
+                self._bytes.value += len(payload)
+        except OSError as error:
+            # Nothing is lost by a failed claim of space: the snapshot that is tried next holds what was staged.
+            self._roll_next = True
+            raise self._refuse("writing", error) from error
+        self.failed = None
+        self.pending = False
+        if self._unsynced:
+            if self._sync_each_flush or self._sync_next:
+                self.sync()
+            elif self._timer is None:
+                self._arm()
+
+    def sync(self) -> None:
+        """Make everything durable, staged entries too; free when nothing changed since the last one.
+
+        Raises:
+            ProgressFailed: The write or the sync failed.
+        """
+        if self.pending:
+            self.flush()
+        if self.failed is not None:
+            raise self.failed
+        if not self._unsynced:
+            return
+        try:
+            self._journal.sync()
+        except OSError as error:
+            raise self._refuse("syncing", error) from error
+        self._unsynced = self._sync_next = False
+        self._syncs.value += 1
+
+    def set_space_aside(self) -> None:
+        """Claim the next segment's space where that could not be done before; quiet when there is none."""
+        try:
+            self._journal.ensure_spare()
+        except OSError as error:
+            log.warning("ack_journal_reserve_missing", error=str(error))
+
+    def close(self) -> None:
+        """Withdraw the timer and close the journal."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._journal.close()
+
+    def _mark_pending(self) -> None:
+        self.pending = True
+        if self._timer is None:
+            self._arm()
+        if self.on_pending is not None:
+            self.on_pending()
+
+    def _take_staged(self) -> bytes:
+        parts = self._staged
+        self._staged = []
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            for tracker in dirty:
+                ranges = tracker.take_staged()
+                if ranges:
+                    parts.append(encode_acked(tracker.tracker_id, self._fence(tracker, ranges[-1] - 1), ranges))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _roll(self) -> None:
+        """Begin a new segment; its snapshot covers whatever is staged."""
+        self._journal.roll([*self._snapshot(), *self._markers])
+        self._markers.clear()
+        self._roll_next = self._sync_next = self._unsynced = False
+        self._segments.value += 1
+
+    def _refuse(self, what: str, error: OSError) -> ProgressFailed:
+        before = self.failed
+        full = what == "writing" and error.errno == errno.ENOSPC
+        failed = self.failed = ProgressFull(error) if full else ProgressFailed(what, error)
+        self._failures.value += 1
+        if type(before) is not type(failed):
+            log.error("acks_refused", reason=str(failed))
+        return failed
+
+    def _arm(self) -> None:
+        self._timer = self._scheduler.call_later(SYNC_SECONDS, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self.sync()
+        except ProgressFailed as error:
+            # `failed` says so to whoever asks, and the log has its line; only a full disk is worth another try.
+            if isinstance(error, ProgressFull):
+                self._arm()
