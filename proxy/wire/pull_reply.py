@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from broker.record import BATCH_BYTES, CRC_BYTES, HEADER_BYTES, MAGIC_V1, RECORD_OVERHEAD_BYTES, split
+from broker.record import CRC_PREFIX, HEADER_BYTES, MAGIC_V1, RECORD_OVERHEAD_BYTES, split
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
 
 _LENGTH = struct.Struct(">I").pack
@@ -37,9 +37,9 @@ PRIVATE_PREFIX = b"__PYDDMQ_"
 
 _USUAL_AT = struct.Struct(">4xi28xi44xi").unpack_from  # magic, sysFlag, body length when both hosts are IPv4
 _IPV6_FLAGS = 0x30
-_UNIQUE_KEY_BYTES = len(b"UNIQ_KEY\x01") + 32 + 1
-_END_BYTES = _UNIQUE_KEY_BYTES + CRC_BYTES
-_BATCH_END_BYTES = _END_BYTES + BATCH_BYTES
+_UNIQUE_KEY_PREFIX = b"UNIQ_KEY\x01"
+_UNUSUAL = (b"", b"_")
+assert len(_UNIQUE_KEY_PREFIX) == len(CRC_PREFIX) == len(PRIVATE_PREFIX) == 9
 
 # Varints of usual lengths; longer texts take the general way.
 _VARINT = tuple(encode_varint(value) for value in range(2048))
@@ -62,30 +62,28 @@ def take_apart(record: memoryview) -> _Parts:
     if magic != MAGIC_V1 or flags & _IPV6_FLAGS or not 0 <= size < len(record) - RECORD_OVERHEAD_BYTES:
         return _take_any_apart(record)
     block = record[end + 3 + record[end] :].tobytes()
-    size = len(block)
-    cut = size - _END_BYTES
-    if not block.startswith(b"UNIQ_KEY\x01", cut):
-        cut = size - _BATCH_END_BYTES
-        if not block.startswith(b"UNIQ_KEY\x01", cut):
-            return _take_any_apart(record)
-    user = block[:cut]
-    if block.find(b"\x02", cut) != cut + _UNIQUE_KEY_BYTES - 1 or PRIVATE_PREFIX in user or not block.isascii():
+    tokens = block.split(b"\x02")
+    if len(tokens) < 4 or tokens[-2][:9] != CRC_PREFIX or not block.isascii():
         return _take_any_apart(record)
-    tokens = user.split(b"\x02")
+    stop = -3
+    if tokens[-3][:9] != _UNIQUE_KEY_PREFIX:
+        stop = -4
+        if tokens[-4][:9] != _UNIQUE_KEY_PREFIX or tokens[-3][:9] != PRIVATE_PREFIX:
+            return _take_any_apart(record)
     key = tags = None
     index = 0
     token = tokens[0]
-    if token.startswith(b"KEYS\x01"):
+    if token[:5] == b"KEYS\x01":
         key = token[5:]
-        token = tokens[1]
         index = 1
-    if token.startswith(b"TAGS\x01"):
+        token = tokens[1]
+    if token[:5] == b"TAGS\x01":
         tags = token[5:]
         index += 1
     pairs = []
-    for token in tokens[index:-1]:
+    for token in tokens[index:stop]:
         name, _, value = token.partition(b"\x01")
-        if name in SYSTEM_PROPERTIES or not value:
+        if not value or name in SYSTEM_PROPERTIES or name[:1] in _UNUSUAL:
             return _take_any_apart(record)
         pairs.append((name, value))
     if tokens[-1] or key == b"" or tags == b"":
@@ -152,18 +150,18 @@ def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequ
     text_head = _TEXT_HEAD
     low_pairs = _LOW_PAIRS
     high, high_bytes = -1, b""
-    size, size_bytes = -1, b""
+    size, body_head = -1, b""
     for offset, record in messages:
         body, key, tags, pairs = take_apart(record)
         if len(body) != size:
             size = len(body)
-            size_bytes = encode_varint(size)
+            body_head = b"\x18" + encode_varint(size)
         if key is None:
-            parts += (b"\x28", size_bytes, body)
+            parts += (b"\x28", body_head[1:], body)
         elif len(key) < 2048:
-            parts += (text_head[len(key)], key, b"\x18", size_bytes, body)
+            parts += (text_head[len(key)], key, body_head, body)
         else:
-            parts += (b"\x18", encode_varint(len(key)), key, b"\x18", size_bytes, body)
+            parts += (b"\x18", encode_varint(len(key)), key, body_head, body)
         if tags is None:
             parts.append(b"\x26")
         elif len(tags) < 2048:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from proxy.wire import scan_binary, scan_compact
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.values import BatchCall, ConsumeResult, PullRequest, SendCall
+from proxy.wire.generic import decode_arguments
+from proxy.wire.values import BatchCall, ConsumeResult, DelayCall, PullRequest, SendCall, StatsRequest
 
 _Result = TypeVar("_Result")
 _Scanner = Callable[[bytes, int], _Result]
@@ -47,3 +48,34 @@ def scan_send(call: Call) -> SendCall:
 def scan_send_batch(call: Call) -> BatchCall:
     """Scan the arguments of sendBatchSync, in the order of the list. Raises ArgumentsError."""
     return _scan(call, scan_compact.send_batch, scan_binary.send_batch)
+
+
+def scan_stats(call: Call) -> StatsRequest:
+    """Decode the arguments of getConsumeStats. Raises ArgumentsError."""
+    request = _argument(call, "request")
+    return StatsRequest(request["group"], request.get("topic"), request.get("version"))
+
+
+def scan_delay(call: Call) -> DelayCall:
+    """Decode the arguments of sendDelaySync. Raises ArgumentsError."""
+    arguments = decode_arguments(call)
+    if "delayMessage" not in arguments:
+        raise ArgumentsError("sendDelaySync without its argument delayMessage")
+    return DelayCall(arguments["delayMessage"], arguments.get("timeout"))
+
+
+def scan_fetch(call: Call) -> dict[str, Any]:
+    """Decode the FetchRequest of fetch: field name to value. Raises ArgumentsError."""
+    return _argument(call, "request")
+
+
+def scan_ack(call: Call) -> dict[str, Any]:
+    """Decode the AckResult of ack: field name to value. Raises ArgumentsError."""
+    return _argument(call, "result")
+
+
+def _argument(call: Call, name: str) -> dict[str, Any]:
+    found: dict[str, Any] | None = decode_arguments(call).get(name)
+    if found is None:
+        raise ArgumentsError(f"{call.method} without its argument {name}")
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Properties = list[tuple[bytes, bytes]]
 """User properties in the order of the wire: (name, value), both valid UTF-8."""
@@ -106,3 +106,10 @@ class Receipt(NamedTuple):
     msg_id: str
     qid: str
     offset: int
+
+
+class DelayCall(NamedTuple):
+    """A sendDelaySync: the fields of its DelayMessage that were there, by name, and its timeout or None."""
+
+    message: dict[str, Any]
+    timeout_ms: int | None

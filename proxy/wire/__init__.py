@@ -1,0 +1,111 @@
+"""Thrift on the wire, without any I/O: bytes in, named tuples out, and back.
+
+`frames` cuts a byte stream into frames, `call` reads the header of one, `scan` its arguments, `replies` and
+`pull_reply` write the answers, `generic` does all of that for any method with dicts (cold methods, clients, tests).
+Both families of errors are in `errors`: what the peer did wrong, and what we did.
+"""
+
+from __future__ import annotations
+
+from proxy.wire.call import BINARY, COMPACT, Call, parse_call
+from proxy.wire.codes import PullCode, ResultCode
+from proxy.wire.errors import (
+    APPLICATION_INTERNAL_ERROR,
+    APPLICATION_PROTOCOL_ERROR,
+    APPLICATION_UNKNOWN_METHOD,
+    ArgumentsError,
+    FatalWireError,
+    FrameError,
+    WireError,
+    WireMisuse,
+)
+from proxy.wire.frames import FrameSplitter
+from proxy.wire.generic import (
+    Reply,
+    ReplyError,
+    decode_arguments,
+    decode_reply,
+    encode_application_exception,
+    encode_call,
+    encode_reply,
+)
+from proxy.wire.pull_reply import SYSTEM_PROPERTIES, encode_pull_reply
+from proxy.wire.replies import (
+    encode_bool_reply,
+    encode_delay_result_reply,
+    encode_empty_pull_reply,
+    encode_pull_exception,
+    encode_result_reply,
+    encode_stats_reply,
+)
+from proxy.wire.scan import (
+    scan_ack,
+    scan_delay,
+    scan_fetch,
+    scan_pull,
+    scan_send,
+    scan_send_batch,
+    scan_stats,
+    scan_submit,
+)
+from proxy.wire.values import (
+    BatchCall,
+    ConsumeResult,
+    DelayCall,
+    Properties,
+    PullRequest,
+    Receipt,
+    SendCall,
+    SendMessage,
+    StatsRequest,
+)
+
+__all__ = [
+    "APPLICATION_INTERNAL_ERROR",
+    "APPLICATION_PROTOCOL_ERROR",
+    "APPLICATION_UNKNOWN_METHOD",
+    "BINARY",
+    "COMPACT",
+    "SYSTEM_PROPERTIES",
+    "ArgumentsError",
+    "BatchCall",
+    "Call",
+    "ConsumeResult",
+    "DelayCall",
+    "FatalWireError",
+    "FrameError",
+    "FrameSplitter",
+    "Properties",
+    "PullCode",
+    "PullRequest",
+    "Receipt",
+    "Reply",
+    "ReplyError",
+    "ResultCode",
+    "SendCall",
+    "SendMessage",
+    "StatsRequest",
+    "WireError",
+    "WireMisuse",
+    "decode_arguments",
+    "decode_reply",
+    "encode_application_exception",
+    "encode_bool_reply",
+    "encode_call",
+    "encode_delay_result_reply",
+    "encode_empty_pull_reply",
+    "encode_pull_exception",
+    "encode_pull_reply",
+    "encode_reply",
+    "encode_result_reply",
+    "encode_stats_reply",
+    "parse_call",
+    "scan_ack",
+    "scan_delay",
+    "scan_fetch",
+    "scan_pull",
+    "scan_send",
+    "scan_send_batch",
+    "scan_stats",
+    "scan_submit",
+]

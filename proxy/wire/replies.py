@@ -1,0 +1,165 @@
+"""The replies of both services, except that of a pull that found messages (`pull_reply`).
+
+Each function takes the call it answers, whose protocol, method and sequence number the reply has, and returns the
+frame with its length. Texts and numbers of ours that cannot be put on the wire raise WireMisuse.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
+from proxy.wire.errors import WireMisuse
+from proxy.wire.generic import encode_reply
+from proxy.wire.values import Receipt
+
+_LENGTH = struct.Struct(">I").pack
+_I32_FIELD = struct.Struct(">Bhi").pack
+_I64_FIELD = struct.Struct(">Bhq").pack
+
+# PullResponse with a Context that has no field and no message, as DDMQ's server answers (R, 1.4).
+_EMPTY_PULL_COMPACT = b"\x0c\x00\x1c\x00\x19\x0c\x00\x00"
+_EMPTY_PULL_BINARY = b"\x0c\x00\x00\x0c\x00\x01\x00\x0f\x00\x02\x0c\x00\x00\x00\x00\x00\x00"
+
+
+def _framed(call: Call, compact: bytes, binary: bytes) -> bytes:
+    body = message_head(call.protocol, REPLY, call.method, call.seqid) + (
+        compact if call.protocol == COMPACT else binary
+    )
+    return _LENGTH(len(body)) + body
+
+
+def encode_empty_pull_reply(call: Call) -> bytes:
+    """Encode the reply of a pull that found nothing."""
+    return _framed(call, _EMPTY_PULL_COMPACT, _EMPTY_PULL_BINARY)
+
+
+def encode_bool_reply(call: Call, value: bool) -> bytes:
+    """Encode the reply of submit or ack."""
+    if value:
+        return _framed(call, b"\x01\x00\x00", b"\x02\x00\x00\x01\x00")
+    return _framed(call, b"\x02\x00\x00", b"\x02\x00\x00\x00\x00")
+
+
+def encode_result_reply(
+    call: Call,
+    code: int,
+    msg: str,
+    *,
+    key: str | None = None,
+    msg_id: str | None = None,
+    qid: str | None = None,
+    offset: int | None = None,
+    handle: str | None = None,
+    receipts: Iterable[Receipt] | None = None,
+) -> bytes:
+    """Encode the reply of sendSync, sendAsync or sendBatchSync.
+
+    Args:
+        call: The call that is answered.
+        code: A ResultCode.
+        msg: Its text, for people.
+        key: Field 3.
+        msg_id: Field 101, the id of the stored message.
+        qid: Field 102, its queue.
+        offset: Field 103, its offset in that queue.
+        handle: Field 104.
+        receipts: Field 105, one per message of a batch in its order.
+    """
+    optional = ((3, key), (101, msg_id), (102, qid), (103, offset), (104, handle))
+    fields = [(field_id, value) for field_id, value in optional if value is not None]
+    rows = None if receipts is None else list(receipts)
+    head = message_head(call.protocol, REPLY, call.method, call.seqid)
+    try:
+        write = _compact_result if call.protocol == COMPACT else _binary_result
+        body = head + write(int(code), msg, fields, rows)
+    except (struct.error, TypeError, AttributeError, ValueError) as error:
+        raise WireMisuse(f"a Result that cannot be written: {error}") from error
+    return _LENGTH(len(body)) + body
+
+
+def _zigzag(value: int, bits: int) -> bytes:
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise WireMisuse(f"{value} is no number of {bits} bits")
+    return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def _compact_result(code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None) -> bytes:
+    raw = msg.encode()
+    parts = [b"\x0c\x00\x15", _zigzag(code, 32), b"\x18", encode_varint(len(raw)), raw]
+    last = 2
+    for field_id, value in fields:
+        if isinstance(value, int):
+            parts += (_compact_field(6, field_id, last), _zigzag(value, 64))
+        else:
+            raw = value.encode()
+            parts += (_compact_field(8, field_id, last), encode_varint(len(raw)), raw)
+        last = field_id
+    if receipts is not None:
+        count = len(receipts)
+        parts.append(_compact_field(9, 105, last))
+        parts.append(bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count))
+        for msg_id, qid, offset in receipts:
+            raw, raw_qid = msg_id.encode(), qid.encode()
+            parts += (b"\x18", encode_varint(len(raw)), raw, b"\x18", encode_varint(len(raw_qid)), raw_qid)
+            parts += (b"\x16", _zigzag(offset, 64), b"\x00")
+    parts.append(b"\x00\x00")
+    return b"".join(parts)
+
+
+def _compact_field(kind: int, field_id: int, last: int) -> bytes:
+    """Header of a field of positive id after field `last`."""
+    if field_id - last <= 15:
+        return bytes(((field_id - last) << 4 | kind,))
+    return bytes((kind,)) + encode_varint(field_id << 1)
+
+
+def _binary_result(code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None) -> bytes:
+    raw = msg.encode()
+    parts = [b"\x0c\x00\x00", _I32_FIELD(8, 1, code), _I32_FIELD(11, 2, len(raw)), raw]
+    for field_id, value in fields:
+        if isinstance(value, int):
+            parts.append(_I64_FIELD(10, field_id, value))
+        else:
+            raw = value.encode()
+            parts += (_I32_FIELD(11, field_id, len(raw)), raw)
+    if receipts is not None:
+        parts.append(b"\x0f\x00\x69\x0c" + _LENGTH(len(receipts)))
+        for msg_id, qid, offset in receipts:
+            raw, raw_qid = msg_id.encode(), qid.encode()
+            parts += (_I32_FIELD(11, 1, len(raw)), raw, _I32_FIELD(11, 2, len(raw_qid)), raw_qid)
+            parts += (_I64_FIELD(10, 3, offset), b"\x00")
+    parts.append(b"\x00\x00")
+    return b"".join(parts)
+
+
+def encode_delay_result_reply(call: Call, code: int, msg: str, uniq_delay_msg_id: str) -> bytes:
+    """Encode the reply of sendDelaySync; the id is an empty text where there is none (R106)."""
+    return encode_reply(call, {"success": {"code": int(code), "msg": msg, "uniqDelayMsgId": uniq_delay_msg_id}})
+
+
+def encode_stats_reply(call: Call, rows: Iterable[tuple[str, str, Mapping[str, int], Mapping[str, int]]]) -> bytes:
+    """Encode the reply of getConsumeStats.
+
+    Args:
+        call: The call that is answered.
+        rows: Per topic (group, topic, qid -> committed offset, qid -> next offset to be given).
+    """
+    stats: list[dict[str, Any]] = [
+        {"group": group, "topic": topic, "consumeOffsets": consumed, "produceOffsets": produced}
+        for group, topic, consumed, produced in rows
+    ]
+    return encode_reply(call, {"success": stats})
+
+
+def encode_pull_exception(call: Call, code: int, text: str) -> bytes:
+    """Encode a PullException as the reply of pull, submit or getConsumeStats.
+
+    Args:
+        call: The call that is answered.
+        code: A PullCode.
+        text: For people; says what to do.
+    """
+    return encode_reply(call, {"error": {"code": int(code), "message": text}})
