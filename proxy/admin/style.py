@@ -23,10 +23,10 @@ header small{margin-left:auto}
 .bad{color:var(--bad);background:var(--bad-bg)}
 ul.look{list-style:none;margin:0 0 16px;padding:0;border-radius:10px;overflow:hidden}
 ul.look li{padding:9px 14px;overflow-wrap:anywhere}ul.look li+li{border-top:1px solid var(--line)}
-dl.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(132px,1fr));gap:10px;margin:0}
+dl.tiles{display:grid;grid-template-columns:repeat(4,1fr);gap:10px;margin:0}
 dl.tiles div{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 12px;
 display:flex;flex-direction:column-reverse;justify-content:flex-end}
-dt{color:var(--dim);font-size:13px}dd{margin:0;font-size:21px;font-weight:650;font-variant-numeric:tabular-nums}
+dt{color:var(--dim);font-size:13px}dd{margin:0;white-space:nowrap;font-size:21px;font-weight:650;font-variant-numeric:tabular-nums}
 dl.tiles .warn,dl.tiles .bad{border-color:currentColor}dl.tiles .warn dt,dl.tiles .bad dt{color:inherit}
 .wrap{background:var(--card);border:1px solid var(--line);border-radius:10px;overflow-x:auto}
 table{border-collapse:collapse;width:100%}
