@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping as ReadMapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -40,7 +41,7 @@ class Loaded:
     file: str
 
 
-def load(path: str, *, actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:
+def load(path: str | os.PathLike[str], *, actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:
     """Read and check a file.
 
     Args:
@@ -53,18 +54,19 @@ def load(path: str, *, actions: ReadMapping[str, ActionSpec] | None = None) -> L
     Raises:
         ConfigError: With every problem of the file.
     """
+    name = os.fspath(path)
     try:
         with open(path, "rb") as file:
             raw = file.read(TEXT_BYTES_MAX + 1)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError([Problem(path, None, "", f"cannot be read ({reason}); give a YAML file")]) from error
+        raise ConfigError([Problem(name, None, "", f"cannot be read ({reason}); give a YAML file")]) from error
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Problem(path, line, "", "is not UTF-8; save the file as UTF-8")]) from error
-    return loads(text, file=path, actions=actions)
+        raise ConfigError([Problem(name, line, "", "is not UTF-8; save the file as UTF-8")]) from error
+    return loads(text, file=name, actions=actions)
 
 
 def loads(text: str, *, file: str = "<text>", actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:

@@ -290,7 +290,7 @@ def test_load_other_encoding_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"latin\.yaml:2: is not UTF-8"):
         load(str(path))
     path.write_bytes(b"\xef\xbb\xbfnode:\n")
-    assert load(str(path)).config.node.host == "127.0.0.1"
+    assert load(path).config.node.host == "127.0.0.1"
 
 
 values = st.recursive(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,32 @@ def test_reference_yaml_shows_the_defaults() -> None:
     defaults = NodeConfig().model_dump(by_alias=True)
 
     assert {key: getattr(value, "value", None) for key, (_, value) in node.entries.items()} == defaults
+
+
+# Read through another name, which says what the special values mean.
+DERIVED = {
+    "max_tps": "tps_max",
+    "total_max_tps": "tps_max",
+    "max_consume_lag": "consume_lag_max",
+    "tags": "wanted_tags",
+    "queues": "queue_count",
+}
+# Kept for lag reports, as their descriptions say.
+FOR_REPORTS = {"alarm_group", "enable_alarm", "delay_time_threshold", "committed_lag_threshold"}
+
+
+@pytest.mark.parametrize("model", [NodeConfig, TopicConfig, GroupConfig, SubscriptionConfig])
+def test_every_setting_is_read_by_the_product(model: type[Model]) -> None:
+    """No key is accepted that nothing looks at."""
+    rooms = [ROOT / room for room in ("broker", "upstream", "actions", "proxy")]
+    code = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
+    unread = {
+        name
+        for name in model.model_fields
+        if name not in FOR_REPORTS and not re.search(rf"\.{DERIVED.get(name, name)}\b", code)
+    }
+
+    assert not unread
 
 
 def test_foreign_fields_are_not_fields_of_the_models() -> None:
