@@ -68,19 +68,20 @@ def pull_load(target: Target, batch: int, count: int) -> float:
     return time.perf_counter() - begun
 
 
-def open_loop_publish(target: Target, rate: int, count: int, begin_ns: int) -> list[int]:
+def open_loop_publish(target: Target, rate: int, count: int, lead_ns: int) -> list[int]:
     """Publish one message at a time on a schedule, whether or not earlier ones are answered.
 
     Args:
         target: Where to.
         rate: Messages per second.
         count: How many.
-        begin_ns: When the first is due, on the machine's monotonic clock.
+        lead_ns: How long after connecting the first is due, so that the other client is there by then.
 
     Returns:
         Nanoseconds from when each publish was due to its reply.
     """
     connection = target.connect(pull=False)
+    begin_ns = time.monotonic_ns() + lead_ns
     waiting: deque[int] = deque()
     taken: list[int] = []
     sent = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -58,7 +59,7 @@ class ServerProcess:
     def __init__(self, command: Sequence[str], *, core: int, log: Path, read_line: bool = False) -> None:
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
-                ["taskset", "-c", str(core), *command] if shutil.which("taskset") else list(command),
+                [*_bound_to(core), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if read_line else sink,
                 stderr=sink,
@@ -68,7 +69,8 @@ class ServerProcess:
         self.first_line = ""
         if read_line:
             assert self._process.stdout is not None
-            self.first_line = self._process.stdout.readline().decode()
+            if select.select([self._process.stdout], [], [], START_SECONDS_MAX)[0]:
+                self.first_line = self._process.stdout.readline().decode()
             if not self.first_line:
                 self.stop()
                 raise BenchError(f"{command[0]} did not start:\n{log.read_text()[-2000:]}")
@@ -108,6 +110,12 @@ class ServerProcess:
                 self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+
+def _bound_to(core: int) -> list[str]:
+    """Return what goes in front of a server's command: it keeps to its core, and does not outlive this process."""
+    words = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+    return [*words, "taskset", "-c", str(core)] if shutil.which("taskset") else words
 
 
 def process_cpu_seconds(pid: int) -> float:

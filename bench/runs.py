@@ -19,6 +19,7 @@ Kind = Literal["pyddmq", "redis"]
 TOPIC = "bench"
 GROUP = "bench-pullers"
 WARM_UP_MESSAGES = 2_000
+LEAD_NS = 1_000_000_000
 
 _NODE = """\
 node:
@@ -178,9 +179,7 @@ def latency(kind: Kind, folder: Path, where: Cores, *, rate: int, seconds: float
     count = warm_up + int(rate * seconds)
     with _server(kind, folder, where.server, group=True) as server:
         puller = ClientProcess(where.client, parked_pull, server.target, count)
-        # The clients' interpreters need a moment; the schedule begins when both are there.
-        begin = time.monotonic_ns() + 1_500_000_000
-        publisher = ClientProcess(where.client, open_loop_publish, server.target, rate, count, begin)
+        publisher = ClientProcess(where.client, open_loop_publish, server.target, rate, count, LEAD_NS)
         acks, pulls = publisher.result(), puller.result()
     return Figures(
         measure="latency",
