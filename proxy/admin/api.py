@@ -52,6 +52,7 @@ def groups(node: NodeView, *, limit: int, name: str | None = None) -> Document |
 def _group(group: GroupView, limit: int) -> Document:
     return {
         "group": group.group,
+        "parkedPulls": group.parked,
         "topics": [_subscription(topic, limit) for topic in group.topics],
         "inFlightTotal": max(group.in_flight_total, len(group.in_flight)),
         "inFlight": [_delivery(each) for each in sorted(group.in_flight, key=lambda each: each.since_ms)[:limit]],
@@ -66,6 +67,9 @@ def _subscription(topic: SubscriptionView, limit: int) -> Document:
         "lagSeconds": round(topic.lag_seconds, 3),
         "inFlight": topic.in_flight,
         "waiting": topic.waiting,
+        "buffered": topic.buffered,
+        "retrying": topic.retrying,
+        "readingStopped": topic.reading_stopped,
         "queues": [
             {
                 "qid": queue.qid,

@@ -55,6 +55,8 @@ def _of_subscription(group: GroupView, topic: SubscriptionView, now_ms: int) -> 
         yield Finding(
             False, f"{where}: {amount(topic.lag, 'message')} behind, the oldest for {since}; no client has any."
         )
+    if topic.reading_stopped:
+        yield Finding(True, f"{where}: reading has stopped, {topic.waiting:,} messages wait behind their keys.")
     stuck = [key for key in topic.stuck_keys if now_ms - key.since_ms >= STUCK_SECONDS * 1000]
     for key in sorted(stuck, key=lambda each: each.since_ms)[:_KEYS_NAMED]:
         yield Finding(False, f"{where}: {_stuck_text(key, now_ms)}")

@@ -105,7 +105,7 @@ def _groups_table(groups: Sequence[GroupView]) -> str:
         ((group, topic) for group in groups for topic in group.topics),
         key=lambda row: (-row[1].lag_seconds, -row[1].lag, row[0].group, row[1].topic),
     )
-    header = ("Group", "Topic", "State", "#Behind", "#Oldest", "#Out", "#Waiting", "#Keys held")
+    header = ("Group", "Topic", "State", "#Behind", "#Oldest", "#Ready", "#Out", "#Retrying", "#Waiting", "#Keys held")
     return table("Groups", header, [_group_row(group, topic) for group, topic in rows], "No group is configured.")
 
 
@@ -117,8 +117,10 @@ def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
         Cell(topic.state),
         Cell(f"{topic.lag:,}", "n late" if unpulled else "n"),
         Cell(age(topic.lag_seconds), "n late" if unpulled else "n"),
+        Cell(f"{topic.buffered:,}", "n"),
         Cell(f"{topic.in_flight:,}", "n"),
-        Cell(f"{topic.waiting:,}", "n"),
+        Cell(f"{topic.retrying:,}", "n"),
+        Cell(f"{topic.waiting:,}", "n late" if topic.reading_stopped else "n"),
         Cell(f"{max(topic.stuck_keys_total, len(topic.stuck_keys)):,}", "n"),
     ]
 

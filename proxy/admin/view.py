@@ -54,7 +54,8 @@ class StuckKey:
     """An order key whose first job holds others up (D15).
 
     `holder` is the address of the client that has the first job, or None while it waits for a retry; `attempts`
-    counts its deliveries so far, `since_ms` is when it last went out or began to wait.
+    counts its deliveries so far, `since_ms` is when it last went out or began to wait, `waiting` how many wait behind
+    it (None where that is not counted).
     """
 
     key: str
@@ -80,9 +81,11 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionView:
-    """A group on one topic. `waiting` counts jobs behind their key; `state` is a word such as running or draining.
+    """A group on one topic; `state` is a word such as running or draining.
 
-    `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
+    `in_flight` counts messages out with clients, `waiting` those behind their key, `buffered` those that the next
+    pull gets, `retrying` those whose next attempt is not due yet. `reading_stopped`: so many wait behind their keys
+    that no more are read (D15). `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
     """
 
     topic: str
@@ -90,6 +93,9 @@ class SubscriptionView:
     in_flight: int
     waiting: int
     queues: Sequence[QueueLag]
+    buffered: int = 0
+    retrying: int = 0
+    reading_stopped: bool = False
     stuck_keys: Sequence[StuckKey] = ()
     stuck_keys_total: int = 0
 
@@ -106,12 +112,16 @@ class SubscriptionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """A consumer group. `in_flight` may be cut short by the node, oldest first; `in_flight_total` counts all."""
+    """A consumer group; `parked` counts its pulls that wait for a message.
+
+    `in_flight` may be cut short by the node, oldest first; `in_flight_total` counts all.
+    """
 
     group: str
     topics: Sequence[SubscriptionView]
     in_flight: Sequence[Delivery] = ()
     in_flight_total: int = 0
+    parked: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,16 @@ def test_findings_name_the_key_that_holds_others() -> None:
     ]
 
 
+def test_findings_name_a_topic_that_is_no_longer_read() -> None:
+    """At the cap of waiting messages reading stops, which holds other keys up too: that is bad."""
+    node = busy_node()
+    subscription = dataclasses.replace(node.group_list[0].topics[0], reading_stopped=True, waiting=100_000)
+    group = dataclasses.replace(node.group_list[0], topics=[subscription])
+    finding = findings(node, [group], 0.0)[0]
+    assert finding.bad
+    assert "reading has stopped, 100,000 messages wait behind their keys" in finding.text
+
+
 def test_findings_tell_that_nobody_pulls() -> None:
     """An old lag with nothing out with clients means that the group's clients are gone."""
     node = busy_node()

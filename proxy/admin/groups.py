@@ -1,0 +1,56 @@
+"""From what a group says about itself to what the admin port shows of it."""
+
+from __future__ import annotations
+
+from proxy.admin.view import Delivery, GroupView, QueueLag, StuckKey, SubscriptionView
+from upstream.stats import GroupStats, TopicStats
+
+
+def group_view(stats: GroupStats, *, details_max: int) -> GroupView:
+    """Return the view of a group, with at most `details_max` deliveries, and as many stuck keys per topic."""
+    return GroupView(
+        group=stats.group,
+        topics=[_subscription(topic, details_max) for topic in stats.topics],
+        in_flight=[
+            Delivery(topic=each.topic, qid=each.qid, offset=each.offset, holder=each.holder, since_ms=each.since_ms)
+            for each in stats.in_flight[:details_max]
+        ],
+        in_flight_total=stats.in_flight_total,
+        parked=stats.parked,
+    )
+
+
+def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
+    return SubscriptionView(
+        topic=topic.topic,
+        state=topic.state,
+        in_flight=topic.in_flight,
+        waiting=topic.waiting,
+        buffered=topic.buffered,
+        retrying=topic.retrying,
+        reading_stopped=topic.reading_stopped,
+        queues=[
+            QueueLag(
+                qid=queue.qid,
+                committed=queue.committed,
+                produced=queue.produced,
+                lag=queue.lag,
+                lag_seconds=queue.lag_seconds,
+            )
+            for queue in topic.queues
+        ],
+        stuck_keys=[
+            StuckKey(
+                key=key.key,
+                topic=key.topic,
+                qid=key.qid,
+                offset=key.offset,
+                attempts=key.attempts,
+                holder=key.holder,
+                since_ms=key.since_ms,
+                waiting=key.waiting,
+            )
+            for key in topic.stuck_keys[:details_max]
+        ],
+        stuck_keys_total=topic.stuck_keys_total,
+    )
