@@ -1,0 +1,161 @@
+"""Real nodes and commands: the installed `pyddmq` as processes, on free ports and temporary directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PYDDMQ = Path(sys.executable).parent / "pyddmq"
+PATIENCE_SECONDS = 120.0
+"""When a process is given up; far above what any takes."""
+
+FREE_PORTS = ("--producer-port", "0", "--consumer-port", "0", "--admin-port", "0")
+
+CONFIGURATION = """
+topics:
+  permits: {queues: 4}
+  orders: {queues: 2}
+groups:
+  - group: permits-audit
+    topics:
+      - topic: permits
+        actions: [Json, Async, PullServer]
+        orderKey: "$['case:concept:name']"
+        maxPullBatchSize: 32
+        timeout: 1500
+        maxRetry: 10
+        retryIntervals: [10, 20, 50, 100]
+  - group: billing
+    topics:
+      - {topic: orders, orderKey: KEY, actions: [Async, PullServer], timeout: 60000, retryIntervals: [1]}
+  - group: billing-dead-letters
+    topics:
+      - {topic: "%DLQ%billing", actions: [PullServer]}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json_lines(self) -> list[Any]:
+        """Values of the lines on stdout."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of commands: no colours, no addresses from outside."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYDDMQ_")}
+    return {**kept, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+
+
+def command(*arguments: str | Path, cwd: Path | None = None, stdin: str | None = None) -> Done:
+    """Run `pyddmq` with these arguments to its end."""
+    done = subprocess.run(
+        [PYDDMQ, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        input=stdin,
+        stdin=None if stdin is not None else subprocess.DEVNULL,
+        timeout=PATIENCE_SECONDS,
+        env=environment(),
+        check=False,
+    )
+    return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+class NodeProcess:
+    """`pyddmq serve` as a process.
+
+    Attributes:
+        ready: The ready line (D24), parsed.
+    """
+
+    def __init__(self, arguments: Sequence[str | Path], cwd: Path) -> None:
+        self._log = (cwd / "node.log").open("ab")
+        self.log_path = cwd / "node.log"
+        self.process = subprocess.Popen(
+            [PYDDMQ, "serve", "--json", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=cwd,
+            env=environment(),
+        )
+        assert self.process.stdout is not None
+        watchdog = threading.Timer(PATIENCE_SECONDS, self.process.kill)
+        watchdog.start()
+        line = self.process.stdout.readline()
+        watchdog.cancel()
+        self.ready: dict[str, str] = json.loads(line) if line else {}
+        if not line:
+            self.stop(signal.SIGKILL)
+            raise AssertionError(f"no ready line; the log says:\n{self.log_path.read_text()[-3000:]}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end; returns the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._log.close()
+        return code
+
+    def thrift(self) -> list[str]:
+        """Options that name the Thrift ports to `demo`."""
+        return [*self.producer(), *self.consumer()]
+
+    def producer(self) -> list[str]:
+        """Option that names the producer port."""
+        return ["--producer", self.ready["producer"]]
+
+    def consumer(self) -> list[str]:
+        """Option that names the consumer port."""
+        return ["--consumer", self.ready["consumer"]]
+
+    def admin(self) -> list[str]:
+        """Option that names the admin port."""
+        return ["--admin", self.ready["admin"]]
+
+
+StartNode = Callable[..., NodeProcess]
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[StartNode]:
+    """Start nodes with free ports and a data directory of the test's own; they are stopped at its end."""
+    nodes: list[NodeProcess] = []
+
+    def start(*arguments: str | Path, configuration: str = CONFIGURATION) -> NodeProcess:
+        file = tmp_path / "node.yaml"
+        file.write_text(configuration)
+        given = arguments or ("--config", file, "--data", tmp_path / "data")
+        nodes.append(NodeProcess([*given, *FREE_PORTS], tmp_path))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        if node.process.poll() is None:
+            node.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> NodeProcess:
+    """Start a node with the configuration above."""
+    return start_node()
