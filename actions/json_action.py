@@ -1,0 +1,53 @@
+"""Json: parse the body into an object (R22), strictly.
+
+DDMQ's lenient forms (unquoted names, single quotes) are not offered. What cannot be an object (empty, null,
+malformed, a list, a text or a number) is dead-lettered at once with the reason; nothing is consumed silently (D17,
+W17). The body that a client gets stays the original one (R29).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from upstream.action import Action, MessageUnreadable, Status, Unprocessable
+from upstream.job import UpstreamJob
+
+_NAMES = {type(None): "null", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+
+
+class JsonAction(Action):
+    """Replace `job.data` by the parsed body: a dict."""
+
+    provides_json = True
+
+    def __init__(self) -> None:
+        self._decode = msgspec.json.Decoder().decode
+
+    def act(self, job: UpstreamJob) -> Status:
+        job.data = self.parse(job.message.body)
+        return Status.CONTINUE
+
+    def act_many(self, jobs: Sequence[UpstreamJob]) -> Sequence[Status | Exception]:
+        answers: list[Status | Exception] = []
+        for job in jobs:
+            try:
+                answers.append(self.act(job))
+            except (Unprocessable, MessageUnreadable) as error:
+                answers.append(error)
+        return answers
+
+    def parse(self, body: bytes) -> dict[str, object]:
+        """Parse one body.
+
+        Raises:
+            Unprocessable: It is not a JSON object; the text says what it is instead.
+        """
+        try:
+            data = self._decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Unprocessable(f"body is not JSON: {error}" if body.strip() else "body is empty") from error
+        if type(data) is not dict:
+            raise Unprocessable(f"body is {_NAMES.get(type(data), 'no object')}, not a JSON object")
+        return data

@@ -1,0 +1,23 @@
+"""PullServer: put the job into the group's pull buffer, from where pull clients take it (R37)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from upstream.action import Action, Status
+from upstream.job import UpstreamJob
+
+
+class PullServerAction(Action):
+    """Offer jobs to pulls. A job leaves the buffer by the client's answer, which finishes it."""
+
+    may_be_last = True
+    needs_data = False
+
+    def act(self, job: UpstreamJob) -> Status:
+        return self.act_many([job])[0]
+
+    def act_many(self, jobs: Sequence[UpstreamJob]) -> Sequence[Status]:
+        # All jobs of a pipeline belong to one subscription, which knows the buffer of its group.
+        jobs[0].subscription.offer(jobs)
+        return [Status.ASYNCHRONIZED] * len(jobs)

@@ -1,0 +1,202 @@
+"""A broker, the ack journal and one consumer group on a simulated disk and a manual clock, for tests of `upstream`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from actions.registry import Registry
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.options import StoreOptions
+from broker.properties import encode_properties
+from broker.seams import Disk
+from broker.store import Put, Store
+from broker.testing import ManualClock, ManualScheduler, SimDisk
+from conf.models import GroupConfig
+from upstream.buffer import Batch, BufferLimits
+from upstream.group import ConsumerGroup
+from upstream.job import UpstreamJob
+from upstream.progress import Progress
+from upstream.results import Applied
+
+ROOT = "/data"
+QID = "c_b_"
+
+
+class Client:
+    """A connection as the buffer sees it."""
+
+    def __init__(self, address: str = "10.0.0.1:5000") -> None:
+        self.address = address
+        self.closed = False
+
+
+class World:
+    """One node without a network: publish, pull, answer, let time pass, kill and start again."""
+
+    def __init__(
+        self,
+        *subscriptions: dict[str, Any],
+        group: str = "g",
+        queues: int = 4,
+        limits: BufferLimits | None = None,
+        waiting_max: int = 100_000,
+        disk: Disk | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.sim = SimDisk()
+        self.disk: Disk = disk or self.sim
+        self.subscriptions = subscriptions or ({"topic": "t"},)
+        self.group_name = group
+        self.queues = queues
+        self.limits = limits
+        self.waiting_max = waiting_max
+        self.registry = registry or Registry()
+        self.counter = 0
+        self.open()
+
+    def config(self, *subscriptions: dict[str, Any]) -> GroupConfig:
+        """The group's configuration with these subscriptions (defaults: the world's), in YAML's names."""
+        return GroupConfig.model_validate(
+            {"group": self.group_name, "topics": list(subscriptions or self.subscriptions)}
+        )
+
+    def open(self) -> None:
+        """Start the node on what the disk holds."""
+        self.metrics = Metrics()
+        self.store = Store.open(
+            ROOT,
+            options=StoreOptions(segment_bytes=1 << 22),
+            disk=self.disk,
+            clock=self.clock,
+            random=Random(1),
+            metrics=self.metrics,
+        )
+        for each in self.subscriptions:
+            if not each["topic"].startswith("%"):
+                self.store.create_topic(each["topic"], self.queues)
+        self.progress = Progress.open(
+            ROOT, store=self.store, disk=self.disk, clock=self.clock, metrics=self.metrics, scheduler=self.scheduler
+        )
+        self.group = self.make_group(self.config())
+        self.group.start()
+
+    def make_group(self, config: GroupConfig) -> ConsumerGroup:
+        """Make a group on this node."""
+        return ConsumerGroup(
+            config,
+            store=self.store,
+            progress=self.progress,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            metrics=self.metrics,
+            notices=Notices(self.clock),
+            make_actions=self.registry.make,
+            qid_prefix=QID,
+            limits=self.limits,
+            waiting_max=self.waiting_max,
+        )
+
+    def kill(self) -> None:
+        """End the process: what was written stays, what was only staged is gone; then start again."""
+        self.group.stop()
+        self.scheduler = ManualScheduler(self.clock)
+        self.sim.kill()
+        self.open()
+
+    def stage(
+        self,
+        *keys: str | None,
+        topic: str = "t",
+        queue: int | None = None,
+        body: Any = None,
+        tag: str = "",
+        properties: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Append one message per key without flushing; the body is a running number or `body` as JSON."""
+        puts = []
+        for key in keys:
+            self.counter += 1
+            pairs = [*properties]
+            if key is not None:
+                pairs.append(("KEYS", key))
+            if tag:
+                pairs.append(("TAGS", tag))
+            data = body if isinstance(body, bytes) else json.dumps(self.counter if body is None else body).encode()
+            target = self.store.topics[topic]
+            place = self.counter % len(target.queues) if queue is None else queue
+            puts.append(Put(target, place, data, encode_properties(pairs), tag.encode()))
+        self.store.append(puts, born_ms=self.clock.wall_ms(), born_host=b"\x7f\x00\x00\x01\x00\x00\x00\x00")
+
+    def publish(self, *keys: str | None, **how: Any) -> None:
+        """Append one message per key and end the turn."""
+        self.stage(*keys, **how)
+        self.turn_end()
+
+    def turn_end(self) -> None:
+        """What the node does at the end of a turn."""
+        while self.store.pending:
+            self.store.flush()
+        self.progress.flush()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, turn by turn."""
+        end = self.clock.monotonic() + seconds
+        while True:
+            due = self.scheduler.next_due()
+            if due is None or due > end:
+                break
+            self.scheduler.advance(max(0.0, due - self.clock.monotonic()))
+            self.turn_end()
+        self.scheduler.advance(max(0.0, end - self.clock.monotonic()))
+        self.turn_end()
+
+    def pull(self, client: Client, topic: str | None = None, count: int | None = None) -> Batch | None:
+        """Pull once and end the turn."""
+        batch = self.group.pull(topic, count, client)
+        self.turn_end()
+        return batch
+
+    def pull_all(self, client: Client, topic: str | None = None) -> list[UpstreamJob]:
+        """Pull until nothing is there."""
+        jobs: list[UpstreamJob] = []
+        while (batch := self.pull(client, topic)) is not None:
+            jobs += batch.jobs
+        return jobs
+
+    def answer(self, client: Client, job: UpstreamJob, *, fail: bool = False) -> Applied:
+        """Ack (or fail) one job as `client` and end the turn."""
+        offsets: list[int] = [job.offset]
+        applied = self.group.apply(job.topic, job.qid, [] if fail else offsets, offsets if fail else [], client)
+        self.turn_end()
+        return applied
+
+    def body(self, job: UpstreamJob) -> Any:
+        """The message's body, from JSON."""
+        return json.loads(job.message.body)
+
+    def dead_letters(self) -> list[dict[str, str]]:
+        """Properties of the group's dead letters, in order, with the body under `body`."""
+        topic = self.store.topics.get(f"%DLQ%{self.group_name}")
+        return [] if topic is None else list(self.read_all(topic.name))
+
+    def read_all(self, name: str) -> list[dict[str, str]]:
+        """Properties and body of every message of a topic."""
+        from broker.properties import parse_properties
+        from broker.record import split
+
+        found = []
+        for queue in self.store.topics[name].queues:
+            for physical, size, _ in queue.read(0, queue.max_offset):
+                body, block = split(self.store.read(physical, size))
+                found.append({**parse_properties(block), "body": bytes(body).decode()})
+        return found
+
+    def count(self, name: str, *labels: str) -> int:
+        """Value of a counter; without labels over all of them."""
+        return self.metrics.value(name, *labels)

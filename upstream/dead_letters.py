@@ -1,0 +1,254 @@
+"""Dead letters: messages that ran out of attempts or that nothing can process go to `%DLQ%<group>` (D16, D17).
+
+The durable record in that topic is the commit point. Only when the store reports it does the origin count as finished
+and its key go on. A refused append (disk full) is tried again; the key waits, visibly. After a restart the records
+that the ack journal does not know yet finish their origins.
+
+A record keeps the message's key, tags, properties, body and UNIQ_KEY, and adds:
+
+==================== =========================================================
+DLQ_GROUP            group that gave up
+DLQ_ORIGIN_TOPIC     topic, RocketMQ's name for it
+DLQ_ORIGIN_QUEUE     queue number
+DLQ_ORIGIN_OFFSET    queue offset
+DLQ_ORIGIN_MESSAGE_ID  UNIQ_KEY of the message, RocketMQ's name for it
+DLQ_REASON           what went wrong last, one line
+DLQ_ATTEMPTS         attempts that failed
+==================== =========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.properties import PROPERTIES_BYTES_MAX, find_property
+from broker.record import BATCH_BYTES, CRC_BYTES, born_host, born_timestamp, prepared_offset, split
+from broker.seams import Handle, Scheduler
+from broker.store import Put, Store
+from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
+from upstream.job import UpstreamJob
+from upstream.progress import Origin, Progress
+from upstream.state import State
+
+if TYPE_CHECKING:
+    from broker.consume_queue import ConsumeQueue
+
+Settled = Callable[[UpstreamJob, str | None], None]
+"""Told that a burial is over: with None, or with `damaged` or `gone`."""
+
+RETRY_SECONDS = 1.0
+"""How long a refused append waits; space may be free again by then (D5)."""
+REASON_CHARS_MAX = 500
+_SCAN_UNITS = 1024
+_KEPT_WHEN_TOO_LONG = (b"KEYS", b"TAGS")
+_ROOM = PROPERTIES_BYTES_MAX - CRC_BYTES - BATCH_BYTES - 64
+"""The block's limit less what the broker adds: the sum, the batch mark, UNIQ_KEY where it is missing."""
+
+
+def is_dead_letter_topic(topic: str) -> bool:
+    """Whether a topic holds dead letters; what is exhausted there is not buried a second time (D16)."""
+    return topic.startswith(DEAD_LETTER_PREFIX)
+
+
+class DeadLetters:
+    """The dead-letter topic of one group.
+
+    Attributes:
+        unsettled: Jobs whose record is not durable yet.
+    """
+
+    def __init__(self, group: str, *, store: Store, progress: Progress, scheduler: Scheduler) -> None:
+        self.group = group
+        self._store = store
+        self._progress = progress
+        self._scheduler = scheduler
+        self._refused: list[tuple[UpstreamJob, str, Settled]] = []
+        self._timer: Handle | None = None
+        self.unsettled = 0
+
+    def bury(self, job: UpstreamJob, reason: str, settled: Settled) -> bool:
+        """Append a BURYING job's message to the dead-letter topic.
+
+        Args:
+            job: The job.
+            reason: Sentence for the record.
+            settled: Called once, with None when the record is durable and the journal entry staged, or with
+                `damaged` or `gone` when the message cannot be read any more. Not called for a withdrawn job.
+
+        Returns:
+            Whether the store took the append; otherwise it is tried again after RETRY_SECONDS.
+        """
+        self.unsettled += 1
+        return self._append(job, reason, settled)
+
+    def withdraw(self, job: UpstreamJob) -> bool:
+        """Give up a burial whose append was refused so far; False when it is under way already."""
+        for place, (each, _, _) in enumerate(self._refused):
+            if each is job:
+                del self._refused[place]
+                self.unsettled -= 1
+                return True
+        return False
+
+    def stop(self) -> None:
+        """Forget what was refused: those messages are read again by the next process or generation."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.unsettled -= len(self._refused)
+        self._refused.clear()
+
+    def _append(self, job: UpstreamJob, reason: str, settled: Settled) -> bool:
+        try:
+            record = self._store.read(job.physical, job.size)
+            put, born_ms, host = self._put(job, reason, record)
+            # The position is known when `append` returns, which is before `done` runs.
+            position: list[int] = []
+            done = partial(self._done, job, reason, settled, position)
+            position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)
+        except (DamagedRecord, RecordGone) as error:
+            self.unsettled -= 1
+            settled(job, "damaged" if isinstance(error, DamagedRecord) else "gone")
+            return True
+        except StoreError:
+            self._postpone(job, reason, settled)
+            return False
+        return True
+
+    def _done(
+        self,
+        job: UpstreamJob,
+        reason: str,
+        settled: Settled,
+        position: list[int],
+        error: StoreError | None,
+    ) -> None:
+        if error is not None:
+            self._postpone(job, reason, settled)
+            return
+        self.unsettled -= 1
+        self._progress.dead_lettered(job.lane.tracker, job.offset)
+        self._progress.dead_letters_settled(dead_letter_topic(self.group), 0, position[0] + 1)
+        settled(job, None)
+
+    def _postpone(self, job: UpstreamJob, reason: str, settled: Settled) -> None:
+        self._refused.append((job, reason, settled))
+        if self._timer is None:
+            self._timer = self._scheduler.call_later(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._timer = None
+        refused, self._refused = self._refused, []
+        for job, reason, settled in refused:
+            if job.state is State.BURYING:
+                self._append(job, reason, settled)
+            else:
+                self.unsettled -= 1
+
+    def _put(self, job: UpstreamJob, reason: str, record: memoryview) -> tuple[Put, int, bytes]:
+        body, block = split(record)
+        unique_key = find_property(block, b"UNIQ_KEY") or b""
+        facts = [
+            ("DLQ_GROUP", self.group),
+            ("DLQ_ORIGIN_TOPIC", job.topic),
+            ("DLQ_ORIGIN_QUEUE", str(job.queue_id)),
+            ("DLQ_ORIGIN_OFFSET", str(job.offset)),
+            ("DLQ_ORIGIN_MESSAGE_ID", unique_key.decode("utf-8", "replace")),
+            ("DLQ_REASON", _one_line(reason)),
+            ("DLQ_ATTEMPTS", str(job.attempts)),
+        ]
+        added = "".join(f"{name}\x01{value}\x02" for name, value in facts if value).encode("utf-8", "replace")
+        put = Put(
+            topic=self._store.create_topic(dead_letter_topic(self.group), 1, system=True),
+            queue_id=0,
+            body=body,
+            properties=_join(block, added, unique_key),
+            tags=find_property(block, b"TAGS") or b"",
+            unique_key=unique_key,
+            prepared_offset=job.physical,
+            reconsume_times=job.attempts,
+        )
+        return put, born_timestamp(record), born_host(record)
+
+
+def _join(block: bytes, added: bytes, unique_key: bytes) -> bytes:
+    """Put the facts behind the message's block; when that is too long, user properties go and DLQ_CUT says so."""
+    if block and not block.endswith(b"\x02"):
+        block += b"\x02"
+    if len(block) + len(added) <= _ROOM:
+        return block + added
+    kept = b"".join(
+        b"%b\x01%b\x02" % (name, value) for name in _KEPT_WHEN_TOO_LONG if (value := find_property(block, name))
+    )
+    if unique_key:
+        kept += b"UNIQ_KEY\x01%b\x02" % unique_key
+    return kept + added + b"DLQ_CUT\x01true\x02"
+
+
+def _one_line(text: str) -> str:
+    """Make a reason fit into a property: printable, one line, bounded."""
+    clean = "".join(each if each.isprintable() else " " for each in text[: 2 * REASON_CHARS_MAX])
+    return clean.strip()[:REASON_CHARS_MAX] or "unknown"
+
+
+def read_origin(record: memoryview) -> Origin | None:
+    """Origin as a dead letter's properties name it; None when they are not ours or not complete.
+
+    Raises:
+        DamagedRecord: The bytes are no record.
+    """
+    properties = split(record)[1]
+    group = find_property(properties, b"DLQ_GROUP")
+    topic = find_property(properties, b"DLQ_ORIGIN_TOPIC")
+    queue = find_property(properties, b"DLQ_ORIGIN_QUEUE")
+    offset = find_property(properties, b"DLQ_ORIGIN_OFFSET")
+    if group is None or topic is None or queue is None or offset is None:
+        return None
+    if not queue.isdigit() or not offset.isdigit():
+        return None
+    return Origin(
+        group.decode("utf-8", "replace"),
+        topic.decode("utf-8", "replace"),
+        int(queue),
+        int(offset),
+        prepared_offset(record),
+    )
+
+
+def recover_dead_letters(group: str, *, store: Store, progress: Progress) -> int:
+    """Finish the messages of a group whose dead letters exist although the ack journal does not know it (D16).
+
+    To be called after a restart, before the group reads anything.
+
+    Returns:
+        How many there were.
+    """
+    name = dead_letter_topic(group)
+    topic = store.topics.get(name)
+    if topic is None:
+        return 0
+    found = 0
+    for queue in topic.queues:
+        start = progress.scan_position(name, queue.queue_id)
+        if start < queue.max_offset:
+            origins = _read_origins(store, queue, start)
+            found += progress.mark_dead_lettered_from(name, queue.queue_id, queue.max_offset, origins)
+    return found
+
+
+def _read_origins(store: Store, queue: ConsumeQueue, start: int) -> Iterator[Origin]:
+    """Origins of the dead letters of one queue from `start` on; unreadable ones are left out."""
+    offset = max(start, queue.min_offset)
+    while offset < queue.max_offset:
+        units = queue.read(offset, _SCAN_UNITS)
+        for physical, size, _ in units:
+            try:
+                origin = read_origin(store.read(physical, size))
+            except (DamagedRecord, RecordGone):
+                continue
+            if origin is not None:
+                yield origin
+        offset += len(units)

@@ -1,0 +1,415 @@
+"""A consumer group of the configuration, over all generations of its subscriptions.
+
+What `proxy` calls: pull, park, apply, give_back. Trackers, lanes and the pull buffer belong to the group and outlive
+generations, so that a reload of one topic disturbs neither parked pulls nor deliveries of another (D22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.record import store_timestamp
+from broker.seams import Clock, Handle, Scheduler
+from conf.models import GroupConfig, SubscriptionConfig
+from upstream.action import Action
+from upstream.buffer import Batch, BufferLimits, Parked, ParkedFull, PullBuffer
+from upstream.counters import PARKED_REFUSED, UNKNOWN_QUEUE
+from upstream.dead_letters import DeadLetters, is_dead_letter_topic, recover_dead_letters
+from upstream.job import UpstreamJob
+from upstream.lane import Holder, Lane
+from upstream.progress import Progress
+from upstream.results import Applied, apply_result
+from upstream.state import State
+from upstream.stats import LISTED_MAX, GroupStats, StatsReader
+from upstream.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.consume_queue import ConsumeQueue
+    from broker.store import Store
+    from broker.topics import Topic
+
+DRAIN_SECONDS = 30.0
+"""How long an old generation may take before the new one starts anyway (D22)."""
+_DRAIN_CHECK_SECONDS = 0.05
+_START_AGAIN_SECONDS = 5.0
+
+MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
+"""Makes the pipeline of one subscription: one instance per entry of `actions`."""
+
+
+class UnknownTopic(Exception):
+    """A subscribed topic is not in the store."""
+
+
+class _Slot:
+    """A topic of the group: the configuration wanted, and the generation that runs."""
+
+    __slots__ = ("actions", "config", "replace_at", "subscription")
+
+    def __init__(self, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
+        self.config = config
+        self.actions = actions
+        self.subscription: Subscription | None = None
+        self.replace_at: float | None = None
+
+
+class ConsumerGroup:
+    """One group. All methods are called from the loop's thread.
+
+    Attributes:
+        name: Its name; `name_bytes` in UTF-8.
+        config: The configuration in force.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        store: Store,
+        progress: Progress,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        notices: Notices,
+        make_actions: MakeActions,
+        qid_prefix: str,
+        limits: BufferLimits | None = None,
+        waiting_max: int = 100_000,
+        drain_seconds: float = DRAIN_SECONDS,
+    ) -> None:
+        """Set up; nothing is read before `start`.
+
+        Args:
+            config: The group as configured.
+            store: The broker.
+            progress: Trackers and ack journal.
+            clock: Wall and monotonic time.
+            scheduler: The event loop.
+            metrics: The node's registry.
+            notices: Rate-limited log lines.
+            make_actions: Makes the actions of a subscription; raises when one cannot be made.
+            qid_prefix: Text before the queue number in a qid: `<brokerCluster>_<brokerName>_` (section 1.5).
+            limits: Bounds of the pull buffer.
+            waiting_max: Jobs of one subscription that may wait behind their keys (D15).
+            drain_seconds: How long a replaced generation may take to drain (D22).
+
+        Raises:
+            Exception: What `make_actions` raised.
+        """
+        self.name = config.group
+        self.name_bytes = config.group.encode()
+        self.config = config
+        self._store = store
+        self._progress = progress
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._notices = notices
+        self._make_actions = make_actions
+        self._qid_prefix = qid_prefix
+        self._waiting_max = waiting_max
+        self._drain_seconds = drain_seconds
+        self._buffer = PullBuffer(clock=clock, limits=limits or BufferLimits())
+        self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=scheduler)
+        self._lanes: dict[str, dict[str, Lane]] = {}
+        self._draining = False
+        self._started = False
+        self._check: Handle | None = None
+        self._slots = {each.topic: _Slot(each, make_actions(each)) for each in config.enabled_topics}
+
+    # Pulls
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the group subscribes this topic."""
+        slot = self._slots.get(topic)
+        return slot is not None and slot.config is not None
+
+    def topic_names(self) -> list[str]:
+        """Return the topics that it subscribes."""
+        return [name for name, slot in self._slots.items() if slot.config is not None]
+
+    def pull(self, topic: str | None, count_max: int | None, holder: Holder) -> Batch | None:
+        """Hand out what is there: one batch of one (topic, queue), or None.
+
+        Args:
+            topic: Only this topic; None: any of the group's, in rotation (R38).
+            count_max: Messages wanted at most; None, 0 and below: the topic's maxPullBatchSize (R40).
+            holder: The connection that gets them.
+        """
+        return self._buffer.take(topic, count_max, holder)
+
+    def park(self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[Batch], None]) -> Parked:
+        """Let a pull wait until something arrives; the caller ends the wait with `unpark`.
+
+        Raises:
+            ParkedFull: Too many pulls of the group wait.
+        """
+        try:
+            return self._buffer.park(topic, count_max, holder, wake)
+        except ParkedFull:
+            self._metrics.counter(PARKED_REFUSED, self.name).add()
+            raise
+
+    def unpark(self, parked: Parked) -> None:
+        """Withdraw a parked pull; harmless after it was answered."""
+        self._buffer.unpark(parked)
+
+    def give_back(self, batch: Batch, holder: Holder) -> None:
+        """Take back a batch whose reply never left the node: at once available again and uncounted (D18, W9)."""
+        subscription = batch.jobs[0].subscription if batch.jobs else None
+        if subscription is not None and not subscription.outcomes.stopped:
+            subscription.outcomes.give_back(batch.jobs, holder)
+
+    def drop_unreadable(self, batch: Batch, jobs: Sequence[UpstreamJob]) -> None:
+        """Finish jobs of a batch whose records turned out damaged or gone when the reply was assembled."""
+        for job in jobs:
+            outcomes = job.subscription.outcomes
+            if job.state is State.OUT and not outcomes.stopped:
+                outcomes.leave_delivery(job)
+                outcomes.skip(job, "damaged")
+        if jobs:
+            jobs[0].subscription.pump()
+
+    # Results
+
+    def apply(
+        self, topic: str, queue_id_text: str, success: Sequence[int], fail: Sequence[int], holder: Holder
+    ) -> Applied:
+        """Apply a client's result; never an error for what it holds (D13).
+
+        Args:
+            topic: Topic of the context.
+            queue_id_text: qid of the context.
+            success: Offsets that were consumed.
+            fail: Offsets that failed.
+            holder: The connection that brought it.
+        """
+        lane = self._lanes.get(topic, {}).get(queue_id_text)
+        if lane is None or self._progress.failed is not None:
+            # Unknown, or the ack journal cannot be written: then no ack counts and keys wait (D5).
+            ignored = len(success) + len(fail)
+            self._metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
+            return Applied(ignored=ignored)
+        return apply_result(lane, success, fail, holder)
+
+    # Life
+
+    def start(self) -> None:
+        """Finish what dead letters prove to be finished, make the trackers and begin to read."""
+        recover_dead_letters(self.name, store=self._store, progress=self._progress)
+        self._started = True
+        for slot in self._slots.values():
+            self._start(slot)
+
+    def reconfigure(
+        self, config: GroupConfig, *, limits: BufferLimits | None = None, waiting_max: int | None = None
+    ) -> None:
+        """Take a changed configuration (D22): limits live, the rest as new generations, removed topics end (W24).
+
+        Raises:
+            Exception: An action cannot be made; nothing has changed then.
+        """
+        wanted = {each.topic: each for each in config.enabled_topics}
+        made = {
+            name: self._make_actions(each)
+            for name, each in wanted.items()
+            if name not in self._slots or not _same_generation(self._slots[name].config, each)
+        }
+        self.config = config
+        if limits is not None:
+            self._buffer.limits = limits
+        if waiting_max is not None:
+            self._waiting_max = waiting_max
+        for name in list(self._slots):
+            if name not in wanted:
+                self._replace(self._slots[name], None, ())
+        for name, each in wanted.items():
+            slot = self._slots.get(name)
+            if slot is None:
+                slot = self._slots[name] = _Slot(each, made[name])
+                if self._started and not self._draining:
+                    self._start(slot)
+            elif name in made:
+                self._replace(slot, each, made[name])
+            else:
+                slot.config = each
+                if slot.subscription is not None and slot.replace_at is None:
+                    slot.subscription.configure(each, self._waiting_max)
+
+    def begin_drain(self) -> None:
+        """Read and hand out nothing more; answers to what is out still count."""
+        self._draining = True
+        for slot in self._slots.values():
+            if slot.subscription is not None:
+                slot.subscription.begin_drain()
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is out and every dead letter is settled."""
+        return all(slot.subscription is None or slot.subscription.drained for slot in self._slots.values())
+
+    def stop(self) -> None:
+        """End all generations at once; nothing acknowledged is lost."""
+        self._draining = True
+        self._started = False
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+        for slot in self._slots.values():
+            if slot.subscription is not None:
+                slot.subscription.stop()
+                slot.subscription = None
+        self._dead_letters.stop()
+
+    def stats(self) -> GroupStats:
+        """Lag, what is out to whom since when, and keys that hold others up."""
+        reader = StatsReader(store=self._store, clock=self._clock)
+        topics, out = [], []
+        for name, slot in self._slots.items():
+            lanes = self._lanes.get(name, {}).values()
+            stats, deliveries = reader.topic(name, self._state_of(slot), lanes, slot.subscription)
+            topics.append(stats)
+            out += deliveries
+        out.sort(key=lambda each: each.since_ms)
+        return GroupStats(
+            group=self.name,
+            topics=topics,
+            in_flight=out[:LISTED_MAX],
+            in_flight_total=len(out),
+            parked=self._buffer.parked_count,
+            buffered_bytes=self._buffer.bytes,
+        )
+
+    # Generations
+
+    def _state_of(self, slot: _Slot) -> str:
+        if slot.subscription is None:
+            return "starting" if slot.config is not None and self._started else "stopped"
+        return "draining" if slot.subscription.draining else "running"
+
+    def _start(self, slot: _Slot) -> None:
+        """Start a slot's generation; what keeps it from starting is said and tried again (R8, W45)."""
+        config = slot.config
+        if config is None or slot.subscription is not None or self._draining:
+            return
+        try:
+            topic = self._topic(config.topic)
+            subscription = Subscription(
+                self.name,
+                config,
+                topic=topic,
+                lanes=[self._lane(topic, queue) for queue in topic.queues],
+                more_lanes=lambda: self._more_lanes(topic),
+                actions=slot.actions,
+                buffer=self._buffer,
+                dead_letters=self._dead_letters,
+                store=self._store,
+                progress=self._progress,
+                clock=self._clock,
+                scheduler=self._scheduler,
+                metrics=self._metrics,
+                notices=self._notices,
+                waiting_max=self._waiting_max,
+            )
+            subscription.start()
+        except Exception as error:
+            self._notices.note("subscription_start_failed", self.name, topic=config.topic, error=repr(error))
+            self._scheduler.call_later(_START_AGAIN_SECONDS, self._start, slot)
+            return
+        slot.subscription = subscription
+
+    def _replace(self, slot: _Slot, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
+        """End a slot's generation, gently, and start another (or none) in its place."""
+        slot.config = config
+        slot.actions = actions
+        if slot.subscription is None:
+            self._start(slot)
+            return
+        slot.subscription.begin_drain()
+        if slot.replace_at is None:
+            slot.replace_at = self._clock.monotonic() + self._drain_seconds
+        self._check_replacements()
+
+    def _check_replacements(self) -> None:
+        self._check = None
+        now = self._clock.monotonic()
+        open_ones = False
+        for name, slot in list(self._slots.items()):
+            subscription = slot.subscription
+            if slot.replace_at is None or subscription is None:
+                continue
+            if not subscription.drained and now < slot.replace_at:
+                open_ones = True
+                continue
+            subscription.stop()
+            slot.subscription = slot.replace_at = None
+            if slot.config is None:
+                del self._slots[name]
+            else:
+                self._start(slot)
+        if open_ones and self._check is None:
+            self._check = self._scheduler.call_later(_DRAIN_CHECK_SECONDS, self._check_replacements)
+
+    # Topics and queues
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._store.topics.get(name)
+        if topic is None:
+            if not is_dead_letter_topic(name):
+                raise UnknownTopic(f"topic {name!r} is not in the store: add it under `topics`")
+            topic = self._store.create_topic(name, 1, system=True)
+        return topic
+
+    def _lane(self, topic: Topic, queue: ConsumeQueue) -> Lane:
+        lanes = self._lanes.setdefault(topic.name, {})
+        qid = f"{self._qid_prefix}{queue.queue_id}"
+        lane = lanes.get(qid)
+        if lane is None:
+            tracker = self._progress.tracker(
+                self.name, topic.name, queue.queue_id, first_offset=lambda: self._first_offset(topic.name, queue)
+            )
+            lane = lanes[qid] = Lane(self._buffer.line(topic.name), queue, qid, tracker)
+        return lane
+
+    def _more_lanes(self, topic: Topic) -> list[Lane]:
+        known = self._lanes.get(topic.name, {})
+        return [
+            self._lane(topic, queue) for queue in topic.queues if f"{self._qid_prefix}{queue.queue_id}" not in known
+        ]
+
+    def _first_offset(self, name: str, queue: ConsumeQueue) -> int:
+        """Where a group starts that was never seen on this queue (D6)."""
+        slot = self._slots.get(name)
+        config = slot.config if slot is not None else None
+        if config is None or config.consume_from_where == "first":
+            return queue.min_offset
+        if config.consume_from_where == "last":
+            return queue.max_offset
+        return _offset_of_time(self._store, queue, config.consume_timestamp or 0)
+
+
+def _offset_of_time(store: Store, queue: ConsumeQueue, wall_ms: int) -> int:
+    """First offset whose message was stored at `wall_ms` or later; store times never go back within a queue."""
+    low, high = queue.min_offset, queue.max_offset
+    while low < high:
+        middle = (low + high) // 2
+        physical, size, _ = queue.read(middle, 1)[0]
+        if store_timestamp(store.read(physical, size)) < wall_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _same_generation(old: SubscriptionConfig | None, new: SubscriptionConfig) -> bool:
+    """Whether a change needs no new generation (D22)."""
+    return old is not None and all(
+        getattr(old, name) == getattr(new, name)
+        for name in ("actions", "options", "order_key", "tags", "pressure_traffic")
+    )
+
+
+__all__ = ["Applied", "Batch", "ConsumerGroup", "Holder", "Parked", "ParkedFull", "UnknownTopic"]

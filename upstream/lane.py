@@ -1,0 +1,129 @@
+"""One queue of a topic as one group sees it, and the deliveries out of it.
+
+A lane outlives the generations of its subscription (D22): it keeps the tracker, what may have been delivered before,
+and what is still out from an earlier generation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from upstream.job import UpstreamJob
+
+if TYPE_CHECKING:
+    from broker.consume_queue import ConsumeQueue
+    from upstream.buffer import TopicLine
+    from upstream.subscription import Subscription
+    from upstream.tracker import OffsetTracker
+
+Unit = tuple[int, int, int, int, "Lane"]
+"""Physical offset, size, tags code, queue offset, lane: sorts in commit-log order."""
+
+
+class Holder(Protocol):
+    """A connection, as the buffer sees it."""
+
+    @property
+    def address(self) -> str:
+        """`ip:port` of the client."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone."""
+        ...
+
+
+class Delivery:
+    """One batch that was handed out: all of its jobs share holder, start and deadline.
+
+    Attributes:
+        holder: Who has it.
+        since: Monotonic seconds when it was handed out.
+        deadline: Monotonic seconds when its timeout passes.
+        jobs: Its jobs; None once none of them is out, so that no reference cycle keeps them alive.
+        open: Jobs of it still unanswered.
+    """
+
+    __slots__ = ("deadline", "holder", "jobs", "open", "since")
+
+    def __init__(self, holder: Holder, since: float, deadline: float, jobs: list[UpstreamJob]) -> None:
+        self.holder = holder
+        self.since = since
+        self.deadline = deadline
+        self.jobs: list[UpstreamJob] | None = jobs
+        self.open = len(jobs)
+
+
+class Lane:
+    """State of one (group, topic, queue).
+
+    Attributes:
+        subscription: The generation that runs it now, or None.
+        live: Unfinished jobs that were read, by offset.
+        uncertain_until: Offsets below may have been delivered before this process (or generation) began, so nobody
+            can tell whose answer a result is; those from here on only by what this process remembers.
+        check_until: Offsets below may be finished already although they are not read yet.
+        adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12).
+        next: Next offset to look up in the queue.
+        pending: Units looked up but not yet given to the merge.
+        waiting: Jobs in the pull buffer, oldest first; some may be finished meanwhile (`gone` of them).
+        front: Heap of (offset, job) that came back and go first.
+        listed: Whether the lane stands in its topic's rotation.
+    """
+
+    __slots__ = (
+        "adopted",
+        "check_until",
+        "front",
+        "gone",
+        "line",
+        "listed",
+        "live",
+        "next",
+        "pending",
+        "qid",
+        "queue",
+        "queue_id",
+        "subscription",
+        "topic",
+        "tracker",
+        "uncertain_until",
+        "waiting",
+    )
+
+    def __init__(self, line: TopicLine, queue: ConsumeQueue, qid: str, tracker: OffsetTracker) -> None:
+        self.line = line
+        self.topic = queue.topic
+        self.queue_id = queue.queue_id
+        self.qid = qid
+        self.queue = queue
+        self.tracker = tracker
+        self.subscription: Subscription | None = None
+        self.live: dict[int, UpstreamJob] = {}
+        self.uncertain_until = queue.max_offset
+        self.check_until = tracker.high
+        self.adopted: dict[int, Delivery] = {}
+        self.next = tracker.watermark
+        self.pending: list[Unit] = []
+        self.waiting: deque[UpstreamJob] = deque()
+        self.front: list[tuple[int, UpstreamJob]] = []
+        self.gone = 0
+        self.listed = False
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a pull would find a job here."""
+        return len(self.waiting) + len(self.front) > self.gone
+
+    def rewind(self) -> None:
+        """Forget everything read and start again at the watermark, for a new generation."""
+        self.live.clear()
+        self.pending = []
+        self.waiting.clear()
+        self.front.clear()
+        self.gone = 0
+        self.next = self.tracker.watermark
+        self.check_until = self.tracker.high
+        self.uncertain_until = max(self.uncertain_until, self.queue.max_offset)

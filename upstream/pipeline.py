@@ -1,0 +1,72 @@
+"""The actions of one subscription, split at the order gate.
+
+The gate stands where `Async` stands; without one an ordered subscription has it before its last action (D14). Only a
+JSON-path key needs what earlier actions make of the body; for every other order the gate moves to the front, so that
+nothing is parsed before a job's turn has come. Actions before a JSON-path gate run in reading order and must answer at
+once: a job that fails there with attempts left stops the reading until it has passed, since its key is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from upstream.action import Action, Status
+from upstream.job import UpstreamJob
+
+
+class ActionMisbehaved(Exception):
+    """An action broke its protocol; counts as an error of the jobs concerned."""
+
+
+class Pipeline:
+    """Actions before and after the order gate; the gate's own marker is in neither.
+
+    Attributes:
+        before: Run before the order key is known; empty unless the key is a JSON path.
+        after: Run when the job's turn has come and it holds a permit.
+        rebuilds: Whether a job that waited has to run `before` again, because a later action looks at the data.
+        reads_data: Whether any action looks at the data, so that jobs may hold some.
+    """
+
+    def __init__(self, actions: Sequence[Action], *, json_path: bool) -> None:
+        gates = [place for place, action in enumerate(actions) if action.is_gate]
+        gate = (gates[0] if gates else len(actions) - 1) if json_path else 0
+        self.before = [action for action in actions[:gate] if not action.is_gate]
+        self.after = [action for action in actions[gate:] if not action.is_gate]
+        self.rebuilds = bool(self.before) and any(action.needs_data for action in self.after)
+        self.reads_data = any(action.needs_data for action in (*self.before, *self.after))
+
+    def open(self) -> None:
+        """Open all actions; when one raises, those opened before it are closed again."""
+        opened: list[Action] = []
+        try:
+            for action in (*self.before, *self.after):
+                action.open()
+                opened.append(action)
+        except BaseException:
+            for action in opened:
+                action.close()
+            raise
+
+    def close(self) -> None:
+        """Close all actions, the last one first; the first exception is raised after the others are closed too."""
+        failure: Exception | None = None
+        for action in reversed((*self.before, *self.after)):
+            try:
+                action.close()
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def run_action(action: Action, jobs: Sequence[UpstreamJob]) -> Sequence[Status | Exception]:
+    """Run one action over a batch; the answer has one entry per job whatever the action does."""
+    try:
+        answers = action.act_many(jobs)
+        if len(answers) == len(jobs):
+            return answers
+        wrong = f"{type(action).__name__} answered {len(answers)} statuses for {len(jobs)} jobs"
+    except Exception as error:
+        return [error] * len(jobs)
+    return [ActionMisbehaved(wrong)] * len(jobs)

@@ -1,0 +1,306 @@
+"""Where a subscription's messages come from: a small protocol, and its version over the embedded broker.
+
+`EmbeddedSource` merges the queues of a topic in commit-log order (D14): it looks up a chunk of units per queue and
+gives out, sorted, those up to the horizon, the lowest position up to which every queue is known. A queue that is
+read to its end does not hold the horizon back: what arrives there later lies behind everything visible now.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Protocol
+
+from broker.consume_queue import FILLER, FILLER_SIZE
+from broker.errors import DamagedRecord, RecordGone
+from broker.java import tags_code
+from broker.properties import parse_properties
+from broker.record import born_timestamp, split
+from upstream.action import MessageUnreadable
+from upstream.counters import SubscriptionCounters
+from upstream.job import History, Message, OrderKey, UpstreamJob
+from upstream.lane import Lane, Unit
+from upstream.system_properties import is_system_property
+
+if TYPE_CHECKING:
+    from broker.notices import Notices
+    from broker.store import Store
+    from upstream.subscription import Subscription
+
+CHUNK_UNITS = 256
+"""Units looked up at once per queue: 8 KiB of tuples, and rarely more than one look-up per pump."""
+
+PRESSURE_NAME = b"isPressureTraffic\x01"
+"""R14, constant 1.2 of the protocol: the property of stress-test messages."""
+_KEYS_FIRST = b"KEYS\x01"
+_KEYS_LATER = b"\x02KEYS\x01"
+_TAGS_FIRST = b"TAGS\x01"
+_TAGS_LATER = b"\x02TAGS\x01"
+_END = b"\x02"
+_physical = itemgetter(0)
+_NO_HORIZON = 1 << 63
+
+
+class Source(Protocol):
+    """What a subscription asks of its upstream. Called from the loop's thread only."""
+
+    def read(self, count: int) -> list[UpstreamJob]:
+        """Make the next jobs, at most `count`, in the order that the source promises; registered in their lanes.
+
+        Messages that nobody may get (filtered, unreadable) are finished and counted, and not among them; so fewer
+        than `count`, even none, may come although there is more: see `caught_up`.
+        """
+        ...
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether `read` has nothing to give until something arrives or an offset finishes."""
+        ...
+
+    def arrived(self) -> None:
+        """Tell that something may be there to read: messages arrived, or a limit moved."""
+        ...
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a job's message.
+
+        Raises:
+            MessageUnreadable: It is damaged or gone.
+        """
+        ...
+
+
+class EmbeddedSource:
+    """All queues of one topic of the embedded broker, for one generation of a subscription."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        lanes: Sequence[Lane],
+        *,
+        store: Store,
+        counters: SubscriptionCounters,
+        notices: Notices,
+        strict_order: bool,
+        message_keys: bool,
+        queue_keys: bool,
+        tags: frozenset[str] | None,
+        pressure_traffic: bool,
+    ) -> None:
+        """Stand at the lanes' positions.
+
+        Args:
+            subscription: Owner of the jobs that are made.
+            lanes: All queues; more may be added by `add_lane`.
+            store: Where records are read.
+            counters: Series of the subscription.
+            notices: Told about skipped records.
+            strict_order: A queue that its lag limit stops also stops those behind it in commit-log order (D14).
+            message_keys: The order key is the message key: put into `job.key`.
+            queue_keys: The order key is the queue (QID).
+            tags: Only messages with one of these tags; None: all.
+            pressure_traffic: Whether stress-test messages are handed out (R14).
+        """
+        self._subscription = subscription
+        self._lanes = list(lanes)
+        self._store = store
+        self._read = store.read
+        self._counters = counters
+        self._notices = notices
+        self._strict_order = strict_order
+        self._message_keys = message_keys
+        self._queue_keys = queue_keys
+        self._tags = None if tags is None else frozenset(tag.encode() for tag in tags)
+        self._codes = None if self._tags is None else frozenset(tags_code(tag) for tag in self._tags)
+        self._pressure_traffic = pressure_traffic
+        self._inspects = message_keys or self._tags is not None or not pressure_traffic
+        self.lag_max: int | None = None
+        self._merged: list[Unit] = []
+        self._at = 0
+        self._dirty = True
+
+    def add_lane(self, lane: Lane) -> None:
+        """Read another queue too: the topic got more of them."""
+        self._lanes.append(lane)
+        self._dirty = True
+
+    def arrived(self) -> None:
+        """Look at the queues again at the next `read`."""
+        self._dirty = True
+
+    @property
+    def caught_up(self) -> bool:
+        """Nothing is looked up and unread, and nothing arrived since the queues were last looked at."""
+        return not self._dirty and self._at == len(self._merged)
+
+    def read(self, count: int) -> list[UpstreamJob]:
+        """Make the next jobs in commit-log order; see `Source.read`."""
+        at, merged = self._at, self._merged
+        if at == len(merged):
+            if not self._dirty or not self._fill():
+                return []
+            at, merged = 0, self._merged
+        end = at + count
+        units = merged[at:end] if at or end < len(merged) else merged
+        self._at = at + len(units)
+        return self._make(units)
+
+    def _fill(self) -> bool:
+        """Look up units and merge those up to the horizon; whether there are any."""
+        horizon = _NO_HORIZON
+        active = []
+        for lane in self._lanes:
+            pending = lane.pending
+            if lane.next < lane.queue.max_offset:
+                while not pending and lane.next < lane.queue.max_offset:
+                    pending = self._look_up(lane)
+                if lane.next < lane.queue.max_offset and pending:
+                    horizon = min(horizon, pending[-1][0])
+            if pending:
+                active.append(lane)
+        allowed = {}
+        if self.lag_max is not None:
+            for lane in active:
+                room = max(0, lane.tracker.watermark + self.lag_max - lane.pending[0][3])
+                if room < len(lane.pending):
+                    allowed[lane] = room
+                    if self._strict_order:
+                        horizon = min(horizon, lane.pending[room][0] - 1)
+        merged: list[Unit] = []
+        for lane in active:
+            pending = lane.pending
+            cut = len(pending) if pending[-1][0] <= horizon else bisect_right(pending, horizon, key=_physical)
+            cut = min(cut, allowed.get(lane, cut))
+            if cut:
+                merged += pending[:cut]
+                del pending[:cut]
+                lane.tracker.started = max(lane.tracker.started, merged[-1][3] + 1)
+        if len(active) > 1:
+            # Runs that are sorted already: this is a merge in C.
+            merged.sort()
+        self._merged = merged
+        self._at = 0
+        self._dirty = bool(merged)
+        return self._dirty
+
+    def _look_up(self, lane: Lane) -> list[Unit]:
+        """Fetch the next units of one queue, passing over what is finished or no longer kept."""
+        tracker, queue = lane.tracker, lane.queue
+        start = lane.next
+        if start < queue.min_offset:
+            # Retention took messages that this group had not finished: that is loss, and it is said (promise 6).
+            lost = tracker.finish_range(start, queue.min_offset)
+            if lost:
+                self._counters.skipped("expired").add(lost)
+                self._notices.note(
+                    "messages_expired_unread", self._subscription.group, lost, topic=lane.topic, offset=start
+                )
+            start = queue.min_offset
+        lane.check_until = tracker.high
+        start = tracker.next_unfinished(start)
+        units = queue.read(start, CHUNK_UNITS) if start < queue.max_offset else []
+        pending = [(physical, size, code, offset, lane) for offset, (physical, size, code) in enumerate(units, start)]
+        if FILLER in units:
+            # The offset exists and its record is lost in a damaged part of the log.
+            for offset, unit in enumerate(units, start):
+                if unit == FILLER and not tracker.is_finished(offset):
+                    self._unreadable(lane, offset, "damaged")
+            pending = [unit for unit in pending if unit[1] != FILLER_SIZE]
+        lane.pending = pending
+        lane.next = start + len(units)
+        return pending
+
+    def _make(self, units: Sequence[Unit]) -> list[UpstreamJob]:
+        subscription, codes, inspects = self._subscription, self._codes, self._inspects
+        jobs: list[UpstreamJob] = []
+        key: OrderKey | None = None
+        for physical, size, code, offset, lane in units:
+            if offset < lane.check_until and lane.tracker.is_finished(offset):
+                continue
+            if codes is not None and code not in codes:
+                self._skip(lane, offset, "tag_filter")
+                continue
+            if inspects:
+                try:
+                    properties = split(self._read(physical, size))[1]
+                except DamagedRecord:
+                    self._unreadable(lane, offset, "damaged")
+                    continue
+                except RecordGone:
+                    self._unreadable(lane, offset, "gone")
+                    continue
+                if (codes is not None or PRESSURE_NAME in properties) and self._unwanted(lane, offset, properties):
+                    continue
+                if self._message_keys:
+                    key = _value(properties, _KEYS_FIRST, _KEYS_LATER)
+            if self._queue_keys:
+                key = lane.qid
+            job = UpstreamJob(subscription, lane, offset, physical, size, key)
+            lane.live[offset] = job
+            if lane.tracker.failures:
+                self._recall(job)
+            jobs.append(job)
+        return jobs
+
+    def _unwanted(self, lane: Lane, offset: int, properties: bytes) -> bool:
+        """Skip a message that the tag's text (codes may collide) or the pressure flag rules out; whether it was."""
+        if self._tags is not None and _value(properties, _TAGS_FIRST, _TAGS_LATER) not in self._tags:
+            self._skip(lane, offset, "tag_filter")
+            return True
+        if not self._pressure_traffic and is_pressure(properties):
+            self._skip(lane, offset, "pressure_traffic")
+            return True
+        return False
+
+    def _skip(self, lane: Lane, offset: int, reason: str) -> None:
+        lane.tracker.finish(offset)
+        self._counters.skipped(reason).add()
+
+    def _unreadable(self, lane: Lane, offset: int, reason: str) -> None:
+        self._skip(lane, offset, reason)
+        self._notices.note(
+            "message_unreadable", self._subscription.group, topic=lane.topic, qid=lane.qid, offset=offset, reason=reason
+        )
+
+    def _recall(self, job: UpstreamJob) -> None:
+        """Give a job the failures that it had before a restart or an earlier generation."""
+        failure = job.lane.tracker.failures.get(job.offset)
+        if failure is not None:
+            history = job.history = History(self._subscription.now())
+            history.fails = failure.fails
+            history.errors = failure.errors
+            history.timeouts = failure.timeouts
+            history.due_wall_ms = failure.due_wall_ms
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a message from the log; see `Source.load`."""
+        try:
+            record = self._store.read(job.physical, job.size)
+            body, block = split(record)
+        except DamagedRecord as error:
+            raise MessageUnreadable("damaged") from error
+        except RecordGone as error:
+            raise MessageUnreadable("gone") from error
+        properties = parse_properties(block)
+        key, tag = properties.get("KEYS"), properties.get("TAGS")
+        user = {name: value for name, value in properties.items() if not is_system_property(name)}
+        return Message(key, tag, bytes(body), user, born_timestamp(record))
+
+
+def _value(properties: bytes, first: bytes, later: bytes) -> bytes | None:
+    """Value of one property in a block; None when it is absent or empty."""
+    if properties.startswith(first):
+        begin = len(first)
+    else:
+        begin = properties.find(later)
+        if begin < 0:
+            return None
+        begin += len(later)
+    return properties[begin : properties.find(_END, begin)] or None
+
+
+def is_pressure(properties: bytes) -> bool:
+    """Whether the property isPressureTraffic is `true`, ignoring case (R14)."""
+    value = _value(properties, PRESSURE_NAME, _END + PRESSURE_NAME)
+    return value is not None and value.lower() == b"true"

@@ -1,0 +1,156 @@
+"""The life of a job as a table: state -> event -> next state. docs/delivery.md restates it and a test compares the two.
+
+Cold paths move a job with `move(job, event)`, which trips an assertion on a step that the table does not have. The
+paths that run for every message assign a state that was looked up here once, at import (`next_state`), so that they
+cannot disagree with the table either.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from upstream.job import UpstreamJob
+
+
+class State(enum.Enum):
+    """Where a job stands."""
+
+    READ = "read"
+    """Read from its queue, before the order gate."""
+    WAITING = "waiting"
+    """Behind an earlier job of its key; light, without a permit (D15)."""
+    READY = "ready"
+    """First of its key; waits for a permit and a rate token."""
+    RUNNING = "running"
+    """In an action, or with somebody who will resume or finish it (ASYNCHRONIZED)."""
+    BUFFERED = "buffered"
+    """In the pull buffer, to be taken by the next pull."""
+    OUT = "out"
+    """Handed to a client, unanswered, its timeout not passed: in flight (D12)."""
+    RETRYING = "retrying"
+    """Waits for the due time of its next attempt, in its place of the key."""
+    BURYING = "burying"
+    """On its way to the dead-letter topic; the key waits until that record is durable (D16)."""
+    HELD = "held"
+    """Finished by a late success while a newer delivery is out; the key waits for that one's answer or timeout."""
+    FINISHED = "finished"
+    """Over: its offset is finished and its key released."""
+    ABANDONED = "abandoned"
+    """Its generation ended; the message is read again by the next one."""
+
+
+class Event(enum.Enum):
+    """What happens to a job."""
+
+    QUEUE_BEHIND = "queue behind key"
+    """The order gate found an earlier job of the same key."""
+    PASS_GATE = "pass gate"
+    """The order gate found the key free, or the job has no key."""
+    RELEASE = "release"
+    """The job before it in its key is over."""
+    ADMIT = "admit"
+    """A permit and a rate token were there."""
+    OFFER = "offer"
+    """PullServer put it into the pull buffer."""
+    TAKE = "take"
+    """A pull took it."""
+    SUCCEED = "succeed"
+    """A success that settles it: the current holder's, an action's, or any while nobody has it."""
+    SUCCEED_LATE = "succeed late"
+    """A success of an earlier delivery while a newer one is out."""
+    RETRY = "retry"
+    """Failed with attempts left: it will come again."""
+    COME_BACK = "come back"
+    """Timed out with attempts left, given back uncounted, or (RETRYING) due again for the pull buffer."""
+    RERUN = "rerun"
+    """Due again for its actions."""
+    BURY = "bury"
+    """Out of attempts, or nothing can process it."""
+    SETTLE = "settle"
+    """The dead-letter record is durable, or (HELD) the holder answered or timed out."""
+    SKIP = "skip"
+    """Its record cannot be read (damaged or gone): finished and counted."""
+    ABANDON = "abandon"
+    """Its generation ends."""
+
+
+TABLE: dict[State, dict[Event, State]] = {
+    State.READ: {
+        Event.QUEUE_BEHIND: State.WAITING,
+        Event.PASS_GATE: State.READY,
+        Event.SUCCEED: State.FINISHED,
+        Event.BURY: State.BURYING,
+        Event.SKIP: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.WAITING: {
+        Event.RELEASE: State.READY,
+        Event.SUCCEED: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.READY: {
+        Event.ADMIT: State.RUNNING,
+        Event.SUCCEED: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.RUNNING: {
+        Event.OFFER: State.BUFFERED,
+        Event.TAKE: State.OUT,
+        Event.SUCCEED: State.FINISHED,
+        Event.RETRY: State.RETRYING,
+        Event.BURY: State.BURYING,
+        Event.SKIP: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.BUFFERED: {
+        Event.TAKE: State.OUT,
+        Event.SUCCEED: State.FINISHED,
+        Event.SKIP: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.OUT: {
+        Event.SUCCEED: State.FINISHED,
+        Event.SUCCEED_LATE: State.HELD,
+        Event.RETRY: State.RETRYING,
+        Event.COME_BACK: State.BUFFERED,
+        Event.BURY: State.BURYING,
+        Event.SKIP: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.RETRYING: {
+        Event.COME_BACK: State.BUFFERED,
+        Event.RERUN: State.RUNNING,
+        Event.SUCCEED: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.BURYING: {
+        Event.SETTLE: State.FINISHED,
+        Event.SUCCEED: State.FINISHED,
+        Event.SKIP: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.HELD: {
+        Event.SETTLE: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.FINISHED: {},
+    State.ABANDONED: {},
+}
+
+
+def next_state(state: State, event: Event) -> State:
+    """Return the state after `event`.
+
+    Raises:
+        KeyError: The table has no such step.
+    """
+    return TABLE[state][event]
+
+
+def move(job: UpstreamJob, event: Event) -> None:
+    """Take a job to its next state; a step that is not in the table is a bug and trips an assertion."""
+    following = TABLE[job.state].get(event)
+    assert following is not None, f"offset {job.offset}: {event.name} in {job.state.name}"
+    job.state = following

@@ -1,0 +1,186 @@
+"""What a group says about itself: lag, what is out to whom, and keys that hold others up (D15). Cold path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from broker.errors import DamagedRecord, RecordGone
+from broker.record import store_timestamp
+from broker.seams import Clock
+from broker.store import Store
+from upstream.job import OrderKey, UpstreamJob
+from upstream.lane import Lane
+from upstream.state import State
+from upstream.subscription import Subscription
+
+LISTED_MAX = 10_000
+"""Deliveries and keys named at most; the totals say how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """One queue: committed offset (the next one to read, R72), end of the queue, and how far they are apart.
+
+    `lag_seconds` is the age of the message at the committed offset, 0.0 when the lag is 0.
+    """
+
+    qid: str
+    committed: int
+    produced: int
+    lag: int
+    lag_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckKey:
+    """An order key whose first job holds others up.
+
+    `attempts` counts deliveries of this process and failed attempts before it, whichever is more; `holder` is None
+    while nobody has the job; `since_ms` (wall clock) is when it last went out or began to wait.
+    """
+
+    key: str
+    topic: str
+    qid: str
+    offset: int
+    attempts: int
+    holder: str | None
+    since_ms: int
+    waiting: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryStats:
+    """One message that is out."""
+
+    topic: str
+    qid: str
+    offset: int
+    holder: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStats:
+    """A group on one topic.
+
+    `state`: running, draining, starting or stopped. `in_flight` counts messages that are out, `buffered` those ready
+    for the next pull, `waiting` those behind their key, `retrying` and `burying` those in these states.
+    """
+
+    topic: str
+    state: str
+    queues: list[QueueStats]
+    in_flight: int = 0
+    buffered: int = 0
+    waiting: int = 0
+    retrying: int = 0
+    burying: int = 0
+    reading_stopped: bool = False
+    stuck_keys: list[StuckKey]
+    stuck_keys_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStats:
+    """A whole group; deliveries are listed oldest first, at most LISTED_MAX of them."""
+
+    group: str
+    topics: list[TopicStats]
+    in_flight: list[DeliveryStats]
+    in_flight_total: int
+    parked: int
+    buffered_bytes: int
+
+
+class StatsReader:
+    """Reads the state of lanes and subscriptions; `clock` turns monotonic moments into wall-clock ones."""
+
+    def __init__(self, *, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._wall_ms = clock.wall_ms()
+        self._now = clock.monotonic()
+
+    def queue(self, lane: Lane) -> QueueStats:
+        """Lag of one queue."""
+        committed, produced = lane.tracker.watermark, lane.queue.max_offset
+        seconds = 0.0
+        if committed < produced:
+            try:
+                physical, size, _ = lane.queue.read(max(committed, lane.queue.min_offset), 1)[0]
+                stored_ms = store_timestamp(self._store.read(physical, size))
+                seconds = max(0.0, (self._wall_ms - stored_ms) / 1000)
+            except (DamagedRecord, RecordGone, IndexError):
+                # The message cannot be read; it will be skipped when its turn comes.
+                seconds = 0.0
+        return QueueStats(
+            qid=lane.qid, committed=committed, produced=produced, lag=max(0, produced - committed), lag_seconds=seconds
+        )
+
+    def topic(
+        self, name: str, state: str, lanes: Iterable[Lane], subscription: Subscription | None
+    ) -> tuple[TopicStats, list[DeliveryStats]]:
+        """Figures of one topic, and what is out of it."""
+        lanes = list(lanes)
+        counts = dict.fromkeys(State, 0)
+        out: list[DeliveryStats] = []
+        heads: list[UpstreamJob] = []
+        for lane in lanes:
+            for job in lane.live.values():
+                counts[job.state] += 1
+                if job.state is State.OUT and job.delivery is not None:
+                    since_ms = self._to_wall(job.delivery.since)
+                    address = job.delivery.holder.address
+                    out.append(
+                        DeliveryStats(topic=name, qid=lane.qid, offset=job.offset, holder=address, since_ms=since_ms)
+                    )
+                if job.successor is not None and job.state is not State.WAITING:
+                    heads.append(job)
+        heads.sort(key=self._since)
+        stats = TopicStats(
+            topic=name,
+            state=state,
+            queues=[self.queue(lane) for lane in lanes],
+            in_flight=counts[State.OUT],
+            buffered=counts[State.BUFFERED],
+            waiting=counts[State.WAITING],
+            retrying=counts[State.RETRYING],
+            burying=counts[State.BURYING],
+            reading_stopped=subscription is not None and subscription.reading_stopped,
+            stuck_keys=[self._stuck(job) for job in heads[:100]],
+            stuck_keys_total=len(heads),
+        )
+        return stats, out
+
+    def _stuck(self, job: UpstreamJob) -> StuckKey:
+        waiting, behind = 0, job.successor
+        while behind is not None:
+            waiting += behind.state is State.WAITING
+            behind = behind.successor
+        delivery = job.delivery
+        return StuckKey(
+            key=_text(job.key),
+            topic=job.topic,
+            qid=job.qid,
+            offset=job.offset,
+            attempts=max(job.deliveries, job.attempts),
+            holder=delivery.holder.address if delivery is not None else None,
+            since_ms=self._to_wall(self._since(job)),
+            waiting=waiting,
+            state=job.state.value,
+        )
+
+    def _since(self, job: UpstreamJob) -> float:
+        if job.delivery is not None:
+            return job.delivery.since
+        return job.history.since if job.history is not None else self._now
+
+    def _to_wall(self, moment: float) -> int:
+        return self._wall_ms - int((self._now - moment) * 1000)
+
+
+def _text(key: OrderKey | None) -> str:
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else key or ""

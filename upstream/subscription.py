@@ -1,0 +1,434 @@
+"""One generation of a group on one topic: it reads, keeps order per key, runs the actions and settles jobs.
+
+`pump` is the heart: it admits ready jobs while there are permits and rate tokens, and reads on while nothing ready is
+left over. Everything that frees something (an ack, an arrival, a retry, a token) calls it. All of it runs in the
+loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.seams import Clock, Handle, Scheduler
+from conf.models import SubscriptionConfig
+from conf.order_key import is_json_path
+from upstream.action import Action, Status
+from upstream.buffer import PullBuffer
+from upstream.counters import SubscriptionCounters
+from upstream.dead_letters import DeadLetters
+from upstream.gate import Gate
+from upstream.job import Message, UpstreamJob
+from upstream.lane import Delivery, Lane
+from upstream.limits import TokenBucket
+from upstream.outcomes import Outcomes
+from upstream.pipeline import Pipeline, run_action
+from upstream.source import EmbeddedSource
+from upstream.state import Event, State, move, next_state
+
+if TYPE_CHECKING:
+    from broker.store import Store
+    from broker.topics import Topic
+    from upstream.progress import Progress
+
+READ_JOBS = 256
+"""Jobs read at once."""
+READS_PER_PUMP = 8
+"""Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
+
+_RUNNING = next_state(State.READY, Event.ADMIT)
+_READY = State.READY
+_WAITING = State.WAITING
+_CONTINUE = Status.CONTINUE
+_ASYNCHRONIZED = Status.ASYNCHRONIZED
+_KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING)
+
+
+class Subscription:
+    """One generation of (group, topic).
+
+    Attributes:
+        group: Name of the group.
+        config: Its configuration; limits in it may change live (`configure`).
+        hands_out: Whether pulls get messages of it; false once it drains.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        config: SubscriptionConfig,
+        *,
+        topic: Topic,
+        lanes: Sequence[Lane],
+        more_lanes: Callable[[], Sequence[Lane]],
+        actions: Sequence[Action],
+        buffer: PullBuffer,
+        dead_letters: DeadLetters,
+        store: Store,
+        progress: Progress,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        notices: Notices,
+        waiting_max: int,
+    ) -> None:
+        """Set up; nothing is read before `start`.
+
+        Args:
+            group: Name of the group.
+            config: What it reads, and how.
+            topic: The topic in the store.
+            lanes: Its queues as the group sees them.
+            more_lanes: Makes the lanes of queues that were added since; called when the topic grew.
+            actions: The pipeline, first action first; each instance belongs to this subscription.
+            buffer: The group's pull buffer.
+            dead_letters: The group's dead-letter topic.
+            store: The broker.
+            progress: Trackers and ack journal.
+            clock: Wall and monotonic time.
+            scheduler: The event loop.
+            metrics: The node's registry.
+            notices: Rate-limited log lines.
+            waiting_max: Jobs that may wait behind their keys; then reading stops (D15).
+        """
+        self.group = group
+        self.config = config
+        self.topic = topic
+        self.lanes = list(lanes)
+        self.hands_out = True
+        self.waiting_max = waiting_max
+        self.buffer = buffer
+        self.counters = SubscriptionCounters(metrics, group, config.topic)
+        self.outcomes = Outcomes(
+            group,
+            config,
+            counters=self.counters,
+            buffer=buffer,
+            dead_letters=dead_letters,
+            progress=progress,
+            clock=clock,
+            scheduler=scheduler,
+            notices=notices,
+            rerun=self.run,
+            delay_gate=self._delay_gate,
+            pump=self.pump,
+        )
+        self.order = self.outcomes.order
+        self.permits = self.outcomes.permits
+        self.deadlines = self.outcomes.deadlines
+        self.make_ready = self.outcomes.ready.append
+        self._ready = self.outcomes.ready
+        self._more_lanes = more_lanes
+        self._line = buffer.line(config.topic)
+        self._clock = clock
+        self._scheduler = scheduler
+        self._notices = notices
+        self._bucket = TokenBucket(config.tps_max, clock)
+        path = config.order_key if is_json_path(config.order_key) else None
+        self._pipeline = Pipeline(actions, json_path=path is not None)
+        self._gate = None if path is None else Gate(self.outcomes, self._pipeline, path)
+        self._source = EmbeddedSource(
+            self,
+            self.lanes,
+            store=store,
+            counters=self.counters,
+            notices=notices,
+            strict_order=config.order_key is not None,
+            message_keys=config.order_key == "KEY",
+            queue_keys=config.order_key == "QID",
+            tags=config.wanted_tags,
+            pressure_traffic=config.pressure_traffic,
+        )
+        self._adopting = False
+        self._pumping = False
+        self._again: Handle | None = None
+        self.reading_stopped = False
+        self._set_limits(config)
+
+    # Life
+
+    def start(self) -> None:
+        """Open the actions, listen to the topic and begin to read.
+
+        Raises:
+            Exception: What an action's `open` raised; nothing is started then.
+        """
+        self._pipeline.open()
+        for lane in self.lanes:
+            lane.rewind()
+            lane.subscription = self
+        self._adopting = any(lane.adopted for lane in self.lanes)
+        self.topic.listeners.append(self._arrived)
+        self.pump()
+
+    def configure(self, config: SubscriptionConfig, waiting_max: int) -> None:
+        """Change limits, timeouts, intervals and batch sizes of the running generation (D22)."""
+        self.config = self.outcomes.config = config
+        self.waiting_max = waiting_max
+        self._bucket.configure(config.tps_max)
+        self._set_limits(config)
+        self.deadlines.set_timeout(self.timeout_seconds)
+        self.pump()
+
+    def _set_limits(self, config: SubscriptionConfig) -> None:
+        self.permits.maximum = config.concurrency
+        self.batch_max = config.max_pull_batch_size
+        self.timeout_seconds = config.timeout / 1000
+        self._source.lag_max = config.consume_lag_max
+
+    @property
+    def draining(self) -> bool:
+        """Whether `begin_drain` was called."""
+        return self.outcomes.draining
+
+    def begin_drain(self) -> None:
+        """Read and hand out nothing more; what is out may still be answered."""
+        if self.draining:
+            return
+        self.hands_out = False
+        self.topic.listeners.remove(self._arrived)
+        self.buffer.drop(self.lanes)
+        self.outcomes.begin_drain()
+        if self._again is not None:
+            self._again.cancel()
+        for lane in self.lanes:
+            # What was handed out before may be answered after its job is gone: such an answer must count.
+            lane.uncertain_until = max(lane.uncertain_until, lane.queue.max_offset)
+            for job in list(lane.live.values()):
+                if job.state not in _KEPT_BY_DRAIN:
+                    del lane.live[job.offset]
+                    move(job, Event.ABANDON)
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is out, in an action or on its way to the dead letters."""
+        if not self.draining or self.deadlines.open or self.outcomes.burying:
+            return False
+        return not any(job.state is _RUNNING for lane in self.lanes for job in lane.live.values())
+
+    def stop(self) -> None:
+        """End this generation. What is still out stays in flight for the next one until its deadline (D12)."""
+        if self.outcomes.stopped:
+            return
+        self.begin_drain()
+        self.outcomes.stop()
+        for lane in self.lanes:
+            for job in list(lane.live.values()):
+                delivery = job.delivery
+                if job.state is State.OUT and delivery is not None:
+                    lane.adopted[job.offset] = Delivery(delivery.holder, delivery.since, delivery.deadline, [])
+                move(job, Event.ABANDON)
+            lane.live.clear()
+            lane.subscription = None
+        try:
+            self._pipeline.close()
+        except Exception as error:
+            self._notices.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
+
+    def _arrived(self) -> None:
+        """Read what became visible; the topic's listener."""
+        if len(self.topic.queues) != len(self.lanes):
+            for lane in self._more_lanes():
+                lane.subscription = self
+                self.lanes.append(lane)
+                self._source.add_lane(lane)
+        self._source.arrived()
+        self.pump()
+
+    # Reading and admission
+
+    def pump(self) -> None:
+        """Admit and read as far as permits, rate, caps and lag allow. Harmless to call at any time."""
+        if self._pumping or self.outcomes.draining:
+            return
+        self._pumping = True
+        try:
+            if self._source.lag_max is not None:
+                self._source.arrived()
+            self._pump()
+        finally:
+            self._pumping = False
+
+    def _pump(self) -> None:
+        for _ in range(READS_PER_PUMP):
+            while self._ready:
+                if not self._admit():
+                    return
+            if not self._may_read():
+                return
+            jobs = self._source.read(min(READ_JOBS, self.permits.free))
+            if jobs:
+                self._take_in(jobs)
+            elif self._source.caught_up:
+                return
+        self._pump_later(0.0)
+
+    def _take_in(self, jobs: list[UpstreamJob]) -> None:
+        """Take jobs to the order gate and through it: READY, or WAITING behind their key."""
+        if self.config.order_key is None:
+            for job in jobs:
+                job.state = _READY
+            self._ready.extend(jobs)
+            return
+        if self._gate is not None:
+            jobs = self._gate.pass_on(jobs)
+        unordered = self.order.submit_many(jobs, self.make_ready)
+        if unordered:
+            self.counters.unordered.value += unordered
+        if self._pipeline.rebuilds:
+            for job in jobs:
+                if job.state is _WAITING:
+                    job.drop_data()
+                    job.step = -1
+
+    def _delay_gate(self, seconds: float) -> None:
+        """Hold the gate for a job that failed before it: what was read with and after it waits so long."""
+        self._scheduler.call_later(seconds, self._reopen_gate)
+
+    def _reopen_gate(self) -> None:
+        if self._gate is not None and not self.draining:
+            self._take_in(self._gate.reopen())
+            self.pump()
+
+    def _may_read(self) -> bool:
+        if self.order.waiting >= self.waiting_max:
+            if not self.reading_stopped:
+                self.reading_stopped = True
+                self.counters.reading_stopped.add()
+                self._notices.note(
+                    "reading_stopped_by_keys", self.group, topic=self.config.topic, waiting=self.order.waiting
+                )
+            return False
+        self.reading_stopped = False
+        if self._gate is not None and self._gate.closed:
+            return False
+        return self.permits.free > 0 and self.buffer.has_room(self._line, self.batch_max)
+
+    def _admit(self) -> bool:
+        """Run ready jobs as far as permits and rate tokens go, which are taken together (W42); whether any could go."""
+        ready = self._ready
+        room = min(len(ready), self.permits.free)
+        tokens = self._bucket.available()
+        if tokens is not None and tokens < room:
+            if not tokens:
+                self._pump_later(self._bucket.wait_seconds())
+            room = tokens
+        admitted: list[UpstreamJob] = []
+        taken = 0
+        next_ready = ready.popleft
+        while taken < room and ready:
+            job = next_ready()
+            if job.state is not _READY:
+                continue
+            job.state = _RUNNING
+            taken += 1
+            if job.history is not None and self.outcomes.postponed(job):
+                continue
+            admitted.append(job)
+        self.permits.used += taken
+        self._bucket.take(taken)
+        if admitted:
+            self.run(admitted)
+        return taken > 0 or not ready
+
+    def _pump_later(self, seconds: float) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        self._again = self._scheduler.call_later(seconds, self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._again = None
+        self.pump()
+
+    # Actions
+
+    def run(self, jobs: list[UpstreamJob]) -> None:
+        """Run RUNNING jobs through the actions behind the gate, rebuilding their data where it was dropped (D15)."""
+        if self._pipeline.rebuilds:
+            bare = [job for job in jobs if job.step < 0]
+            for action in self._pipeline.before if bare else ():
+                bare = self._answered(bare, run_action(action, bare))
+            jobs = [job for job in jobs if job.state is _RUNNING]
+        self._run_from(0, jobs)
+
+    def _run_from(self, step: int, jobs: list[UpstreamJob]) -> None:
+        actions = self._pipeline.after
+        many = len(actions) > 1
+        while jobs and step < len(actions):
+            for job in jobs if many else ():
+                job.step = step
+            answers = run_action(actions[step], jobs)
+            if answers.count(_ASYNCHRONIZED) == len(jobs):
+                return
+            jobs = self._answered(jobs, answers)
+            step += 1
+        for job in jobs:
+            # R15: past the last action a job has succeeded.
+            self.outcomes.succeed(job)
+
+    def _answered(self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
+        """Settle what an action decided (R16); returns the jobs that go on."""
+        onward = []
+        for job, answer in zip(jobs, answers, strict=True):
+            if job.state is not _RUNNING:
+                continue  # The action settled it by itself.
+            if answer is _CONTINUE:
+                onward.append(job)
+            elif answer is Status.FINISH:
+                self.outcomes.succeed(job)
+            elif answer is Status.FAIL:
+                self.outcomes.fail(job, "an action answered FAIL")
+            elif isinstance(answer, Exception):
+                self.outcomes.error(job, answer)
+        return onward
+
+    def offer(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Put RUNNING jobs into the pull buffer; what PullServer does."""
+        if self._pipeline.reads_data:
+            for job in jobs:
+                job.drop_data()
+        if self._adopting:
+            jobs = self.outcomes.readopt(jobs)
+            self._adopting = any(lane.adopted for lane in self.lanes)
+        if jobs:
+            self.buffer.offer(jobs)
+
+    def resume(self, job: UpstreamJob) -> None:
+        """Go on with a job that an action kept; see `UpstreamJob.resume`."""
+        if job.state is _RUNNING and not self.outcomes.stopped:
+            step = job.step + 1
+            job.step = step
+            self._run_from(step, [job])
+            self.pump()
+
+    def settle(self, job: UpstreamJob, success: bool, reason: str) -> bool:
+        """Settle a job that an action kept; see `UpstreamJob.finish`."""
+        if self.outcomes.stopped and success:
+            # The next generation may have the message again; its consumption counts all the same.
+            return job.lane.tracker.finish(job.offset)
+        if job.state is not _RUNNING:
+            return False
+        if success:
+            self.outcomes.succeed(job)
+        else:
+            self.outcomes.fail(job, reason or "an action finished it without success")
+        self.pump()
+        return True
+
+    # For jobs, source and gate
+
+    def handed_out(self, delivery: Delivery) -> None:
+        """Watch a batch that the buffer gave to a client."""
+        self.deadlines.add(delivery)
+        self.counters.delivered.value += delivery.open
+        self.counters.batches.value += 1
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock.monotonic()
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a job's message; raises MessageUnreadable."""
+        return self._source.load(job)
