@@ -77,6 +77,7 @@ class Surroundings(NamedTuple):
     consumer_address: Callable[[], tuple[str, int] | None]
     producer_address: Callable[[], tuple[str, int] | None]
     failed: Callable[[Exception], None]
+    noticed: Callable[[], None] = lambda: None
     exact: bool = True
 
 
@@ -109,6 +110,7 @@ class Link(asyncio.Protocol):
             except Exception as error:
                 self.client.around.failed(error)
                 raise
+        self.client.around.noticed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.client.on_lost(self)
@@ -229,7 +231,7 @@ class Producer(Client):
         count = random.randrange(2, 9) if self.chance(habits.batch_share) else 1
         topic = random.choice(self.topics)
         publishes = [self._make(topic) for _ in range(count)]
-        messages = [_message(publish) for publish in publishes]
+        messages = [message_of(publish) for publish in publishes]
         if count > 1:
             self.call("sendBatchSync", publishes, messages=messages, receipts=True)
         elif self.chance(0.2):
@@ -242,7 +244,7 @@ class Producer(Client):
         publishes = [self._make(self.around.random.choice(self.topics)) for _ in range(3)]
         bad = self.around.random.choice(publishes)
         way = self.around.random.randrange(4)
-        messages = [_message(publish) for publish in publishes]
+        messages = [message_of(publish) for publish in publishes]
         spoilt = messages[publishes.index(bad)]
         if way == 0:
             spoilt.topic = "nowhere"
@@ -508,7 +510,8 @@ class Consumer(Client):
         super().on_lost(link)
 
 
-def _message(publish: Publish) -> Any:
+def message_of(publish: Publish) -> Any:
+    """Return a publish as the IDL's message."""
     return producer_idl.Message(
         topic=publish.topic,
         key=publish.key or None,

@@ -159,10 +159,18 @@ class Ledger:
     Args:
         subscriptions: Every (group, topic) that is consumed.
         slack_seconds: How much later than the node the clients may have seen a delivery.
+        ack_loss_seconds: How old an ack may be and still go with the power; 0 under `ackFlush: sync`.
     """
 
-    def __init__(self, subscriptions: Iterable[Subscription], *, slack_seconds: float = SLACK_SECONDS) -> None:
+    def __init__(
+        self,
+        subscriptions: Iterable[Subscription],
+        *,
+        slack_seconds: float = SLACK_SECONDS,
+        ack_loss_seconds: float = ACK_LOSS_SECONDS,
+    ) -> None:
         self._slack_seconds = slack_seconds
+        self._ack_loss_seconds = ack_loss_seconds
         self.subscriptions = {(each.group, each.topic): each for each in subscriptions}
         self.publishes: dict[int, Publish] = {}
         self.places: dict[Place, int] = {}
@@ -302,8 +310,10 @@ class Ledger:
 
     def _lost_with_power(self, stamp: Stamp) -> bool:
         """Whether an ack of that time may have been lost with the power."""
-        window = ACK_LOSS_SECONDS + SLACK_SECONDS
-        return any(life == stamp.life and time - stamp.time <= window for life, time in self.power_losses)
+        window = self._ack_loss_seconds
+        return window > 0 and any(
+            life == stamp.life and time - stamp.time <= window + SLACK_SECONDS for life, time in self.power_losses
+        )
 
     def _check_log(self, records: list[Stored]) -> None:
         found: dict[int, Stored] = {}

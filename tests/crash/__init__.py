@@ -1,0 +1,1 @@
+"""Real node processes, killed with SIGKILL while clients publish, pull and ack."""

@@ -1,0 +1,45 @@
+"""`python -m tests.simulation --seed N` replays one seed; `--seeds COUNT` runs that many from it on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections import Counter
+
+from tests.simulation.faults import run_seed
+
+COMMAND = "python -m tests.simulation --seed"
+
+
+def main() -> int:
+    """Run the seeds; 1 when one of them broke a promise."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--quiet", action="store_true", help="no line per seed")
+    options = parser.parse_args()
+    failed = 0
+    faults: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + options.seeds):
+        try:
+            report = run_seed(seed)
+        except Exception as error:
+            failed += 1
+            if options.seeds == 1:
+                traceback.print_exc()
+            print(f"seed {seed}: {type(error).__name__}: {error}\n  replay: {COMMAND} {seed}", flush=True)
+            continue
+        faults.update(report.faults)
+        if not options.quiet:
+            print(
+                f"seed {seed}: {report.published} acknowledged, {report.events['delivered']} delivered, "
+                f"{report.seconds:.1f} s in {report.turns} turns; {dict(report.faults)}",
+                flush=True,
+            )
+    print(f"{options.seeds} seeds, {failed} failed; faults: {dict(sorted(faults.items()))}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,370 @@
+"""One seeded run: a whole node in memory, clients with bad habits, faults on a schedule, and the ledger at the end.
+
+Everything is drawn from the seed: network, disk, workload and schedule have a source of randomness each, so that a
+change to one leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import yaml
+from actions.registry import Registry
+
+from broker.metrics import Metrics
+from broker.properties import parse_properties
+from broker.record import split
+from broker.store import Store, StoreOptions
+from broker.testing import SimDisk
+from conf import Loaded, loads
+from proxy.node import Node, Seams
+from proxy.reload import Reloader, ReloadResult
+from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
+from tests.simulation.clients import (
+    PERFECT,
+    Consumer,
+    ConsumerHabits,
+    Producer,
+    ProducerHabits,
+    SimEdge,
+    Surroundings,
+)
+from tests.simulation.ledger import ACK_LOSS_SECONDS, DeadLetter, Ledger, Place, PromiseBroken, Stored, Subscription
+
+DATA = "/data"
+TIMEOUT_MS = 1_500
+QID_PREFIX = "pyddmq_broker-0_"
+
+NodeFactory = Callable[..., Node]
+
+
+def settings(ack_flush: str = "async") -> dict[str, Any]:
+    """Return the configuration as its YAML would be read; a fresh copy."""
+    keyed = {"timeout": TIMEOUT_MS, "maxRetry": 3, "retryIntervals": [60, 250], "maxPullBatchSize": 8}
+    path = {"orderKey": "$['case id']", "actions": ["Json", "Async", "PullServer"]}
+    return {
+        "node": {
+            "producerPort": 9613,
+            "consumerPort": 9713,
+            "data": DATA,
+            "ackFlush": ack_flush,
+            "segmentBytes": 131_072,
+            "queueFileUnits": 100,
+            "commitIntervalMs": 1_000,
+            "drainSeconds": 5,
+            "maxMessageBytes": 32_768,
+        },
+        "topics": {"orders": {"queues": 4}, "events": {"queues": 3}},
+        "groups": [
+            {"group": "by-key", "topics": [{"topic": "orders", "orderKey": "KEY", **keyed}]},
+            {
+                "group": "by-path",
+                "topics": [{"topic": "orders", **path, **keyed}, {"topic": "events", **path, **keyed}],
+            },
+            {
+                "group": "free",
+                "topics": [{"topic": "orders", "tags": ["red"], **keyed}, {"topic": "events", **keyed}],
+            },
+        ],
+    }
+
+
+def subscriptions() -> list[Subscription]:
+    """Return the same groups as the ledger sees them."""
+    rules: dict[str, Any] = {"timeout": TIMEOUT_MS / 1000, "intervals": 2, "retry_max": 3}
+    return [
+        Subscription(group="by-key", topic="orders", order="KEY", **rules),
+        Subscription(group="by-path", topic="orders", order="PATH", json=True, **rules),
+        Subscription(group="by-path", topic="events", order="PATH", json=True, **rules),
+        Subscription(group="free", topic="orders", tags=frozenset({"red"}), rules_vary=True, **rules),
+        Subscription(group="free", topic="events", rules_vary=True, **rules),
+    ]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did.
+
+    Attributes:
+        seed: Replays it.
+        faults: How often each kind of fault was made.
+        events: What clients and network did, by name.
+        outstanding: What the kills and power losses caught in the middle, summed.
+        published: Messages that the node acknowledged.
+        seconds: Virtual time of the run.
+        turns: Turns of the loop.
+    """
+
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    outstanding: Counter[str] = field(default_factory=Counter)
+    published: int = 0
+    seconds: float = 0.0
+    turns: int = 0
+
+
+class World:
+    """A node, its network, disk and clients.
+
+    Args:
+        seed: Of everything.
+        make_node: Builds the node; tests hand in broken ones.
+        faults: How bad the network is.
+        ack_flush: `sync` or `async` (D9).
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        make_node: NodeFactory = Node,
+        faults: NetworkFaults | None = None,
+        ack_flush: str = "async",
+    ) -> None:
+        self.seed = seed
+        self.random = Random(f"workload {seed}")
+        self.loop = VirtualLoop()
+        self.clock = VirtualClock(self.loop)
+        self.disk = SimDisk()
+        self.disk_random = Random(f"disk {seed}")
+        self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
+        self.ledger = Ledger(subscriptions(), ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS)
+        self.report = Report(seed)
+        self.ack_flush = ack_flush
+        self.registry = Registry()
+        self.config = self._load(settings(ack_flush)).config
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self.clients: list[Producer | Consumer] = []
+        self.cutting = False
+        self._make_node = make_node
+        self._errors: list[Exception] = []
+        self._graveyard: list[Any] = []
+
+    # The node's life.
+
+    def start(self) -> Node:
+        """Start a node on what the disk holds and wait until it listens."""
+        assert self.node is None
+        self.process = Process(f"node {self.ledger.life}")
+        seams = Seams(
+            loop=self.loop,
+            clock=self.clock,
+            disk=self.disk,
+            randomness=Random(f"node {self.seed} {self.ledger.life}"),
+            network=self.network,
+        )
+        node = self._make_node(self.config, seams=seams, registry=self.registry)
+        task = self.process.run(self.loop.create_task, node.start())
+        self.run(until=task.done, seconds=60)
+        task.result()
+        self.node = node
+        return node
+
+    def kill(self, *, power: bool = False) -> None:
+        """End the node at once: SIGKILL keeps what was written, a power loss only what was synced."""
+        assert self.process is not None
+        self.report.outstanding.update(self.ledger.outstanding())
+        self._graveyard.append((self.process, self.node))
+        self.process.kill()
+        self.process = self.node = None
+        self.ledger.ended(power_lost=power, time=self.loop.time())
+        if power:
+            self.disk.crash(self.disk_random)
+        else:
+            self.disk.kill()
+
+    def stop(self) -> None:
+        """End the node in good order."""
+        assert self.process is not None
+        assert self.node is not None
+        task = self.process.run(self.loop.create_task, self.node.stop())
+        self.run(until=task.done, seconds=60)
+        task.result()
+        self._graveyard.append((self.process, self.node))
+        self.process.kill()
+        self.process = self.node = None
+        self.ledger.ended(power_lost=False, time=self.loop.time())
+
+    def reload(self, change: Callable[[dict[str, Any]], None]) -> ReloadResult:
+        """Change the configuration's text and have it read again, as SIGHUP does."""
+        assert self.process is not None
+        assert self.node is not None
+        wanted = settings(self.ack_flush)
+        change(wanted)
+        result = self.process.run(Reloader(self.node, lambda: self._load(wanted)).reload)
+        if result.accepted:
+            self.config = self.node.config
+        return result
+
+    def _load(self, wanted: dict[str, Any]) -> Loaded:
+        text = yaml.safe_dump(wanted, sort_keys=False)
+        return loads(text, file="simulated.yaml", actions=self.registry)
+
+    # Clients.
+
+    def surroundings(self) -> Surroundings:
+        """Return what clients are given."""
+        return Surroundings(
+            loop=self.loop,
+            edge=SimEdge(self.network),
+            ledger=self.ledger,
+            random=self.random,
+            counts=self.report.events,
+            consumer_address=lambda: ("127.0.0.1", 9713),
+            producer_address=lambda: ("127.0.0.1", 9613),
+            failed=self._errors.append,
+        )
+
+    def add_producer(self, habits: ProducerHabits | None = None, *, compact: bool = False) -> Producer:
+        """Connect a producer."""
+        number = len(self.clients) + 1
+        producer = Producer(
+            f"producer {number}",
+            f"10.1.0.{number}",
+            self.surroundings(),
+            habits or ProducerHabits(),
+            topics=("orders", "events"),
+            compact=compact,
+        )
+        self.clients.append(producer)
+        producer.connect()
+        return producer
+
+    def add_consumer(
+        self, group: str, habits: ConsumerHabits | None = None, *, topic: str | None = None, compact: bool = False
+    ) -> Consumer:
+        """Connect a pull client."""
+        number = len(self.clients) + 1
+        consumer = Consumer(
+            f"consumer {number}",
+            f"10.2.0.{number}",
+            self.surroundings(),
+            habits or ConsumerHabits(),
+            group=group,
+            topic=topic,
+            timeout=TIMEOUT_MS / 1000,
+            compact=compact,
+        )
+        self.clients.append(consumer)
+        consumer.connect()
+        return consumer
+
+    # Time.
+
+    def run(self, *, seconds: float, until: Callable[[], bool] | None = None) -> bool:
+        """Let virtual time pass; a broken promise or an unhandled exception ends the run here."""
+        done = self.loop.run(until, seconds=seconds, turns_max=2_000_000)
+        if self._errors:
+            raise self._errors[0]
+        if self.loop.errors and not self.cutting:
+            raise self.loop.errors[0].get("exception") or PromiseBroken(0, str(self.loop.errors[0]))
+        return done
+
+    # The end.
+
+    def settle(self, *, seconds: float = 120.0) -> None:
+        """Take all faults away, let perfect clients finish everything, and wait until nothing is left to do."""
+        self.network.faults = NetworkFaults()
+        if self.node is None:
+            self.start()
+        for client in self.clients:
+            if isinstance(client, Producer):
+                client.stopped = True
+            else:
+                client.habits = PERFECT
+        for group in self.config.groups:
+            self.add_consumer(group, PERFECT)
+        if not self.run(until=self._nothing_left, seconds=seconds):
+            raise PromiseBroken(6, f"after {seconds} s of perfect clients there is still: {self._lag()}")
+        self.run(seconds=TIMEOUT_MS / 1000 * 3)
+
+    def check(self) -> Report:
+        """Hold the whole history against the promises; the node is stopped and the store read by itself."""
+        self.stop()
+        store = Store.open(
+            DATA,
+            options=store_options(settings()),
+            disk=self.disk,
+            clock=self.clock,
+            random=Random(0),
+            metrics=Metrics(),
+        )
+        try:
+            self.ledger.check(stored_records(store, ("orders", "events")), dead_letters(store))
+        finally:
+            store.close()
+        self.report.published = sum(publish.outcome == "stored" for publish in self.ledger.publishes.values())
+        self.report.seconds = self.loop.time() - 1_000
+        self.report.turns = self.loop.turns
+        self.report.events.update(self.network.counts)
+        return self.report
+
+    def _nothing_left(self) -> bool:
+        return not any(
+            client.link.pending for client in self.clients if client.link and isinstance(client, Producer)
+        ) and (not self._lag())
+
+    def _lag(self) -> Mapping[str, int]:
+        """Return messages unfinished per group, topic and queue, where there are any."""
+        assert self.node is not None
+        return {
+            f"{name} {topic.topic} {queue.qid}": queue.produced - queue.committed
+            for name, group in self.node.groups.items()
+            for topic in group.stats().topics
+            for queue in topic.queues
+            if queue.produced != queue.committed
+        }
+
+
+def stored_records(store: Store, topics: tuple[str, ...]) -> Iterator[Stored]:
+    """Yield every record of some topics, as the queues name them."""
+    for name, queue_id, offset, physical, body, properties in _records(store, topics):
+        place = Place(name, f"{QID_PREFIX}{queue_id}", offset)
+        yield Stored(
+            place, physical, int(properties["uid"]), properties.get("KEYS", ""), properties.get("TAGS", ""), body
+        )
+
+
+def dead_letters(store: Store) -> Iterator[DeadLetter]:
+    """Yield every record of every dead-letter topic."""
+    names = tuple(name for name in store.topics if name.startswith("%DLQ%"))
+    for *_, body, properties in _records(store, names):
+        origin = Place(
+            properties["DLQ_ORIGIN_TOPIC"],
+            f"{QID_PREFIX}{properties['DLQ_ORIGIN_QUEUE']}",
+            int(properties["DLQ_ORIGIN_OFFSET"]),
+        )
+        yield DeadLetter(
+            properties["DLQ_GROUP"],
+            origin,
+            int(properties["uid"]),
+            properties["DLQ_REASON"],
+            int(properties["DLQ_ATTEMPTS"]),
+            body,
+        )
+
+
+def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, int, int, bytes, dict[str, str]]]:
+    for name in topics:
+        for queue in store.topics[name].queues:
+            units = queue.read(queue.min_offset, queue.max_offset - queue.min_offset)
+            for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
+                body, properties = split(store.read(physical, size))
+                yield name, queue.queue_id, offset, physical, bytes(body), parse_properties(bytes(properties))
+
+
+def store_options(wanted: dict[str, Any]) -> StoreOptions:
+    """Return how a store of these settings is laid out."""
+    node = wanted["node"]
+    return StoreOptions(
+        segment_bytes=node["segmentBytes"],
+        queue_file_units=node["queueFileUnits"],
+        message_bytes_max=node["maxMessageBytes"],
+    )
