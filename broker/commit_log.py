@@ -267,6 +267,12 @@ class CommitLog:
                 segment.file.sync()
         return found
 
+    def sync_from(self, start: int) -> None:
+        """Sync the segments that hold offsets from `start` on, whoever wrote them. Raises OSError."""
+        for segment in self.segments.values():
+            if segment.base + self.segment_bytes > start:
+                segment.file.sync()
+
     def _zero(self, segment: Segment, start: int, *, probe: bool) -> bool:
         """Zero a segment from a place on, or with `probe` only look; returns whether anything was not zero."""
         found = False
@@ -318,7 +324,7 @@ class CommitLog:
         if view is None:
             segment = self.segments.get(number)
             if segment is None:
-                if physical < self.min_offset:
+                if 0 <= physical < self.min_offset:
                     raise RecordGone(physical)
                 raise DamagedRecord(physical, "its segment is missing")
             view = segment.file.view()

@@ -5,11 +5,13 @@ The hash runs over UTF-16 code units, so characters beyond U+FFFF count as two.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Sequence
 from operator import mul
 
 _CHUNK = 256
+_UTF_16 = f"utf-16-{sys.byteorder[0]}e"  # array takes the machine's byte order
 _POWERS_31: list[int] = [pow(31, _CHUNK - 1 - place, 1 << 32) for place in range(_CHUNK)]
 # _POWERS[n] holds 31^(n-1) .. 31^0: the weights of n code units.
 _POWERS = [_POWERS_31[_CHUNK - count :] for count in range(_CHUNK + 1)]
@@ -23,7 +25,7 @@ def string_hash(text: str) -> int:
     Lone surrogates hash as the code unit that they are.
     """
     ascii_only = text.isascii()
-    units: Sequence[int] = text.encode("ascii") if ascii_only else array("H", text.encode("utf-16-le", "surrogatepass"))
+    units: Sequence[int] = text.encode("ascii") if ascii_only else array("H", text.encode(_UTF_16, "surrogatepass"))
     count = len(units)
     if count <= _CHUNK:
         value = sum(map(mul, units, _POWERS[count]))

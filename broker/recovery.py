@@ -116,8 +116,14 @@ def recover(
         if progress is not None and build.records % 4096 == 0:
             progress(entry.physical - start, total)
     batches_cut, end = build.finish(walk.end)
+    if batches_cut:
+        # A hole right before the first of them held their earlier members: it belongs to the tail.
+        end = next((hole[0] for hole in walk.holes if hole[1] == end), end)
     log.end = end
     cut = log.cut(end, deep=walk.searched or end != walk.end)
+    if not clean:
+        # A killed process may have left records that only the page cache holds; from now on they count as durable.
+        log.sync_from(start)
     log.visible_end = end
     return RecoveryFacts(
         clean=clean,
@@ -125,7 +131,7 @@ def recover(
         end=end,
         records=build.records,
         truncated_to=end if cut else None,
-        holes=tuple(walk.holes if end == walk.end else [hole for hole in walk.holes if hole[0] < end]),
+        holes=tuple(hole for hole in walk.holes if hole[0] < end),
         batches_cut=batches_cut,
         batches_broken=build.broken,
         fillers=build.fillers,
@@ -311,7 +317,8 @@ class _Build:
         if not follows or group[-1].physical + group[-1].size != entry.physical:
             self._break_group()
             if place:
-                if not self._held or self._held[-1].batch != (place - 1, count):
+                last = self._held[-1].batch if self._held else None
+                if last is None or last[1] != count or last[0] >= place:
                     self._held_batches += 1
                 self._held.append(entry)
                 return

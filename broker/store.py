@@ -274,6 +274,23 @@ class Store:
                 queue.close()
         self._lock.release()
 
+    def abandon(self) -> None:
+        """Let go of files and lock as a killed process would: what is staged is lost, nothing is written."""
+        if self._closed:
+            return
+        self._closed = True
+        self.pending = False
+        self._log.close()
+        for topic in self._topics.by_name.values():
+            for queue in topic.queues:
+                queue.close()
+        self._lock.release()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes that the commit log's files take on disk."""
+        return len(self._log.segments) * self.options.segment_bytes
+
     # Topics
 
     def create_topic(self, name: str, queues: int, *, system: bool = False) -> Topic:

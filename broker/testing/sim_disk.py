@@ -38,6 +38,7 @@ class _Node:
     durable: bytearray = field(default_factory=bytearray)
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     claimed: int = 0
+    path: str = ""
 
 
 @dataclass(slots=True)
@@ -51,9 +52,8 @@ class _Fault:
 class SimFile:
     """An open file of a `SimDisk`."""
 
-    def __init__(self, disk: SimDisk, path: str, node: _Node) -> None:
+    def __init__(self, disk: SimDisk, node: _Node) -> None:
         self._disk = disk
-        self._path = path
         self._node = node
         self._epoch = disk.epoch
         self._open = True
@@ -131,6 +131,10 @@ class SimFile:
         """Close; views stay readable."""
         self._open = False
 
+    @property
+    def _path(self) -> str:
+        return self._node.path
+
     def _check(self) -> None:
         if not self._open or self._epoch != self._disk.epoch:
             raise OSError(errno.EBADF, "the file is closed", self._path)
@@ -188,9 +192,9 @@ class SimDisk:
             if not create or folder not in self._folders:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.step("create", path)
-            node = self._files[path] = _Node()
+            node = self._files[path] = _Node(path=path)
             self._entries.append((folder, path, node, None))
-        return SimFile(self, path, node)
+        return SimFile(self, node)
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder is there."""
@@ -225,6 +229,7 @@ class SimDisk:
         self.step("replace", target)
         node = self._files.pop(source)
         self._files[target] = node
+        node.path = target
         self._entries.append((os.path.dirname(target), target, node, source))
 
     def remove(self, path: str) -> None:

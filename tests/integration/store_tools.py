@@ -1,0 +1,71 @@
+"""What the store's tests share: opening over a simulated disk, filling, and reading everything back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from broker.consume_queue import FILLER
+from broker.metrics import Metrics
+from broker.properties import parse_properties
+from broker.record import split
+from broker.seams import Clock, Disk
+from broker.store import DamagedRecord, Position, Put, Store, StoreOptions
+from broker.testing import ManualClock
+
+ROOT = "/store"
+HOST = b"\x0a\x00\x00\x01\x00\x00\x04\xd2"
+SMALL = {"segment_bytes": 4096, "queue_file_units": 8}
+
+
+def open_store(
+    disk: Disk,
+    *,
+    clock: Clock | None = None,
+    seed: int = 1,
+    metrics: Metrics | None = None,
+    root: str = ROOT,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Store:
+    """Open a store with small files."""
+    return Store.open(
+        root,
+        options=StoreOptions(**{**SMALL, **options}),
+        disk=disk,
+        clock=clock or ManualClock(),
+        random=Random(seed),
+        metrics=metrics or Metrics(),
+        progress=progress,
+    )
+
+
+def append(store: Store, *bodies: bytes, topic: str = "t", queue_id: int = 0, **options: Any) -> list[Position]:
+    """Append bodies to one queue without a flush."""
+    puts = [Put(store.topics[topic], queue_id, body, b"") for body in bodies]
+    return store.append(puts, born_ms=1_600_000_000_000, born_host=HOST, **options)
+
+
+def bodies(store: Store, topic: str = "t", queue_id: int = 0) -> dict[int, bytes | None]:
+    """Body by queue offset; None for a filler and for a damaged record."""
+    queue = store.topics[topic].queues[queue_id]
+    found: dict[int, bytes | None] = {}
+    for place, unit in enumerate(queue.read(queue.min_offset, queue.max_offset - queue.min_offset)):
+        offset = queue.min_offset + place
+        if unit == FILLER:
+            found[offset] = None
+            continue
+        try:
+            body, _ = split(store.read(unit[0], unit[1]))
+        except DamagedRecord:
+            found[offset] = None
+        else:
+            found[offset] = bytes(body)
+    return found
+
+
+def properties(store: Store, position: Position, topic: str = "t") -> dict[str, str]:
+    """Properties of the message at a position."""
+    [(physical, size, _)] = store.topics[topic].queues[position.queue_id].read(position.offset, 1)
+    return parse_properties(split(store.read(physical, size))[1])
