@@ -34,6 +34,8 @@ from upstream.tracker import Failure, FailureKind, OffsetTracker
 log = structlog.get_logger()
 
 Key = tuple[str, str, int]
+FILE_VALUES_MAX = 100
+"""Values that consumerOffset.json may hold while writing it fails; the journal's entry has room for 255."""
 
 OFFSETS_COMMITTED = declare("pyddmq_offsets_committed_total", "Offsets written to consumerOffset.json.")
 OFFSETS_COMMIT_ERRORS = declare("pyddmq_offsets_commit_errors_total", "Writes of consumerOffset.json that failed.")
@@ -387,17 +389,13 @@ class Progress:
         Raises:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
-        moved = [
+        unsettled = [
             known
             for known in self._known
             if len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark
         ]
-        for known in moved:
-            tracker = known.tracker
-            known.file_values.append(tracker.watermark)
-            self._writer.stage(form.encode_writing(tracker.tracker_id, tracker.watermark))
-        self.sync()
-        for known in moved:
+        self._announce(unsettled)
+        for known in unsettled:
             tracker = known.tracker
             self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
         self._writer.set_space_aside()
@@ -407,11 +405,29 @@ class Progress:
             self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
             log.error("offsets_not_written", error=str(error))
             return
-        if moved:
-            for known in moved:
+        if unsettled:
+            for known in unsettled:
                 del known.file_values[:-1]
             self._writer.stage(form.encode_written())
-            self._metrics.counter(OFFSETS_COMMITTED).add(len(moved))
+            self._metrics.counter(OFFSETS_COMMITTED).add(len(unsettled))
+
+    def _announce(self, unsettled: list[_Known]) -> None:
+        """Make the journal say, durably, which values the file is about to get."""
+        announced = []
+        for known in unsettled:
+            value, values = known.tracker.watermark, known.file_values
+            # Where the file cannot be written for long, values gather; then the last one announced is tried again.
+            if len(values) < FILE_VALUES_MAX and values[-1:] != [value]:
+                values.append(value)
+                announced.append(known)
+                self._writer.stage(form.encode_writing(known.tracker.tracker_id, value))
+        try:
+            self.sync()
+        except ProgressFailed:
+            # The file was not touched. That the journal may name these values does no harm.
+            for known in announced:
+                known.file_values.pop()
+            raise
 
     def close(self) -> None:
         """Commit and close; after a failure, only close.
