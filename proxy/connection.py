@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from proxy.wire.frames import FrameError, FrameSplitter
+from proxy.wire.errors import FrameError
+from proxy.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
     from proxy.server import ThriftServer
@@ -82,7 +83,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: ThriftServer) -> None:
         self._server = server
-        self._splitter = FrameSplitter(server.frame_bytes_max, admin_hint=server.admin_hint)
+        self._splitter = FrameSplitter(server.limits.frame_bytes_max, admin_hint=server.admin_hint)
         self._transport: asyncio.Transport | None = None
         self._slots: deque[Slot] = deque()
         self._out: deque[tuple[bytes, Lost | None]] = deque()
@@ -111,7 +112,7 @@ class Connection(asyncio.Protocol):
             self.address = f"{peer[0]}:{peer[1]}"
         if not self._server.admit(self):
             self.closed = True
-            transport.abort()
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Handle every frame that is complete."""
@@ -185,13 +186,22 @@ class Connection(asyncio.Protocol):
         return slot
 
     @property
+    def doing(self) -> str:
+        """What the connection does at present, in a word: `waiting` (a parked pull), `busy`, `slow` or `idle`."""
+        if self._out_bytes:
+            return "slow"
+        if self._slots:
+            return "waiting" if self._slots[0].withdraw is not None else "busy"
+        return "idle"
+
+    @property
     def ended(self) -> bool:
         """Whether the client said that it sends no more; its pulls must not wait."""
         return self._ended
 
     def may_start(self) -> bool:
         """Whether a pull may take messages now: no earlier request unanswered, and the peer reads its replies."""
-        return not self._slots and self._out_bytes <= self._server.output_bytes_max
+        return not self._slots and self._out_bytes <= self._server.limits.output_bytes_max
 
     # Replies on their way out.
 
@@ -207,7 +217,7 @@ class Connection(asyncio.Protocol):
                 if head.data is not None:
                     slots.popleft()
                     self._queue(head.data, head.lost)
-                elif head.start is not None and self._out_bytes <= self._server.output_bytes_max:
+                elif head.start is not None and self._out_bytes <= self._server.limits.output_bytes_max:
                     start, head.start = head.start, None
                     start()
                 else:
@@ -266,8 +276,9 @@ class Connection(asyncio.Protocol):
     def _read_frames(self) -> None:
         splitter = self._splitter
         server = self._server
+        limits = server.limits
         try:
-            while len(self._slots) < server.outstanding_max and self._out_bytes <= server.output_bytes_max:
+            while len(self._slots) < limits.outstanding_max and self._out_bytes <= limits.output_bytes_max:
                 frame = splitter.next()
                 if frame is None:
                     break
@@ -279,7 +290,7 @@ class Connection(asyncio.Protocol):
             self._refuse(error)
             return
         self.partial_since = server.now() if splitter.partial else None
-        full = len(self._slots) >= server.outstanding_max or self._out_bytes > server.output_bytes_max
+        full = len(self._slots) >= limits.outstanding_max or self._out_bytes > limits.output_bytes_max
         if full == self._reading and self._transport is not None and not self._ended:
             self._reading = not full
             if full:

@@ -32,7 +32,7 @@ from proxy.wire import (
     scan_submit,
 )
 from proxy.wire.codes import PullCode
-from upstream.group import Batch, ConsumerGroup
+from upstream.group import Batch, ConsumerGroup, ParkedFull
 
 PULLS_REFUSED = declare("pyddmq_pulls_refused_total", "Pulls answered with a PullException", ("reason",))
 RESULTS_IGNORED = declare(
@@ -62,7 +62,7 @@ class ConsumerService:
         metrics: Metrics,
         state: Callable[[], str],
         linger_ms_max: int,
-        parked_max: int,
+        acks_refused: Callable[[], str | None],
     ) -> None:
         """Set up.
 
@@ -73,16 +73,15 @@ class ConsumerService:
             metrics: The node's registry.
             state: The node's state: "starting", "ready", "draining" or "failed".
             linger_ms_max: Cap of maxLingerTime (W7).
-            parked_max: Parked pulls of the whole node; above it: overloaded.
+            acks_refused: Why results cannot be recorded at present, or None.
         """
         self._groups = groups
         self._store = store
         self._scheduler = scheduler
         self._metrics = metrics
         self._state = state
-        self._linger_ms_max = linger_ms_max
-        self._parked_max = parked_max
-        self.parked_count = 0
+        self._acks_refused = acks_refused
+        self.linger_ms_max = linger_ms_max
 
     def handlers(self) -> dict[str, Handler]:
         """Method name to handler."""
@@ -170,9 +169,13 @@ class ConsumerService:
             return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
         if request.topic is not None and not group.has_topic(request.topic):
             known = ", ".join(group.topic_names()) or "none"
-            return PullCode.NO_SUCH_TOPIC, f"group {request.group!r} does not subscribe {request.topic!r}: it has {known}"
-        if self.parked_count >= self._parked_max:
-            return PullCode.OVERLOADED, f"{self.parked_count} pulls are waiting already: use fewer connections"
+            return (
+                PullCode.NO_SUCH_TOPIC,
+                f"group {request.group!r} does not subscribe {request.topic!r}: it has {known}",
+            )
+        refused = self._acks_refused()
+        if refused is not None:
+            return PullCode.ACKS_REFUSED, refused
         return None
 
     def _start(
@@ -187,30 +190,30 @@ class ConsumerService:
         else:
             self._park(slot, call, request, group, connection)
 
-    def _park(
-        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
-    ) -> None:
+    def _park(self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
-        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self._linger_ms_max)
+        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)
 
         def wake(batch: Batch) -> None:
             timer.cancel()
-            self.parked_count -= 1
             slot.withdraw = None
             self._send(slot.answer, call, group, batch, connection)
 
         def withdraw() -> None:
             timer.cancel()
-            self.parked_count -= 1
             slot.withdraw = None
             group.unpark(parked)
             if not connection.closed:
                 slot.answer(encode_empty_pull_reply(call))
 
-        self.parked_count += 1
+        try:
+            parked = group.park(request.topic, request.count_max, connection, wake)
+        except ParkedFull as error:
+            self._metrics.counter(PULLS_REFUSED, PullCode.OVERLOADED.name.lower()).add()
+            slot.answer(encode_pull_exception(call, PullCode.OVERLOADED, f"{error}: use fewer connections"))
+            return
         timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
         slot.withdraw = withdraw
-        parked = group.park(request.topic, request.count_max, connection, wake)
 
     def _send(
         self,

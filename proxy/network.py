@@ -21,7 +21,9 @@ class ListenError(Exception):
         self.port = port
         self.taken = error.errno == errno.EADDRINUSE
         if self.taken:
-            text = f"port {port} on {host} is taken: stop the other process, or choose another port (0 takes a free one)"
+            text = (
+                f"port {port} on {host} is taken: stop the other process, or choose another port (0 takes a free one)"
+            )
         elif error.errno == errno.EACCES:
             text = f"port {port} on {host} needs privileges: choose a port of 1024 or above"
         elif error.errno == errno.EADDRNOTAVAIL:
@@ -48,9 +50,7 @@ class Listener(Protocol):
 class Network(Protocol):
     """Makes listeners."""
 
-    async def listen(
-        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int
-    ) -> Listener:
+    async def listen(self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int) -> Listener:
         """Listen on `host:port` (0: any free port) and make a protocol of `factory` for each connection.
 
         Raises:
@@ -77,9 +77,7 @@ class _ServerListener:
 class AsyncioNetwork:
     """Real sockets on the running event loop."""
 
-    async def listen(
-        self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int
-    ) -> Listener:
+    async def listen(self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int) -> Listener:
         """Listen on a TCP port; see `Network.listen`."""
         loop = asyncio.get_running_loop()
         try:

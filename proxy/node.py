@@ -13,16 +13,18 @@ from dataclasses import dataclass
 
 import structlog
 
-from actions.registry import ActionRegistry
+from actions.registry import Registry
 from broker.metrics import Metrics, declare
+from broker.notices import Notices
 from broker.seams import Clock, Disk, Handle
 from broker.store import Store, StoreError, StoreOptions
-from conf import Config, GroupConfig
+from conf import Config, GroupConfig, NodeConfig
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
 from proxy.network import Network
 from proxy.producer_service import ProducerService, TopicPort
 from proxy.server import ServerLimits, ThriftServer
+from upstream.buffer import BufferLimits
 from upstream.group import ConsumerGroup
 from upstream.limits import TokenBucket
 from upstream.progress import Progress, ProgressFailed
@@ -51,7 +53,7 @@ class Seams:
 class Node:
     """One process's worth of pyddmq, without admin HTTP, signals and file watching."""
 
-    def __init__(self, config: Config, *, seams: Seams, registry: ActionRegistry, metrics: Metrics | None = None) -> None:
+    def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
         """Set up; `start` does the work.
 
         Args:
@@ -64,6 +66,7 @@ class Node:
         self.seams = seams
         self.registry = registry
         self.metrics = metrics or Metrics()
+        self.notices = Notices(seams.clock)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
         """Groups that a reload took out and that still drain."""
@@ -114,7 +117,9 @@ class Node:
         try:
             self._build_services(admin_hint)
             for group in self.config.groups.values():
-                self.groups[group.group] = self.make_group(group)
+                self.groups[group.group] = self.build_group(group, node)
+            for each in self.groups.values():
+                each.start()
             self._run_timers()
             await self.consumer.listen(self.seams.network, node.host, node.consumer_port, backlog=node.backlog)
             await self.producer.listen(self.seams.network, node.host, node.producer_port, backlog=node.backlog)
@@ -143,7 +148,7 @@ class Node:
             if all(group.drained for group in self._all_groups()) and not self.store.pending:
                 break
             await asyncio.sleep(0.02)
-        left = sum(group.out_count for group in self._all_groups())
+        left = sum(group.stats().in_flight_total for group in self._all_groups())
         _log.info("drained", deliveries_unanswered=left)
         self.consumer.stop_listening()
         for server in (self.consumer, self.producer):
@@ -161,8 +166,7 @@ class Node:
         for server in (self.consumer, self.producer):
             server.stop_listening()
             server.close_connections(at_once=True)
-        for group in self._all_groups():
-            group.stop()
+        self.store.abandon()
 
     # The turn.
 
@@ -179,19 +183,26 @@ class Node:
             return
         self._turns.value += 1
         store = self.store
+        flushed = False
         for _ in range(_FLUSH_ROUNDS_MAX):
             if not store.pending:
                 break
-            store.flush()
-            self.progress.log_synced()
+            flushed = True
+            try:
+                store.flush()
+            except Exception:
+                # A fault in one callback must not keep the replies of all others from going out.
+                _log.exception("turn_callback_failed")
         else:
             self.request_turn()
         try:
             self.progress.flush()
+            if flushed:
+                self.progress.sync()
         except ProgressFailed:
             # Acks that cannot be kept must not be answered as if they were (D5): the clients see a broken
             # connection and keep their results. Readiness and metrics say why.
-            self.consumer.close_connections(at_once=True)
+            self.consumer.abort_dirty()
         self.consumer.flush()
         self.producer.flush()
 
@@ -239,11 +250,8 @@ class Node:
             if not settings.enabled:
                 continue
             old = self.ports.get(name.encode())
-            limit = old.limit if old is not None else None
-            if settings.max_tps is None:
-                limit = None
-            elif limit is None or limit.rate != settings.max_tps:
-                limit = TokenBucket(settings.max_tps, clock=self.seams.clock)
+            limit = old.limit if old is not None else TokenBucket(settings.max_tps, self.seams.clock)
+            limit.configure(settings.max_tps)
             ports[name.encode()] = TopicPort(topic, limit, self.metrics)
         # One dictionary for the node's life: the service holds it.
         self.ports.clear()
@@ -257,7 +265,7 @@ class Node:
         if existing is not None and existing.system:
             return None
         topic = self.store.create_topic(name, self.config.node.default_queues)
-        port = self.ports[name.encode()] = TopicPort(topic, None, self.metrics)
+        port = self.ports[name.encode()] = TopicPort(topic, TokenBucket(None, self.seams.clock), self.metrics)
         return port
 
     def _build_services(self, admin_hint: str) -> None:
@@ -270,7 +278,7 @@ class Node:
             metrics=self.metrics,
             state=lambda: self._state,
             linger_ms_max=node.max_linger_time,
-            parked_max=node.max_parked_pulls,
+            acks_refused=lambda: None if self.progress.failed is None else str(self.progress.failed),
         )
         producer_service = ProducerService(
             self.ports,
@@ -283,18 +291,12 @@ class Node:
             qid_prefix=self.qid_prefix,
             auto_create=self.auto_create,
         )
-        limits = ServerLimits(
-            frame_bytes_max=node.max_read_buffer_bytes,
-            output_bytes_max=node.output_buffer_bytes,
-            outstanding_max=node.max_outstanding_per_connection,
-            connections_max=node.max_connections,
-        )
 
         def server(service: str, handlers: Callable[[], dict[str, Callable[..., None]]]) -> ThriftServer:
             return ThriftServer(
                 service,
                 handlers(),
-                limits=limits,
+                limits=server_limits(node),
                 clock=seams.clock,
                 scheduler=seams.loop,
                 metrics=self.metrics,
@@ -305,21 +307,30 @@ class Node:
         self.consumer = server("consumer", self.consumer_service.handlers)
         self.producer = server("producer", producer_service.handlers)
 
-    def make_group(self, config: GroupConfig) -> ConsumerGroup:
-        """Build and start one group."""
-        group = ConsumerGroup(
+    def build_group(self, config: GroupConfig, node: NodeConfig) -> ConsumerGroup:
+        """Build one group; it consumes from its `start` on."""
+        return ConsumerGroup(
             config,
-            node=self.config.node,
             store=self.store,
             progress=self.progress,
-            registry=self.registry,
             clock=self.seams.clock,
             scheduler=self.seams.loop,
             metrics=self.metrics,
+            notices=self.notices,
+            make_actions=self.registry.make,
             qid_prefix=self.qid_prefix,
+            limits=buffer_limits(node),
+            waiting_max=node.max_waiting_per_topic,
+            drain_seconds=node.drain_seconds,
         )
-        group.start()
-        return group
+
+    def apply_live_settings(self) -> None:
+        """Bring the node's live settings into force after a reload."""
+        node = self.config.node
+        self.consumer_service.linger_ms_max = node.max_linger_time
+        for server in (self.consumer, self.producer):
+            server.limits = server_limits(node)
+        self._repeat("commit", node.commit_interval_ms / 1000, self.progress.commit)
 
     def _all_groups(self) -> Iterable[ConsumerGroup]:
         return [*self.groups.values(), *self.leaving]
@@ -339,6 +350,8 @@ class Node:
                 _log.exception("periodic_work_failed", work=name)
             self._timers[name] = self.seams.loop.call_later(seconds, run)
 
+        if name in self._timers:
+            self._timers[name].cancel()
         self._timers[name] = self.seams.loop.call_later(seconds, run)
 
     def _checkpoint(self) -> None:
@@ -347,6 +360,7 @@ class Node:
     def _sweep(self) -> None:
         self.consumer.sweep()
         self.producer.sweep()
+        self.notices.flush()
         self.leaving = [group for group in self.leaving if not self._left(group)]
 
     def _left(self, group: ConsumerGroup) -> bool:
@@ -377,3 +391,18 @@ class Node:
     def connections(self) -> list[tuple[str, Connection]]:
         """Open connections with the name of their service."""
         return [(server.service, each) for server in (self.consumer, self.producer) for each in server.connections]
+
+
+def server_limits(node: NodeConfig) -> ServerLimits:
+    """What the configuration allows one server's peers."""
+    return ServerLimits(
+        frame_bytes_max=node.max_read_buffer_bytes,
+        output_bytes_max=node.output_buffer_bytes,
+        outstanding_max=node.max_outstanding_per_connection,
+        connections_max=node.max_connections,
+    )
+
+
+def buffer_limits(node: NodeConfig) -> BufferLimits:
+    """What the configuration allows one group's pull buffer."""
+    return BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls)

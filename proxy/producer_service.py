@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypedDict
 
 from broker.java import string_hash
 from broker.metrics import Counter, Metrics, declare
@@ -57,6 +58,15 @@ RESERVED_PREFIXES = (b"TIMER_", b"__PYDDMQ_", b"PYDDMQ_")
 _HASHES_MAX = 65_536
 
 
+class _Fields(TypedDict, total=False):
+    """What a Result says beyond code and text, as `encode_result_reply` takes it."""
+
+    msg_id: str
+    qid: str
+    offset: int
+    receipts: list[Receipt]
+
+
 class Refusal(Exception):
     """A message that is not stored: a result code and a sentence."""
 
@@ -71,7 +81,7 @@ class TopicPort:
 
     __slots__ = ("body_bytes", "limit", "messages", "round", "topic")
 
-    def __init__(self, topic: Topic, limit: TokenBucket | None, metrics: Metrics) -> None:
+    def __init__(self, topic: Topic, limit: TokenBucket, metrics: Metrics) -> None:
         self.topic = topic
         self.limit = limit
         self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
@@ -183,9 +193,12 @@ class ProducerService:
             text = "delayed delivery is not in this version: leave delayLevel, deliverAtMs and delayMs out"
             raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
         properties = self._properties(message)
-        if port.limit is not None and not port.limit.take(1):
-            text = f"topic {port.topic.name} is above its maxTps: send more slowly"
-            raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
+        available = port.limit.available()
+        if available is not None:
+            if available < 1:
+                text = f"topic {port.topic.name} is above its maxTps: send more slowly"
+                raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
+            port.limit.take(1)
         return Put(port.topic, self._queue(port, message), body, properties, message.tags or b"")
 
     def _properties(self, message: SendMessage) -> bytes:
@@ -255,9 +268,13 @@ class ProducerService:
     def _no_topic(self, text: str) -> Refusal:
         topic = self._store.topics.get(text)
         if topic is not None and topic.system:
-            return Refusal(ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends")
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends"
+            )
         if topic is not None:
-            return Refusal(ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"topic {text} is not served: it is not in the configuration")
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"topic {text} is not served: it is not in the configuration"
+            )
         return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f"no topic {text!r}: add it under topics in the configuration")
 
     # Appending and answering.
@@ -269,7 +286,7 @@ class ProducerService:
         call: Call,
         *,
         atomic: bool,
-        fields: Callable[[Sequence[Position]], dict[str, object]],
+        fields: Callable[[Sequence[Position]], _Fields],
     ) -> None:
         """Stage puts; the reply follows the flush that settles them. Raises Refusal when nothing was staged."""
         state = self._state()
@@ -313,15 +330,13 @@ class ProducerService:
 
     def _give_tokens_back(self, puts: Sequence[Put]) -> None:
         for put in puts:
-            limit = self._ports[put.topic.name_bytes].limit
-            if limit is not None:
-                limit.give_back(1)
+            self._ports[put.topic.name_bytes].limit.take(-1)
 
     def _refuse(self, connection: Connection, call: Call, refusal: Refusal, count: int) -> None:
         self._metrics.counter(SENDS_REFUSED, str(int(refusal.code))).add(count)
         connection.answer(encode_result_reply(call, refusal.code, refusal.text))
 
-    def _receipt_fields(self, positions: Sequence[Position]) -> dict[str, object]:
+    def _receipt_fields(self, positions: Sequence[Position]) -> _Fields:
         position = positions[0]
         return {
             "msg_id": position.unique_key.decode(),
@@ -329,7 +344,7 @@ class ProducerService:
             "offset": position.offset,
         }
 
-    def _batch_fields(self, positions: Sequence[Position]) -> dict[str, object]:
+    def _batch_fields(self, positions: Sequence[Position]) -> _Fields:
         prefix = self._qid_prefix
         receipts = [Receipt(p.unique_key.decode(), f"{prefix}{p.queue_id}", p.offset) for p in positions]
         return {"receipts": receipts}
@@ -348,5 +363,5 @@ class ProducerService:
         return known
 
 
-def _no_fields(_: Sequence[Position]) -> dict[str, object]:
+def _no_fields(_: Sequence[Position]) -> _Fields:
     return {}

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from actions.registry import ActionError
 from broker.errors import StoreError
 from broker.metrics import declare
 from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, diff
-from proxy.node import Node
+from proxy.node import Node, buffer_limits
 
 _log = structlog.get_logger(__name__)
 
@@ -40,7 +41,9 @@ class ReloadResult:
 class Reloader:
     """Reloads one node."""
 
-    def __init__(self, node: Node, read: Callable[[], Loaded], *, over: Callable[[Config], Config] = lambda c: c) -> None:
+    def __init__(
+        self, node: Node, read: Callable[[], Loaded], *, over: Callable[[Config], Config] = lambda c: c
+    ) -> None:
         """Set up.
 
         Args:
@@ -82,7 +85,7 @@ class Reloader:
             return ReloadResult()
         try:
             prepared = self._prepare(config, changes)
-        except (StoreError, ConfigError, ImportError, ValueError, TypeError) as error:
+        except (StoreError, ActionError) as error:
             return ReloadResult(problems=(str(error),))
         self._commit(config, changes, prepared)
         return ReloadResult(changes=tuple(changes.sentences()))
@@ -108,7 +111,7 @@ class Reloader:
             elif change.kind is ChangeKind.ADDED:
                 steps[name] = self._addition(config.groups[name], config)
             else:
-                steps[name] = node.groups[name].prepare(config.groups[name])
+                steps[name] = self._change(name, config)
         return steps
 
     def _removal(self, name: str) -> Callable[[], None]:
@@ -116,6 +119,19 @@ class Reloader:
             group = self._node.groups.pop(name)
             group.begin_drain()
             self._node.leaving.append(group)
+
+        return step
+
+    def _change(self, name: str, config: Config) -> Callable[[], None]:
+        node = self._node
+        for subscription in config.groups[name].enabled_topics:
+            # Made once for the check: the group makes its own when nothing can be refused any more.
+            node.registry.make(subscription)
+
+        def step() -> None:
+            node.groups[name].reconfigure(
+                config.groups[name], limits=buffer_limits(config.node), waiting_max=config.node.max_waiting_per_topic
+            )
 
         return step
 
@@ -137,6 +153,11 @@ class Reloader:
             step()
         if changes.node:
             node.apply_live_settings()
+            for name, group in node.groups.items():
+                if name not in steps:
+                    group.reconfigure(
+                        group.config, limits=buffer_limits(config.node), waiting_max=config.node.max_waiting_per_topic
+                    )
         node.request_turn()
 
     def _refuse(self, problems: tuple[str, ...]) -> ReloadResult:

@@ -13,13 +13,12 @@ import json
 import random
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from actions.registry import ActionRegistry
+from actions.registry import ActionError, Registry
 from broker.disk import RealDisk
 from broker.errors import StoreError, StoreFailed
 from broker.seams import SystemClock
@@ -73,10 +72,10 @@ def serve(options: ServeOptions) -> int:
     Returns:
         The exit code of the process (docs/cli.md).
     """
-    registry = ActionRegistry()
+    registry = Registry()
     try:
-        loaded = load(options.config, actions=registry.specs())
-    except ConfigError as error:
+        loaded = load(options.config, actions=registry)
+    except (ConfigError, ActionError) as error:
         print(error, file=sys.stderr)
         return ExitCode.CONFIG_INVALID
     config = options.over(loaded.config)
@@ -102,7 +101,7 @@ def serve(options: ServeOptions) -> int:
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed, else asyncio's own."""
+    """Uvloop's loop where it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -111,7 +110,7 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(options: ServeOptions, config: Config, registry: ActionRegistry) -> int:
+async def _serve(options: ServeOptions, config: Config, registry: Registry) -> int:
     from proxy.admin import AdminServer
     from proxy.node_view import LiveNode
 
@@ -119,19 +118,17 @@ async def _serve(options: ServeOptions, config: Config, registry: ActionRegistry
     clock = SystemClock()
     seams = Seams(loop=loop, clock=clock, disk=RealDisk(), randomness=random.Random(), network=AsyncioNetwork())
     node = Node(config, seams=seams, registry=registry)
-    reloader = Reloader(node, lambda: load(options.config, actions=registry.specs()), over=options.over)
+    reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over)
     admin = AdminServer(LiveNode(node, reloader))
-    # The admin port comes first: it says "starting" while a long recovery runs, and its address goes into the
-    # answer that an HTTP client gets on a Thrift port.
+    # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
     await admin.start(config.node.admin_host, config.node.admin_port)
     tasks: list[asyncio.Task[None]] = []
     try:
-        host, port = admin.address
-        await node.start(admin_hint=f"http://{host}:{port}/")
+        await node.start(admin_hint="http://{}:{}/".format(*admin.address))
         stop, hurry = asyncio.Event(), asyncio.Event()
         _on_signals(loop, stop, hurry, reloader)
         if options.watch:
-            tasks.append(loop.create_task(_watch(options.config, reloader)))
+            tasks.append(loop.create_task(_watch(options.config.absolute(), reloader)))
         _announce(options, node, admin.address)
         await stop.wait()
         _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
@@ -145,9 +142,7 @@ async def _serve(options: ServeOptions, config: Config, registry: ActionRegistry
     return ExitCode.STORE_FAILED if node.failure is not None else ExitCode.OK
 
 
-def _on_signals(
-    loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event, reloader: Reloader
-) -> None:
+def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event, reloader: Reloader) -> None:
     def end() -> None:
         if stop.is_set():
             hurry.set()
@@ -162,14 +157,13 @@ async def _watch(path: Path, reloader: Reloader) -> None:
     """Reload when the file's content changes. The folder is watched, since editors replace files."""
     from watchfiles import awatch
 
-    name = path.resolve().name
     with contextlib.suppress(asyncio.CancelledError):
-        async for changes in awatch(path.resolve().parent, recursive=False):
-            if any(Path(changed).name == name for _, changed in changes):
+        async for changes in awatch(path.parent, recursive=False):
+            if any(Path(changed).name == path.name for _, changed in changes):
                 reloader.reload()
 
 
-def _announce(options: ServeOptions, node: Node, admin: Sequence[str | int]) -> None:
+def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None:
     """Print where everything listens."""
     producer, consumer = (f"{server.address[0]}:{server.address[1]}" for server in (node.producer, node.consumer))
     admin_text = f"{admin[0]}:{admin[1]}"

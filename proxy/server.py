@@ -92,12 +92,9 @@ class ThriftServer:
             admin_hint: Where HTTP is served, for the answer to an HTTP client on this port.
         """
         self.service = service
-        self.frame_bytes_max = limits.frame_bytes_max
-        self.output_bytes_max = limits.output_bytes_max
-        self.outstanding_max = limits.outstanding_max
+        self.limits = limits
         self.admin_hint = admin_hint
         self.connections: set[Connection] = set()
-        self._limits = limits
         self._clock = clock
         self._scheduler = scheduler
         self._metrics = metrics
@@ -140,7 +137,7 @@ class ThriftServer:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection; False when there are too many."""
-        if len(self.connections) >= self._limits.connections_max:
+        if len(self.connections) >= self.limits.connections_max:
             self._count_refusal("too_many")
             return False
         connection.since_ms = self._clock.wall_ms()
@@ -169,7 +166,7 @@ class ThriftServer:
         """Read on from a connection in the next turn."""
         self._scheduler.call_soon(connection.read_on)
 
-    def handle(self, connection: Connection, frame: memoryview | bytes) -> None:
+    def handle(self, connection: Connection, frame: bytes) -> None:
         """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
         try:
             call = parse_call(frame)
@@ -200,9 +197,15 @@ class ThriftServer:
         for connection in dirty:
             connection.flush()
 
+    def abort_dirty(self) -> None:
+        """End every connection that has a reply of this turn, instead of sending it."""
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.abort()
+
     def sweep(self) -> None:
         """Close connections whose frame has been arriving for too long. Called every second or so."""
-        oldest = self._clock.monotonic() - self._limits.frame_seconds_max
+        oldest = self._clock.monotonic() - self.limits.frame_seconds_max
         for connection in list(self.connections):
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._count_refusal("slow_frame")

@@ -1,0 +1,128 @@
+"""A real node on free loopback ports and a temporary directory, in a thread of the test process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from actions.registry import Registry
+from broker.disk import RealDisk
+from broker.seams import SystemClock
+from conf import Config
+from conf.loader import loads
+from proxy.network import AsyncioNetwork
+from proxy.node import Node, Seams
+from proxy.reload import Reloader, ReloadResult
+
+T = TypeVar("T")
+
+
+class RunningNode:
+    """Starts on entry and drains on exit; `call` runs a function on the node's own thread."""
+
+    def __init__(self, yaml: str, data: Path, *, uvloop: bool = False) -> None:
+        self.registry = Registry()
+        self._data = data
+        self._uvloop = uvloop
+        self.config = self.read(yaml)
+        self.node: Node
+        self._loop: asyncio.AbstractEventLoop
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        self._stop: asyncio.Event
+        self._killed = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def read(self, yaml: str) -> Config:
+        """Load a configuration text with free ports and this node's directory put over it."""
+        config = loads(yaml, actions=self.registry).config
+        node = config.node.model_copy(update={"data": str(self._data), "producer_port": 0, "consumer_port": 0})
+        return config.model_copy(update={"node": node})
+
+    @property
+    def producer(self) -> str:
+        """Address of the producer port."""
+        host, port = self.node.producer.address
+        return f"{host}:{port}"
+
+    @property
+    def consumer(self) -> str:
+        """Address of the consumer port."""
+        host, port = self.node.consumer.address
+        return f"{host}:{port}"
+
+    def __enter__(self) -> RunningNode:
+        self._thread.start()
+        self._started.wait(20)
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Drain and close; harmless the second time."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(40)
+        if self._error is not None:
+            raise self._error
+
+    def kill(self) -> None:
+        """End as a killed process would: nothing is flushed or committed any more."""
+        self._killed = True
+        self.stop()
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a function on the node's thread and return what it returns."""
+
+        async def run() -> T:
+            return function(*args)
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(20)
+
+    def reload(self, yaml: str) -> ReloadResult:
+        """Apply a configuration text as a hot reload does."""
+        config = self.read(yaml)
+        reloader = Reloader(self.node, lambda: loads(yaml, actions=self.registry))
+        return self.call(reloader.apply, config)
+
+    def _run(self) -> None:
+        factory = None
+        if self._uvloop:
+            import uvloop
+
+            factory = uvloop.Loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        seams = Seams(
+            loop=self._loop,
+            clock=SystemClock(),
+            disk=RealDisk(),
+            randomness=random.Random(1),
+            network=AsyncioNetwork(),
+        )
+        self.node = Node(self.config, seams=seams, registry=self.registry)
+        try:
+            await self.node.start()
+            self._started.set()
+            await self._stop.wait()
+            if self._killed:
+                self.node.kill()
+            else:
+                await self.node.stop(drain_seconds=5.0)
+        except BaseException as error:
+            self._error = error
+            self._started.set()
