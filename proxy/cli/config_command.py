@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conf.problems import Problem
 from proxy.cli.codes import ExitCode
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line
+
+if TYPE_CHECKING:
+    from conf.problems import Problem
 
 
 def check(
@@ -21,7 +23,7 @@ def check(
     """Check a configuration file: every problem with file, line and key, and what would be right."""
     from actions.registry import ActionError, Registry
     from conf.loader import load
-    from conf.problems import ConfigError
+    from conf.problems import ConfigError, Problem
 
     problems: list[Problem] = []
     warnings: list[Problem] = []

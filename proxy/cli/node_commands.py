@@ -98,7 +98,12 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
         [each["address"], each["service"], _age(answer, each["sinceMs"]), str(each["requests"])]
         for each in answer["connections"]
     ]
-    print_table("Connections", ["address", "service", "since s", "requests"], connections, right=(2, 3))
+    print_table(
+        f"{answer['connectionsTotal']} connections",
+        ["address", "service", "since s", "requests"],
+        connections,
+        right=(2, 3),
+    )
     counters = [[name, f"{value:,}"] for name, value in sorted(answer["counters"].items())]
     print_table("Counters", ["name", "value"], counters, right=(1,))
     return ExitCode.OK
@@ -126,6 +131,9 @@ def _print_stuck_keys(answer: dict[str, Any]) -> None:
 
 def _print_in_flight(answer: dict[str, Any]) -> None:
     out = [each for group in answer["groups"] for each in group["inFlight"]]
+    if not out:
+        print_line("nothing is in flight")
+        return
     rows = [
         [each["topic"], f"{each['qid']}@{each['offset']}", each["holder"], _age(answer, each["sinceMs"])]
         for each in out[:_OUT_SHOWN]

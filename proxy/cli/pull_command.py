@@ -17,6 +17,7 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 
 _LINGER_MS = 500
 _BATCH_SIZE = 32
+_PATIENCE_MS = 60_000
 
 
 def pull(
@@ -54,7 +55,11 @@ def pull(
             client.connect()
             idle_left_ms = max(wait_ms, 1)
             while count is None or taken < count:
-                batch = client.pull(count_max=_BATCH_SIZE if count is None else min(_BATCH_SIZE, count - taken))
+                batch = client.pull(
+                    count_max=_BATCH_SIZE if count is None else min(_BATCH_SIZE, count - taken),
+                    # Who follows wants to see a restart of the node through.
+                    patience_ms=_PATIENCE_MS if follow else 0,
+                )
                 for message in batch:
                     _print_message(message, result, as_json=as_json)
                     # Only what has been printed is reported.

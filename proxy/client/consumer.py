@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,6 +15,9 @@ from proxy.client.errors import ClientError, ClientMisuse, Refused, Unreachable,
 from proxy.client.results import PendingResults, QueueResult
 
 VERSION = "pyddmq-python"
+
+_LINGER_MS_MIN = 20
+"""R48: what a node waits at least."""
 
 _PAUSE_MS_FIRST = 50
 _PAUSE_MS_MAX = 500
@@ -125,11 +129,12 @@ class Consumer:
         """Open the connection now. Raises CannotConnect."""
         self._connection.open(timeout_ms=self._timeout_ms)
 
-    def pull(self, *, count_max: int | None = None) -> list[PulledMessage]:
+    def pull(self, *, count_max: int | None = None, patience_ms: int = 0) -> list[PulledMessage]:
         """Report what is due and take one batch.
 
         Args:
             count_max: In the place of the consumer's batch_size.
+            patience_ms: How long to go on after failures that another try may cure; 0 raises the first.
 
         Returns:
             Messages of one queue, oldest first; empty when none came within the linger.
@@ -139,11 +144,24 @@ class Consumer:
             PullRefused: The node cannot serve the group; it has taken the results.
             CallRejected: The node failed on the call; the results are kept.
         """
+        waited_ms, pause_ms = 0, _PAUSE_MS_FIRST
+        while True:
+            try:
+                return self._pull_once(count_max or self._batch_size)
+            except (Unreachable, Refused) as error:
+                if not error.retriable or waited_ms >= patience_ms:
+                    raise
+            if self._stopping.wait(pause_ms / 1000):
+                return []
+            waited_ms += pause_ms
+            pause_ms = min(pause_ms * 2, _PAUSE_MS_MAX)
+
+    def _pull_once(self, count_max: int) -> list[PulledMessage]:
         results = self._results.take()
         request = self._idl.PullRequest(
             groupId=self.group,
             topic=self.topic,
-            maxBatchSize=count_max or self._batch_size,
+            maxBatchSize=count_max,
             maxLingerTime=self._linger_ms,
             result=self._chain(results),
             version=VERSION,
@@ -220,8 +238,9 @@ class Consumer:
         """
         idle_left_ms = idle_ms
         while not self._stopping.is_set():
-            batch = self._patiently(self.pull)
-            for message in batch or ():
+            asked = time.monotonic()
+            batch = self.pull(patience_ms=self._patience_ms)
+            for message in batch:
                 self._current = message
                 yield message
                 if self._current is message:
@@ -230,10 +249,13 @@ class Consumer:
                     return
             if batch:
                 idle_left_ms = idle_ms
-            elif idle_left_ms is not None:
-                idle_left_ms -= max(self._linger_ms, 20)
+                continue
+            if idle_left_ms is not None:
+                idle_left_ms -= max(self._linger_ms, _LINGER_MS_MIN)
                 if idle_left_ms <= 0:
                     return
+            # A node that answers empty at once (draining, or a DDMQ proxy with too many waiting) is not hammered.
+            self._stopping.wait(max(0.0, asked + self._linger_ms / 1000 - time.monotonic()))
 
     def skip(self, message: PulledMessage) -> None:
         """Report nothing for the message in hand (S3): the node's timeout decides."""
@@ -315,17 +337,3 @@ class Consumer:
         except BaseException:
             self._results.put_back(results)
             raise
-
-    def _patiently(self, pull: Callable[[], list[PulledMessage]]) -> list[PulledMessage]:
-        """Pull, trying again for `patience_ms` where that may help; empty when stopped meanwhile."""
-        waited_ms, pause_ms = 0, _PAUSE_MS_FIRST
-        while True:
-            try:
-                return pull()
-            except (Unreachable, Refused) as error:
-                if not error.retriable or waited_ms >= self._patience_ms:
-                    raise
-            if self._stopping.wait(pause_ms / 1000):
-                return []
-            waited_ms += pause_ms
-            pause_ms = min(pause_ms * 2, _PAUSE_MS_MAX)

@@ -121,10 +121,11 @@ class Checker:
         for event in self._events:
             if self._failed[event.sequence] and not self._done[event.sequence]:
                 findings.add(f"{event.case}: event {event.case_sequence} failed and never came again")
-            elif self._done[event.sequence] and self._failed[event.sequence] != event.failures:
+            elif self._done[event.sequence] and self._failed[event.sequence] < event.failures:
+                # More often is possible: a delivery that timed out and its successor may both be failed.
                 times = self._failed[event.sequence]
                 findings.add(
-                    f"{event.case}: event {event.case_sequence} was failed {times} times instead of {event.failures}"
+                    f"{event.case}: event {event.case_sequence} came {times} times to be failed, not {event.failures}"
                 )
         return findings
 
