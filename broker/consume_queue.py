@@ -153,7 +153,7 @@ class ConsumeQueue:
 
     def advance_minimum(self, log_minimum: int) -> None:
         """Move `min_offset` past units whose records lie before `log_minimum`."""
-        while self.min_offset < self.max_offset:
+        while log_minimum and self.min_offset < self.max_offset:
             for physical, size, _ in self._raw(self.min_offset, 1024):
                 if physical >= log_minimum and size != FILLER_SIZE:
                     return

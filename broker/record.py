@@ -199,22 +199,45 @@ def identity_matches(record: memoryview, physical: int, size: int) -> bool:
 
 
 def sum_matches(record: memoryview) -> bool:
-    """Whether a whole record's checksum is right: the closing `__CRC32#` property, or without one the body's CRC."""
-    total = len(record)
-    end = total - CRC_BYTES
+    """Whether a whole record's checksum is right.
+
+    That is the closing `__CRC32#` property, which all records of this broker have. RocketMQ writes none unless told to:
+    without one the body's CRC must be right and everything behind the body well-formed, so that one of our own records
+    whose end was torn off is not taken for one of RocketMQ's.
+    """
+    end = len(record) - CRC_BYTES
     if end >= RECORD_OVERHEAD_BYTES and record[end : end + 9] == CRC_PREFIX:
         return bool(record[end:] == crc_property(crc32(record[:end]) & 0x7FFFFFFF))
-    sys_flag = _I32.unpack_from(record, 36)[0]
-    body_at = _body_at(sys_flag)
-    if total < body_at:
+    try:
+        body, block = split(record)
+    except (DamagedRecord, struct.error):
         return False
-    body_bytes = _I32.unpack_from(record, body_at - 4)[0]
-    if body_bytes < 0 or body_at + body_bytes > total:
+    if len(body) and crc32(body) & 0x7FFFFFFF != _I32.unpack_from(record, 8)[0]:
         return False
-    if not body_bytes:
-        return True
-    body = record[body_at : body_at + body_bytes]
-    return bool(crc32(body) & 0x7FFFFFFF == _I32.unpack_from(record, 8)[0])
+    return (
+        _is_foreign_block(block)
+        and 0 not in record[_body_at(record[39]) + len(body) + 1 : len(record) - len(block) - 2]
+    )
+
+
+def _is_foreign_block(block: bytes) -> bool:
+    """Whether a property block without sum is well-formed and not one of ours with a damaged sum."""
+    if (
+        0 in block
+        or b"CRC32" in block
+        or (len(block) >= CRC_BYTES and _likeness(block[-CRC_BYTES:]) > len(CRC_PREFIX) // 2)
+    ):
+        return False
+    try:
+        tokens = block.decode("utf-8").split("\x02")
+    except UnicodeDecodeError:
+        return False
+    return all(token.find("\x01") > 0 for token in tokens[:-1]) and (not tokens[-1] or tokens[-1].find("\x01") > 0)
+
+
+def _likeness(end: bytes) -> int:
+    """How many of the first bytes are those of the sum's name."""
+    return sum(map(int.__eq__, end, CRC_PREFIX))
 
 
 def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | None:

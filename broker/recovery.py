@@ -109,7 +109,7 @@ def recover(
                 queue.start_at(0, 0)
         build = _Build(topics, log, store_ms=0, last_record=-1)
     _cut_queue_files(topics)
-    walk = _Scan(log, start, clean=clean)
+    walk = _Scan(log, start, closed_at=start if clean and trusted else None)
     total = log.visible_end - start
     for entry in walk.entries():
         build.take(entry)
@@ -146,7 +146,7 @@ def _begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> bool:
     """Set the queues to where the checkpoint saw them; False when it does not fit the log."""
     if checkpoint.last_record >= 0:
         last = record_at(log, checkpoint.last_record)
-        if last is None or last.physical + last.size != checkpoint.log_end:
+        if last is None or not _ends_at(log, last.physical + last.size, checkpoint.log_end):
             return False
     elif checkpoint.log_end != 0:
         return False
@@ -158,6 +158,14 @@ def _begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> bool:
                 return False
             queue.advance_minimum(log.min_offset)
     return True
+
+
+def _ends_at(log: CommitLog, record_end: int, log_end: int) -> bool:
+    """Whether the log ends right behind a record, or behind the blank record that follows it."""
+    number, start = divmod(record_end, log.segment_bytes)
+    if record_end == log_end:
+        return True
+    return log_end == (number + 1) * log.segment_bytes and _is_blank(log.view(number), start)
 
 
 def _fits(log: CommitLog, topic: bytes, queue: ConsumeQueue) -> bool:
@@ -190,7 +198,7 @@ def record_at(log: CommitLog, physical: int) -> Entry | None:
 
 def scan(log: CommitLog, start: int) -> Iterator[Entry]:
     """Walk the valid records from a record's offset on, passing over damage."""
-    return _Scan(log, start, clean=True).entries()
+    return _Scan(log, start).entries()
 
 
 class _Scan:
@@ -202,9 +210,10 @@ class _Scan:
         searched: The end was searched for later records, not merely seen to be empty.
     """
 
-    def __init__(self, log: CommitLog, start: int, *, clean: bool) -> None:
+    def __init__(self, log: CommitLog, start: int, *, closed_at: int | None = None) -> None:
         self._log = log
-        self._clean = clean
+        # Where a clean stop left the end: empty bytes there need no search for records behind them.
+        self._closed_at = closed_at
         self.end = start
         self.holes: list[tuple[int, int]] = []
         self.searched = False
@@ -241,7 +250,7 @@ class _Scan:
     def _resynchronise(self, position: int) -> int | None:
         """Offset of the next valid record after a bad place, None when there is none."""
         log = self._log
-        if self._clean and self._is_empty(position):
+        if position == self._closed_at and self._is_empty(position):
             return None
         self.searched = True
         for number in sorted(log.segments):

@@ -152,6 +152,21 @@ def test_hole_is_kept_reported_and_leaves_fillers() -> None:
     assert [body is None for body in bodies(open_store(disk)).values()] == [False, False, True, True, False, False]
 
 
+def test_hole_is_found_again_when_the_queues_are_rebuilt() -> None:
+    """A store with a hole may lose its checkpoint, too: the scan passes over the empty bytes once more."""
+    disk = SimDisk()
+    store = filled(disk, count=200, segment_bytes=1 << 16)
+    units = store.topics["t"].queues[0].read(0, 200)
+    store.close()
+    start, end = units[20][0], units[150][0]
+    assert end - start > 3 * 4096
+    disk.open(SEGMENT).write(start, [bytes(end - start)])
+    disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
+    store = open_store(disk, segment_bytes=1 << 16)
+    assert store.recovery.holes == ((start, end),)
+    assert [body for body in bodies(store).values() if body] == [b"body %d" % n for n in (*range(20), *range(150, 200))]
+
+
 def test_hole_over_a_segment_border_is_kept() -> None:
     """Resynchronising goes on in the next segment."""
     disk = SimDisk()
