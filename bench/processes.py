@@ -145,16 +145,16 @@ class Node:
         folder: For configuration, data and log.
         config: YAML text.
         core: The core for the server.
-        profile: File that cProfile writes when the node stops.
+        profile: File that cProfile writes when the node stops; it profiles from `begin_profile` on.
     """
 
     def __init__(self, folder: Path, config: str, *, core: int, profile: Path | None = None) -> None:
         self._file = folder / "bench.yaml"
         self._file.write_text(config)
-        command = [str(Path(sys.executable).parent / "pyddmq"), "serve", "--config", str(self._file)]
-        command += ["--data", str(folder / "data"), "--json"]
+        command = [str(Path(sys.executable).parent / "pyddmq")]
         if profile is not None:
-            command = [sys.executable, "-m", "cProfile", "-o", str(profile), *command]
+            command = [sys.executable, "-m", "bench.profiled", str(profile)]
+        command += ["serve", "--config", str(self._file), "--data", str(folder / "data"), "--json"]
         self.process = ServerProcess(command, core=core, log=folder / "node.log", read_line=True)
         ready = json.loads(self.process.first_line)
         self.producer = _address(ready["producer"])
@@ -176,6 +176,10 @@ class Node:
             connection.close()
         if not answer.get("accepted"):
             raise BenchError(f"the node refused the configuration: {answer}")
+
+    def begin_profile(self) -> None:
+        """Switch the profiler on."""
+        os.kill(self.process.pid, signal.SIGUSR1)
 
     def stop(self) -> None:
         """End the node."""

@@ -1,7 +1,7 @@
 """Where the node's time goes: one measurement with the node under cProfile, as a table of functions.
 
 cProfile makes every call dearer, and small functions more so: the table says what to look at, the plain run says what
-it costs. The profile covers the node's whole life, its start included.
+it costs. Times are of the clock on the wall, so a wait for the disk shows as such.
 """
 
 from __future__ import annotations

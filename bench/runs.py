@@ -221,22 +221,25 @@ def memory(kind: Kind, folder: Path, where: Cores, *, count: int) -> Figures:
 def profile(measure: Literal["publish", "pull"], folder: Path, where: Cores, *, batch: int, count: int) -> Path:
     """Run the node under cProfile through one measurement; returns the file with the profile.
 
-    What is pulled was published to a node without a profile before, so that the profile is of one thing alone.
+    The profiler is switched on when everything is prepared, so the profile is of the measured requests alone.
     """
     count -= count % 32
     dump = folder / "node.prof"
-    if measure == "publish":
-        server = _Server("pyddmq", folder, where.server, _config(), dump)
-        load = publish_load
-    else:
-        server = _Server("pyddmq", folder, where.server, _config())
-        try:
-            ClientProcess(where.client, publish_load, server.target, 32, count).result()
-        finally:
-            server.process.stop()
-        server = _Server("pyddmq", folder, where.server, _config(_BENCH_GROUP), dump)
-        load = pull_load
+    server = _Server("pyddmq", folder, where.server, _config(), dump)
+    assert server.node is not None
     try:
+        stored = WARM_UP_MESSAGES if measure == "publish" else count
+        ClientProcess(where.client, publish_load, server.target, 32, stored).result()
+        server.process.wait_idle()
+        if measure == "pull":
+            # All that is done for the group's messages is wanted, so the profiler is on before the group is there.
+            server.node.reconfigure(_config(_IDLE_GROUP))
+            server.node.begin_profile()
+            server.node.reconfigure(_config(_IDLE_GROUP, _BENCH_GROUP))
+            load = pull_load
+        else:
+            server.node.begin_profile()
+            load = publish_load
         ClientProcess(where.client, load, server.target, batch, count).result()
     finally:
         server.process.stop()
