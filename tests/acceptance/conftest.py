@@ -146,7 +146,7 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
         file = tmp_path / "node.yaml"
         file.write_text(configuration)
         given = arguments or ("--config", file, "--data", tmp_path / "data")
-        nodes.append(NodeProcess([*given, *FREE_PORTS], tmp_path))
+        nodes.append(NodeProcess([*FREE_PORTS, *given], tmp_path))
         return nodes[-1]
 
     yield start

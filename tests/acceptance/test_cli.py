@@ -190,6 +190,27 @@ def test_followed_pull_submits_its_results_when_terminated(node: NodeProcess) ->
         assert [stats.lag for stats in consumer.stats()] == [0]
 
 
+def test_followed_pull_survives_a_restart_of_the_node(start_node: StartNode, tmp_path: Path) -> None:
+    """The node stops and starts again on its ports; the follower goes on and repeats nothing."""
+    node = start_node()
+    port = node.ready["consumer"].rpartition(":")[2]
+    follower = subprocess.Popen(
+        [PYDDMQ, "pull", "billing", "--follow", "--count", "2", "--json", *node.consumer()],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert follower.stdout is not None
+    command("send", "orders", "before", "--key", "k", *node.producer())
+    assert json.loads(follower.stdout.readline())["body"] == "before"
+    assert node.stop() == ExitCode.OK
+    again = start_node("--config", tmp_path / "node.yaml", "--data", tmp_path / "data", "--consumer-port", port)
+    command("send", "orders", "after", "--key", "k", *again.producer())
+    assert json.loads(follower.stdout.readline())["body"] == "after"
+    assert follower.wait(timeout=60) == ExitCode.OK
+    follower.stdout.close()
+
+
 @pytest.mark.parametrize("protocol", ["binary", "compact"])
 def test_client_and_node_agree_on_every_field(node: NodeProcess, protocol: str) -> None:
     """Producer and consumer work unchanged against a real node on both protocols, batches and stats included."""
