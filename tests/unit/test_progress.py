@@ -264,8 +264,8 @@ def test_kill_at_every_change_of_the_disk_loses_no_flushed_ack(seed: int) -> Non
     assert segments > 1.5 * deaths
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.integers(0, 1 << 32), st.integers(0, 160))
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(0, 120))
 def test_power_cut_anywhere_keeps_synced_acks_and_finishes_nothing_else(seed: int, changes: int) -> None:
     """After a power cut, acks of before the last sync hold, and only acknowledged offsets are finished."""
     disk = SimDisk()
@@ -290,6 +290,9 @@ def test_power_cut_anywhere_keeps_synced_acks_and_finishes_nothing_else(seed: in
             elif choice == 1:
                 node.progress.commit()
                 synced = set(attempted)
+            elif choice == 2:
+                for count in range(1, 100):  # fills segments, so that new ones begin
+                    node.progress.fail(tracker, 300, kind=FailureKind.FAIL, count=count, due_wall_ms=5)
     except PowerCut:
         pass
     disk.crash(Random(seed))
