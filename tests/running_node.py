@@ -122,7 +122,7 @@ class RunningNode:
             if self._killed:
                 self.node.kill()
             else:
-                await self.node.stop(drain_seconds=5.0)
+                await self.node.stop(drain_seconds=0.1)
         except BaseException as error:
             self._error = error
             self._started.set()
