@@ -64,7 +64,7 @@ class Mark(NamedTuple):
 class _Pipe:
     """One direction of a connection: pieces on their way, the last of them perhaps the end of file (None)."""
 
-    __slots__ = ("arrived_at", "ended", "pieces", "size", "timer")
+    __slots__ = ("arrived_at", "cut", "ended", "pieces", "size", "timer")
 
     def __init__(self) -> None:
         self.pieces: deque[tuple[float, bytes | None]] = deque()
@@ -72,6 +72,7 @@ class _Pipe:
         self.arrived_at = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.ended = False
+        self.cut = False
 
 
 class SimTransport(asyncio.Transport):
@@ -204,6 +205,8 @@ class SimTransport(asyncio.Transport):
     def _pump(self) -> None:
         """Move bytes from the buffer into the pipe as far as its window goes."""
         pipe, faults, random = self._pipe, self._network.faults, self._network.random
+        if pipe.cut:
+            return
         room = faults.window_bytes - pipe.size
         if self._unsent and room > 0:
             data = bytes(self._unsent[:room])
@@ -249,7 +252,8 @@ class SimTransport(asyncio.Transport):
                 piece += cast("bytes", pipe.pieces.popleft()[1])
         if network.random.random() < network.faults.reset_share:
             network.counts["reset"] += 1
-            pipe.pieces.appendleft((0.0, piece[: network.random.randrange(len(piece) + 1)]))
+            # Nothing that follows the half piece may arrive: a reset loses the end of a stream, never its middle.
+            pipe.pieces = deque([(0.0, piece[: network.random.randrange(len(piece) + 1)])])
             network.reset(self)
             return
         self._hand_over(piece)
@@ -277,11 +281,12 @@ class SimTransport(asyncio.Transport):
     def _cut_pipe(self) -> None:
         """Let a seeded prefix of what is on its way arrive now; the rest is lost."""
         pipe, random = self._pipe, self._network.random
+        pipe.cut = True
         if pipe.timer is not None:
             pipe.timer.cancel()
             pipe.timer = None
         pieces, pipe.pieces = pipe.pieces, deque()
-        if self._peer._gone or not self._peer._reading or self._peer._protocol is None:
+        if not self._peer._reading or self._peer._protocol is None:
             return
         for _, piece in list(pieces)[: random.randrange(len(pieces) + 1)]:
             if piece is None or self._peer._gone:

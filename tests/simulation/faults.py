@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
+from structlog.testing import capture_logs
+
 from broker.testing.sim_disk import PowerCut
 from proxy.node import Node
 from proxy.testing import NetworkFaults, SimTransport
@@ -18,6 +20,8 @@ ROUGH = NetworkFaults(delay_ms_max=30, fragment_share=0.8, join_share=0.5, reset
 NODE_DOWN_SECONDS = 0.4
 SEED_SECONDS = 10.0
 FAULTS_PER_SEED = 7
+UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
+"""Events that speak of a fault of the node's own."""
 
 
 def kill(world: World, random: Random) -> None:
@@ -206,8 +210,18 @@ def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_P
     """Make one whole run.
 
     Raises:
-        PromiseBroken: The node broke a promise.
+        PromiseBroken: The node broke a promise, or logged an error of its own.
     """
+    with capture_logs() as logs:
+        report = _run_seed(seed, make_node, faults)
+    for event in logs:
+        report.events[f"log_{event['event']}"] += 1
+        if event["event"] in UNWANTED_LOGS:
+            raise PromiseBroken(0, f"the node logged {event}")
+    return report
+
+
+def _run_seed(seed: int, make_node: NodeFactory, faults: int) -> Report:
     schedule = Random(f"schedule {seed}")
     world = World(seed, make_node=make_node, ack_flush=schedule.choice(["async", "async", "sync"]))
     world.start()

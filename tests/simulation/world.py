@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 import yaml
-from actions.registry import Registry
 
+from actions.registry import Registry
 from broker.metrics import Metrics
 from broker.properties import parse_properties
 from broker.record import split

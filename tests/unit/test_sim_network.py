@@ -178,6 +178,22 @@ def test_resets_reach_both_ends_once() -> None:
     assert len(world.served[0].data) <= 1_000
 
 
+@given(seed=st.integers(0, 2**32), window=st.integers(1, 400))
+@settings(max_examples=60, deadline=None)
+def test_reset_loses_the_end_of_a_stream_and_never_its_middle(seed: int, window: int) -> None:
+    """Whatever a reset takes, what has arrived is a prefix of what was sent, in both directions."""
+    world = World(seed, fragment_share=0.9, window_bytes=window, reset_share=0.05)
+    client = world.connect()
+    sent = bytes(range(256)) * 8
+    for end in (client, world.served[0]):
+        for place in range(0, len(sent), 100):
+            end.end.write(sent[place : place + 100])
+    world.loop.run(seconds=5)
+    assert sent.startswith(bytes(client.data))
+    assert sent.startswith(bytes(world.served[0].data))
+    assert bool(client.lost) == bool(world.network.counts["reset"])
+
+
 def test_marks_order_writes_before_their_arrival() -> None:
     """The mark of a reply lies after the arrival of the request that caused it."""
     world = World(echo=True)
