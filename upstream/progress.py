@@ -347,7 +347,7 @@ class Progress:
         queue = known.queue
         if queue is None:
             queue = known.queue = self._view.queue(tracker.topic, tracker.queue_id)
-        physical = self._view.physical(queue, offset)
+        physical = self._view.physical_unchecked(queue, offset)
         if physical != UNKNOWN:
             known.fence_offset = offset
         return physical
