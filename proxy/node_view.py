@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from broker.metrics import Metrics
 from broker.seams import Clock
+from proxy.admin.groups import group_view
 from proxy.admin.view import (
     ConnectionView,
-    Delivery,
     GroupView,
-    QueueLag,
     QueueRange,
     ReloadOutcome,
     State,
     StoreView,
-    StuckKey,
-    SubscriptionView,
     TopicView,
 )
 from proxy.node import Node
 from proxy.reload import Reloader
-from upstream.stats import GroupStats, TopicStats
 
 _STATES: dict[str, State] = {"starting": "starting", "ready": "ready", "failed": "failed"}
 
@@ -56,11 +52,11 @@ class LiveNode:
         if state == "ready":
             return ()
         if state == "failed":
-            return (self._node.failure or "the write side is down",)
+            return (self._node.failure or "The write side is down.",)
         return (
-            "the store is being opened and recovered"
+            "The store is being opened and recovered."
             if state == "starting"
-            else "the node was told to stop and drains",
+            else "It was told to stop and waits for what is out with clients.",
         )
 
     @property
@@ -98,7 +94,8 @@ class LiveNode:
 
     def groups(self, *, details_max: int) -> Sequence[GroupView]:
         """Every group, those that leave included."""
-        return [_group(group.stats(), details_max) for group in [*self._node.groups.values(), *self._node.leaving]]
+        groups = [*self._node.groups.values(), *self._node.leaving]
+        return [group_view(group.stats(), details_max=details_max) for group in groups]
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection."""
@@ -130,45 +127,4 @@ class LiveNode:
         result = self._reloader.reload()
         return ReloadOutcome(
             accepted=result.accepted, changes=result.changes, problems=result.problems, warnings=result.warnings
-        )
-
-
-def _group(stats: GroupStats, details_max: int) -> GroupView:
-    return GroupView(
-        group=stats.group,
-        topics=[_subscription(topic, details_max) for topic in stats.topics],
-        in_flight=[
-            Delivery(topic=d.topic, qid=d.qid, offset=d.offset, holder=d.holder, since_ms=d.since_ms)
-            for d in stats.in_flight[:details_max]
-        ],
-        in_flight_total=stats.in_flight_total,
-    )
-
-
-def _subscription(stats: TopicStats, details_max: int) -> SubscriptionView:
-    return SubscriptionView(
-        topic=stats.topic,
-        state=stats.state,
-        in_flight=stats.in_flight,
-        waiting=stats.waiting,
-        queues=[
-            QueueLag(qid=q.qid, committed=q.committed, produced=q.produced, lag=q.lag, lag_seconds=q.lag_seconds)
-            for q in stats.queues
-        ],
-        stuck_keys=list(_keys(stats, details_max)),
-        stuck_keys_total=stats.stuck_keys_total,
-    )
-
-
-def _keys(stats: TopicStats, details_max: int) -> Iterator[StuckKey]:
-    for each in stats.stuck_keys[:details_max]:
-        yield StuckKey(
-            key=each.key,
-            topic=each.topic,
-            qid=each.qid,
-            offset=each.offset,
-            attempts=each.attempts,
-            holder=each.holder,
-            since_ms=each.since_ms,
-            waiting=each.waiting,
         )
