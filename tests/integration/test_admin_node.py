@@ -15,7 +15,7 @@ import pytest
 from proxy.client import Consumer, OutgoingMessage, Producer
 
 YAML = """
-node: {producerPort: 0, consumerPort: 0, adminPort: 0}
+node: {producerPort: 0, consumerPort: 0, adminPort: 0, drainSeconds: 1}
 topics:
   orders: {queues: 1}
 groups:
@@ -56,8 +56,7 @@ class ServedNode:
         return json.loads(self.request(path, method)[1])
 
     def stop(self) -> None:
-        """End the node by SIGTERM, twice so that it does not wait for unanswered deliveries."""
-        self._process.terminate()
+        """End the node by SIGTERM."""
         self._process.terminate()
         self._process.wait(20)
         assert self._process.stdout is not None
