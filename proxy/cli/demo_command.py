@@ -64,11 +64,11 @@ def demo(
         if isinstance(error, ClientMisuse):
             raise translate(error, option="--producer and --consumer") from error
         raise CliError(str(error), ExitCode.USAGE) from error
-    except (PullRefused, SendRefused) as error:
+    except ClientError as error:
+        if error.retriable or not isinstance(error, PullRefused | SendRefused):
+            raise translate(error, option="--producer and --consumer") from error
         advice = "The demo needs topic permits and group permits-audit, as the sample configuration has them."
         raise CliError(f"the node refused: {error}. {advice}", ExitCode.REFUSED) from error
-    except ClientError as error:
-        raise translate(error, option="--producer and --consumer") from error
     if as_json:
         print_json(report.as_json())
     else:

@@ -296,6 +296,23 @@ def test_ctrl_c_ends_with_130_and_still_submits(monkeypatch: pytest.MonkeyPatch)
         assert node.calls[-1][1].result.successOffsets == [0]
 
 
+def test_demo_is_told_that_the_node_is_stopping(capsys: pytest.CaptureFixture[str]) -> None:
+    """A refusal that passes is no reason to look at the configuration."""
+    with (
+        ScriptedNode(
+            "producer", lambda _method, _arguments: PRODUCER.Result(code=20, msg="the node is draining")
+        ) as one,
+        ScriptedNode(
+            "consumer", lambda method, args: [] if method == "getConsumeStats" else deliver()(method, args)
+        ) as two,
+    ):
+        code = run(["demo", "--events", "5", "--clients", "1", "--producer", one.address, "--consumer", two.address])
+    assert code == ExitCode.REFUSED
+    error = capsys.readouterr().err
+    assert "the node is draining (code 20). Trying again in a moment may help." in error
+    assert "sample configuration" not in error
+
+
 def test_version_prints_the_installed_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Plain and as JSON."""
     assert run(["version"]) == ExitCode.OK
