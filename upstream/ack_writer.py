@@ -7,6 +7,7 @@ space again (D5).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable
 
@@ -146,7 +147,9 @@ class AckWriter:
         except OSError as error:
             # Nothing is lost by a failed claim of space: the snapshot that is tried next holds what was staged.
             self._roll_next = True
-            raise self._refuse("writing", error) from error
+            failed = self._refuse("writing", error)
+            self._save_earlier()
+            raise failed from error
         self.failed = None
         self.pending = False
         if self._unsynced:
@@ -222,6 +225,13 @@ class AckWriter:
         if type(before) is not type(failed):
             log.error("acks_refused", reason=str(failed))
         return failed
+
+    def _save_earlier(self) -> None:
+        """Sync, once, what was written and answered before a write failed: D9's 100 ms hold for it all the same."""
+        if self._unsynced:
+            self._unsynced = False
+            with contextlib.suppress(OSError):
+                self._journal.sync()
 
     def _arm(self) -> None:
         self._timer = self._scheduler.call_later(SYNC_SECONDS, self._on_timer)

@@ -70,13 +70,13 @@ def stop(world: World, random: Random) -> None:
 def fail_sync(world: World, random: Random) -> None:
     """EIO from the next sync: the node stops acknowledging; then it is killed, perhaps with the power."""
     world.disk.fail("sync", skip=random.randrange(4))
-    _ride_out(world, random)
+    _ride_out(world, random, synced=False)
 
 
 def fail_write(world: World, random: Random) -> None:
     """EIO from the next write: likewise."""
     world.disk.fail("write", skip=random.randrange(6))
-    _ride_out(world, random)
+    _ride_out(world, random, synced=True)
 
 
 def fill_disk(world: World, random: Random) -> None:
@@ -242,12 +242,16 @@ def _run_seed(seed: int, make_node: NodeFactory, faults: int) -> Report:
     return world.check()
 
 
-def _ride_out(world: World, random: Random) -> None:
-    """Run into a disk error, stay with the failed node for a moment, then kill it."""
+def _ride_out(world: World, random: Random, *, synced: bool) -> None:
+    """Run into a disk error, stay with the failed node for a moment, then kill it.
+
+    `synced`: whether what was acknowledged before the error must become durable all the same.
+    """
     world.run(seconds=5, until=lambda: world.node is not None and world.node.state == "failed")
+    failed_at = world.loop.time()
     world.run(seconds=random.random())
     world.disk.heal()
-    world.kill(power=random.random() < 0.5)
+    world.kill(power=random.random() < 0.5, failed_at=None if synced else failed_at)
     world.run(seconds=random.random() * NODE_DOWN_SECONDS)
     world.start()
 

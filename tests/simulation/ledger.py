@@ -312,7 +312,8 @@ class Ledger:
         """Whether an ack of that time may have been lost with the power."""
         window = self._ack_loss_seconds
         return window > 0 and any(
-            life == stamp.life and time - stamp.time <= window + SLACK_SECONDS for life, time in self.power_losses
+            life == stamp.life and -SLACK_SECONDS <= time - stamp.time <= window + SLACK_SECONDS
+            for life, time in self.power_losses
         )
 
     def _check_log(self, records: list[Stored]) -> None:

@@ -167,14 +167,19 @@ class World:
         self.node = node
         return node
 
-    def kill(self, *, power: bool = False) -> None:
-        """End the node at once: SIGKILL keeps what was written, a power loss only what was synced."""
+    def kill(self, *, power: bool = False, failed_at: float | None = None) -> None:
+        """End the node at once: SIGKILL keeps what was written, a power loss only what was synced.
+
+        Args:
+            power: Whether the power is lost.
+            failed_at: When a sync failed; the 100 ms of D9 count from there, for nothing is synced after it.
+        """
         assert self.process is not None
         self.report.outstanding.update(self.ledger.outstanding())
         self._graveyard.append((self.process, self.node))
         self.process.kill()
         self.process = self.node = None
-        self.ledger.ended(power_lost=power, time=self.loop.time())
+        self.ledger.ended(power_lost=power, time=self.loop.time() if failed_at is None else failed_at)
         if power:
             self.disk.crash(self.disk_random)
         else:

@@ -655,6 +655,23 @@ def test_failed_write_or_sync_refuses_acks_for_good(operation: str) -> None:
     assert finished(killed(node)) >= {0}
 
 
+def test_failed_write_still_makes_earlier_acks_durable() -> None:
+    """What was answered before a write failed is not lost with the power later on (D9: 100 ms at the latest)."""
+    for seed in range(20):
+        disk = SimDisk()
+        node = Node(disk)
+        node.publish(50)
+        node.ack(0)
+        node.progress.sync()
+        node.ack(4)
+        disk.fail("write", path_part="/acks/")
+        node.tracker().finish(1)
+        with pytest.raises(ProgressFailed):
+            node.progress.flush()
+        node.scheduler.advance(1)
+        assert finished(cut(node, seed)) >= {0, 4}
+
+
 def test_failed_sync_of_the_timer_is_seen_by_the_next_flush() -> None:
     """The timer raises nothing into the loop; the next turn's replies are refused."""
     disk = SimDisk()
