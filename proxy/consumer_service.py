@@ -167,16 +167,23 @@ class ConsumerService:
             return PullCode.STARTING, "the node is starting: pull again in a moment"
         if group is None:
             return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
+        if not group.consumes:
+            text = f"group {request.group!r} has no enabled topic: enable one in the configuration"
+            return PullCode.GROUP_DISABLED, text
         if request.topic is not None and not group.has_topic(request.topic):
-            known = ", ".join(group.topic_names()) or "none"
-            return (
-                PullCode.NO_SUCH_TOPIC,
-                f"group {request.group!r} does not subscribe {request.topic!r}: it has {known}",
-            )
+            return self._topic_refusal(group, request.topic)
         refused = self._acks_refused()
         if refused is not None:
             return PullCode.ACKS_REFUSED, refused
         return None
+
+    @staticmethod
+    def _topic_refusal(group: ConsumerGroup, topic: str) -> tuple[PullCode, str]:
+        if any(each.topic == topic for each in group.config.topics):
+            text = f"topic {topic!r} is disabled for group {group.name!r}: enable it in the configuration"
+            return PullCode.GROUP_DISABLED, text
+        known = ", ".join(group.topic_names())
+        return PullCode.NO_SUCH_TOPIC, f"group {group.name!r} does not subscribe {topic!r}: it has {known}"
 
     def _start(
         self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection

@@ -122,6 +122,11 @@ class ConsumerGroup:
 
     # Pulls
 
+    @property
+    def consumes(self) -> bool:
+        """Whether it subscribes any topic; without one no pull can ever get a message (W6, W24)."""
+        return any(slot.config is not None for slot in self._slots.values())
+
     def has_topic(self, topic: str) -> bool:
         """Whether the group subscribes this topic."""
         slot = self._slots.get(topic)
