@@ -31,6 +31,9 @@ from proxy.reload import Reloader
 
 _log = structlog.get_logger(__name__)
 
+Signature = tuple[int, int, int] | None
+"""Inode, size and modification time of a file, or None when there is none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
@@ -73,6 +76,7 @@ def serve(options: ServeOptions) -> int:
         The exit code of the process (docs/cli.md).
     """
     registry = Registry()
+    seen = _signature(options.config)
     try:
         loaded = load(options.config, actions=registry)
     except (ConfigError, ActionError) as error:
@@ -88,7 +92,7 @@ def serve(options: ServeOptions) -> int:
     gc.set_threshold(50_000, 50, 1000)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(options, config, registry))
+            return runner.run(_serve(options, config, seen, registry))
     except ListenError as error:
         print(error, file=sys.stderr)
         return ExitCode.PORT_TAKEN
@@ -110,7 +114,7 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(options: ServeOptions, config: Config, registry: Registry) -> int:
+async def _serve(options: ServeOptions, config: Config, seen: Signature, registry: Registry) -> int:
     from proxy.admin import AdminServer
     from proxy.node_view import LiveNode
 
@@ -128,7 +132,7 @@ async def _serve(options: ServeOptions, config: Config, registry: Registry) -> i
         stop, hurry = asyncio.Event(), asyncio.Event()
         _on_signals(loop, stop, hurry, reloader)
         if options.watch:
-            tasks.append(loop.create_task(_watch(options.config.absolute(), reloader)))
+            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader)))
         _announce(options, node, admin.address)
         await stop.wait()
         _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
@@ -153,14 +157,29 @@ def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asy
     loop.add_signal_handler(signal.SIGHUP, reloader.reload)
 
 
-async def _watch(path: Path, reloader: Reloader) -> None:
-    """Reload when the file's content changes. The folder is watched, since editors replace files."""
+async def _watch(path: Path, seen: Signature, reloader: Reloader) -> None:
+    """Reload when the file is another than the one that was loaded.
+
+    The folder is watched, since editors replace files. The file is also looked at every second: a change that came
+    before the watch was armed, or on a file system that tells nothing, is found all the same.
+    """
     from watchfiles import awatch
 
     with contextlib.suppress(asyncio.CancelledError):
-        async for changes in awatch(path.parent, recursive=False):
-            if any(Path(changed).name == path.name for _, changed in changes):
+        async for _ in awatch(path.parent, recursive=False, yield_on_timeout=True, rust_timeout=1000):
+            now = _signature(path)
+            if now is not None and now != seen:
+                seen = now
                 reloader.reload()
+
+
+def _signature(path: Path) -> Signature:
+    """What tells one state of a file from another; None while it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None:
