@@ -16,7 +16,7 @@ so that memory stays flat while a large log streams through.
 from __future__ import annotations
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.record import BLANK, BLANK_BYTES, MAGIC_BLANK, identity_matches, sum_matches
+from broker.record import BLANK, BLANK_BYTES, MAGIC_BLANK, RECORD_OVERHEAD_BYTES, identity_matches, sum_matches
 from broker.seams import Buffer, Disk, DiskFile
 
 SEGMENT_NAME_DIGITS = 20
@@ -57,6 +57,7 @@ class CommitLog:
         self._spare_path = f"{root}/pyddmq/segment.new"
         self._disk = disk
         self.segment_bytes = segment_bytes
+        self._start_max = segment_bytes - RECORD_OVERHEAD_BYTES
         self.segments: dict[int, Segment] = {}
         self.end = 0
         self.visible_end = 0
@@ -290,22 +291,21 @@ class CommitLog:
     # Reading
 
     def read(self, physical: int, size: int) -> memoryview:
-        """Return a record's bytes after comparing its size, magic and own position.
+        """Return a record's bytes after comparing its size, magic and own position; cold ones after their sum, too.
 
         Raises:
             DamagedRecord: Other bytes stand there.
             RecordGone: The segment is not kept any more.
         """
-        number = physical // self.segment_bytes
+        number, start = divmod(physical, self.segment_bytes)
         view = self._views.get(number)
         if view is None:
             view = self._map(number, physical)
-        start = physical - number * self.segment_bytes
-        record = view[start : start + size]
-        if physical + size > self.visible_end or size <= 0:
-            raise DamagedRecord(physical, "its place lies outside of the log")
-        if not identity_matches(record, physical, size):
+        if start > self._start_max or not identity_matches(view, start, physical, size):
             raise DamagedRecord(physical, "its size, magic or position is wrong")
+        if physical + size > self.visible_end or start + size > self.segment_bytes or size < RECORD_OVERHEAD_BYTES:
+            raise DamagedRecord(physical, "its end lies outside of the log")
+        record = view[start : start + size]
         if physical < self.cold_end and not sum_matches(record):
             raise DamagedRecord(physical, "its checksum is wrong", sum_wrong=True)
         return record

@@ -35,6 +35,8 @@ class ConsumeQueue:
 
     Attributes:
         next_offset: Offset that the next staged unit gets; equal to `max_offset` when nothing is staged.
+        tail: Packed units that no file holds yet, visible ones and then staged ones. The encoder stages a unit by
+            adding it here and to `next_offset`; the flush shows what is staged: `max_offset` becomes `next_offset`.
         checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read.
         checker: Compares units read from files with their records and returns them as they should be.
     """
@@ -44,7 +46,6 @@ class ConsumeQueue:
         "_files",
         "_files_base",
         "_folder",
-        "_tail",
         "_tail_base",
         "_unsynced",
         "checked_from",
@@ -54,6 +55,7 @@ class ConsumeQueue:
         "min_offset",
         "next_offset",
         "queue_id",
+        "tail",
         "topic",
     )
 
@@ -71,8 +73,8 @@ class ConsumeQueue:
         self._files: dict[int, DiskFile] = {}
         self._unsynced: dict[int, DiskFile] = {}
         self._files_base = 0  # first offset that the files may hold
-        self._tail = bytearray()
-        self._tail_base = 0  # offset of the first unit in `_tail`
+        self.tail = bytearray()
+        self._tail_base = 0  # offset of the first unit in `tail`
 
     # Reading
 
@@ -88,14 +90,14 @@ class ConsumeQueue:
         end = min(offset + count, self.max_offset)
         base = self._tail_base
         if offset >= base:
-            return list(UNIT.iter_unpack(self._tail[(offset - base) * UNIT_BYTES : (end - base) * UNIT_BYTES]))
+            return list(UNIT.iter_unpack(self.tail[(offset - base) * UNIT_BYTES : (end - base) * UNIT_BYTES]))
         if offset < self.min_offset:
             raise RecordGone(-1)
         units = self._read_files(offset, min(end, base))
         if offset < self.checked_from and self.checker is not None:
             units = self.checker(self, offset, units)
         if end > base:
-            units.extend(UNIT.iter_unpack(self._tail[: (end - base) * UNIT_BYTES]))
+            units.extend(UNIT.iter_unpack(self.tail[: (end - base) * UNIT_BYTES]))
         return units
 
     def _read_files(self, offset: int, end: int) -> list[Unit]:
@@ -114,18 +116,9 @@ class ConsumeQueue:
 
     # Appending
 
-    def stage(self, unit: bytes) -> None:
-        """Add a packed unit at `next_offset`; it becomes visible with `show`."""
-        self._tail += unit
-        self.next_offset += 1
-
-    def show(self) -> None:
-        """Make the staged units visible."""
-        self.max_offset = self.next_offset
-
     def forget_staged(self) -> None:
         """Drop the units that are not visible."""
-        del self._tail[(self.max_offset - self._tail_base) * UNIT_BYTES :]
+        del self.tail[(self.max_offset - self._tail_base) * UNIT_BYTES :]
         self.next_offset = self.max_offset
 
     # Recovery
@@ -135,7 +128,7 @@ class ConsumeQueue:
         self.min_offset = minimum
         self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
         self._files_base = minimum
-        self._tail.clear()
+        self.tail.clear()
 
     def restore(self, offset: int, unit: bytes) -> int:
         """Add the unit of a record found in the log, visible at once; gaps before it become fillers.
@@ -146,8 +139,8 @@ class ConsumeQueue:
         gap = offset - self.next_offset
         if gap < 0:
             return -1
-        self._tail += FILLER_BYTES * gap
-        self._tail += unit
+        self.tail += FILLER_BYTES * gap
+        self.tail += unit
         self.next_offset = self.max_offset = offset + 1
         return gap
 
@@ -194,9 +187,9 @@ class ConsumeQueue:
             count = min(self.max_offset - self._tail_base, self.file_units - place)
             file = self._file(number, create=True)
             assert file is not None
-            file.write(place * UNIT_BYTES, [bytes(self._tail[: count * UNIT_BYTES])])
+            file.write(place * UNIT_BYTES, [bytes(self.tail[: count * UNIT_BYTES])])
             self._unsynced[number] = file
-            del self._tail[: count * UNIT_BYTES]
+            del self.tail[: count * UNIT_BYTES]
             self._tail_base += count
             written += count
         return written
@@ -254,6 +247,9 @@ class ConsumeQueue:
                 file = self._create(path, number)
             else:
                 file = self._disk.open(path)
+                if create:
+                    # Its maker may have been killed before the name was durable.
+                    self._disk.sync_folder(self._folder)
                 if create and file.size() != self.file_units * UNIT_BYTES:
                     file.truncate(self.file_units * UNIT_BYTES)
         # The newest used stands last; the others are closed when there are too many.

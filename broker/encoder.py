@@ -26,6 +26,7 @@ from broker.record import (
     HEADER_BYTES,
     MAGIC_V1,
     SYS_BORN_HOST_V6,
+    TEN_DIGITS,
     batch_property,
     crc32,
 )
@@ -80,7 +81,7 @@ class Encoder:
         for topic, queue_id, body, properties, _, given_key, _, _ in puts:
             key = given_key or next_key(store_ms)
             if not given_key:
-                block = b"%bUNIQ_KEY\x01%b\x02" % (properties, key)
+                block = b"".join((properties, b"UNIQ_KEY\x01", key, b"\x02"))
             else:
                 block = properties if properties[-1:] == b"\x02" else properties + b"\x02"
             block_bytes = len(block) + own_bytes
@@ -93,7 +94,7 @@ class Encoder:
                 or not 0 <= queue_id < len(topic.queues)
             ):
                 raise self._refusal(topic, queue_id, len(body), block_bytes, size)
-            tails.append(b"%b%b%b" % (prefix, block_bytes.to_bytes(2, "big"), block))
+            tails.append(b"".join((prefix, block_bytes.to_bytes(2, "big"), block)))
             sizes.append(size)
             keys.append(key)
         if atomic:
@@ -144,6 +145,7 @@ class Encoder:
         pack_unit = UNIT.pack
         buffers: list[Buffer] = []
         positions: list[Position] = []
+        known_tags, code = b"", 0
         for put, tail, size, key, physical in zip(puts, *measured, physicals, strict=True):
             topic, queue_id, body, _, tags, _, prepared, reconsumed = put
             queue = topic.queues[queue_id]
@@ -155,7 +157,10 @@ class Encoder:
                 store_ms, store_host, reconsumed, prepared, len(body),
             )  # fmt: skip
             crc = crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF
-            buffers += (header, body, tail, b"__CRC32#\x01%b\x02" % (b"%010d" % crc)[::-1])
-            queue.stage(pack_unit(physical, size, tags_code(tags)))
+            if tags != known_tags:
+                known_tags, code = tags, tags_code(tags)
+            buffers += (header, body, tail, b"__CRC32#\x01%b\x02" % str(crc + TEN_DIGITS)[:0:-1].encode())
+            queue.tail += pack_unit(physical, size, code)
+            queue.next_offset = offset + 1
             positions.append(_new_position(Position, (queue_id, offset, physical, key)))
         return buffers, positions

@@ -52,6 +52,7 @@ except ImportError:
 MAGIC_V1 = 0xDAA320A7 - (1 << 32)
 MAGIC_V2 = 0xDAA320AB - (1 << 32)
 MAGIC_BLANK = 0xCBD43194 - (1 << 32)
+_MAGICS = (MAGIC_V1, MAGIC_V2)
 MAGIC_V1_BYTES = b"\xda\xa3\x20\xa7"
 MAGIC_V2_BYTES = b"\xda\xa3\x20\xab"
 MAGIC_COMMON_BYTES = b"\xda\xa3\x20"
@@ -78,8 +79,12 @@ CRC_BYTES = len(CRC_PREFIX) + 10 + 1
 BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
 BATCH_BYTES = len(BATCH_PREFIX) + 11 + 1
 BATCH_MEMBERS_MAX = 99_999
+_SLASH = 0x2F
+TEN_DIGITS = 10_000_000_000
+"""str(n + TEN_DIGITS)[:0:-1] is the ten digits of n, least significant first: a third of the cost of formatting."""
 
 _SPLIT = struct.Struct(">ii28xi44xi")  # total, magic, sysFlag, body length (when both hosts are IPv4)
+_CLAIM = struct.Struct(">ii20xq")  # total, magic, physical offset
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
@@ -88,7 +93,7 @@ _IDENTITY = struct.Struct(">iiii4xqqi")  # total, magic, body CRC, queue id, que
 
 def crc_property(crc: int) -> bytes:
     """Return the closing `__CRC32#` property, 20 bytes, for a CRC-32 whose top bit is cleared already."""
-    return CRC_PREFIX + (b"%010d" % crc)[::-1] + b"\x02"
+    return b"%b%b\x02" % (CRC_PREFIX, str(crc + TEN_DIGITS)[:0:-1].encode())
 
 
 def batch_property(place: int, count: int) -> bytes:
@@ -111,20 +116,22 @@ def split(record: memoryview) -> tuple[memoryview, bytes]:
     if total != len(record) or body_bytes < 0 or end + 3 > total:
         raise DamagedRecord(-1, "its lengths do not add up")
     if magic == MAGIC_V1:
-        block_at = end + 3 + record[end]
+        block = bytes(record[end + 3 + record[end] :])
     elif magic == MAGIC_V2:
-        block_at = end + 4 + (record[end] << 8 | record[end + 1])
+        block = bytes(record[end + 4 + (record[end] << 8 | record[end + 1]) :])
     else:
         raise DamagedRecord(-1, "it does not begin like a record")
-    return record[body_at:end], _strip_own(bytes(record[block_at:]))
+    return record[body_at:end], _strip_own(block)
 
 
 def _strip_own(block: bytes) -> bytes:
-    if block.startswith(CRC_PREFIX, max(len(block) - CRC_BYTES, 0)):
-        block = block[:-CRC_BYTES]
-        if block.startswith(BATCH_PREFIX, max(len(block) - BATCH_BYTES, 0)):
-            block = block[:-BATCH_BYTES]
-    return block
+    head, _, end = block.rpartition(CRC_PREFIX)
+    if len(end) != CRC_BYTES - len(CRC_PREFIX):
+        return block
+    # The slash between place and count is looked for first: hardly any other block has one there.
+    if len(head) >= BATCH_BYTES and head[-7] == _SLASH and head.startswith(BATCH_PREFIX, len(head) - BATCH_BYTES):
+        return head[:-BATCH_BYTES]
+    return head
 
 
 def _body_at(sys_flag: int) -> int:
@@ -190,12 +197,13 @@ class Entry(NamedTuple):
     indexed: bool
 
 
-def identity_matches(record: memoryview, physical: int, size: int) -> bool:
-    """Whether bytes claim to be a record of `size` at position `physical`: a cheap check before anything is trusted."""
-    if len(record) < RECORD_OVERHEAD_BYTES:
-        return False
-    total, magic, _, _, _, own, _ = _IDENTITY.unpack_from(record)
-    return total == size and own == physical and magic in (MAGIC_V1, MAGIC_V2)
+def identity_matches(view: memoryview, start: int, physical: int, size: int) -> bool:
+    """Whether the bytes at `start` claim to be a record of `size` at commit-log offset `physical`.
+
+    A cheap check before anything is trusted. Raises struct.error when fewer than 36 bytes are left.
+    """
+    total, magic, own = _CLAIM.unpack_from(view, start)
+    return bool(total == size and own == physical and magic in _MAGICS)
 
 
 def sum_matches(record: memoryview) -> bool:

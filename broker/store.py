@@ -212,6 +212,10 @@ class Store:
             )
         self._topics.load()
         clean = not self._abort.exists()
+        if not clean:
+            # A killed process may have left names that only memory holds; what follows builds on them.
+            for folder in ("", "/commitlog", "/config", "/pyddmq"):
+                self._disk.sync_folder(self.root + folder)
         self._abort.create()
         checkpoint = self._checkpoint_file.load()
         facts = self.recovery = recover(self._log, self._topics, checkpoint, clean=clean, progress=progress)

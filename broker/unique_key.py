@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from random import Random
 
+_HEX = [b"%02X" % value for value in range(256)]
+
 
 class UniqueKeys:
     """Makes the keys of one opening of a store.
@@ -32,7 +34,7 @@ class UniqueKeys:
             self._now_ms = now_ms
             self._stem = b"%b%08X" % (self._prefix, self._since_month(now_ms) & 0xFFFFFFFF)
         self._counter = counter = (self._counter + 1) & 0xFFFF
-        return self._stem + (b"%04X" % counter)
+        return self._stem + _HEX[counter >> 8] + _HEX[counter & 0xFF]
 
     def _since_month(self, now_ms: int) -> int:
         if now_ms not in self._month:

@@ -1,0 +1,264 @@
+"""One contract for the real and the simulated disk; and what only the simulated one can do."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.disk import RealDisk
+from broker.seams import Disk
+from broker.testing import PowerCut, SimDisk
+
+Place = tuple[Disk, str]
+
+
+@pytest.fixture(params=["real", "simulated"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A disk and an existing empty folder on it."""
+    if request.param == "real":
+        return RealDisk(), str(tmp_path)
+    disk = SimDisk()
+    disk.make_folder("/d")
+    return disk, "/d"
+
+
+def test_file_is_written_and_read_at_offsets(place: Place) -> None:
+    """Writes go where they are told; reads are shorter only at the end."""
+    disk, root = place
+    file = disk.open(f"{root}/f", create=True)
+    file.write(2, [b"ab", bytearray(b"cd"), memoryview(b"ef")])
+    assert file.size() == 8
+    assert (file.read(0, 100), file.read(3, 2), file.read(8, 1)) == (b"\x00\x00abcdef", b"bc", b"")
+    file.write(0, [b"x"])
+    file.sync()
+    file.close()
+    assert disk.open(f"{root}/f").read(0, 3) == b"x\x00a"
+
+
+def test_file_takes_many_and_large_buffers(place: Place) -> None:
+    """More buffers than one system call takes, and more bytes than are joined."""
+    disk, root = place
+    file = disk.open(f"{root}/f", create=True)
+    pieces = [bytes([number % 251]) * 700 for number in range(2500)]
+    file.write(5, pieces)
+    assert file.read(5, 2_000_000) == b"".join(pieces)
+
+
+def test_view_sees_later_writes_and_outlives_the_file(place: Place) -> None:
+    """A view is coherent with writes and stays readable after close; it cannot be written."""
+    disk, root = place
+    file = disk.open(f"{root}/f", create=True)
+    assert bytes(file.view()) == b""
+    file.allocate(4096)
+    view = file.view()
+    file.write(10, [b"seen"])
+    assert bytes(view[10:14]) == b"seen"
+    file.close()
+    assert (bytes(view[10:14]), len(view), view.readonly) == (b"seen", 4096, True)
+
+
+def test_size_is_set_by_allocate_and_truncate(place: Place) -> None:
+    """New bytes read as zero; allocate never shrinks."""
+    disk, root = place
+    file = disk.open(f"{root}/f", create=True)
+    file.write(0, [b"abcd"])
+    file.allocate(8)
+    file.allocate(2)
+    assert file.read(0, 99) == b"abcd\x00\x00\x00\x00"
+    file.truncate(2)
+    file.truncate(4)
+    assert file.read(0, 99) == b"ab\x00\x00"
+
+
+def test_folder_entries_follow_creation_rename_and_removal(place: Place) -> None:
+    """Names are listed in order; a rename takes the place of its target."""
+    disk, root = place
+    disk.make_folder(f"{root}/a/b/c")
+    disk.make_folder(f"{root}/a/b/c")
+    assert (disk.list(f"{root}/a"), disk.list(f"{root}/none")) == (["b"], [])
+    for name in ("2", "1"):
+        disk.open(f"{root}/a/{name}", create=True).write(0, [name.encode()])
+    disk.replace(f"{root}/a/1", f"{root}/a/2")
+    disk.sync_folder(f"{root}/a")
+    assert disk.list(f"{root}/a") == ["2", "b"]
+    assert disk.open(f"{root}/a/2").read(0, 9) == b"1"
+    disk.remove(f"{root}/a/2")
+    assert (disk.exists(f"{root}/a/2"), disk.exists(f"{root}/a")) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        (lambda disk, root: disk.open(f"{root}/none"), FileNotFoundError),
+        (lambda disk, root: disk.open(f"{root}/none/f", create=True), FileNotFoundError),
+        (lambda disk, root: disk.remove(f"{root}/none"), FileNotFoundError),
+        (lambda disk, root: disk.replace(f"{root}/none", f"{root}/f"), FileNotFoundError),
+        (lambda disk, root: (disk.open(f"{root}/f", create=True), disk.make_folder(f"{root}/f")), NotADirectoryError),
+    ],
+)
+def test_missing_things_raise_what_the_system_raises(
+    place: Place, act: Callable[[Disk, str], object], kind: type[OSError]
+) -> None:
+    """Both disks fail alike."""
+    with pytest.raises(kind):
+        act(*place)
+
+
+def test_closed_file_is_refused(place: Place) -> None:
+    """A closed file does nothing any more; closing twice is harmless."""
+    disk, root = place
+    file = disk.open(f"{root}/f", create=True)
+    file.close()
+    file.close()
+    with pytest.raises(OSError, match=r"[Bb]ad file|closed"):
+        file.write(0, [b"x"])
+
+
+def test_lock_excludes_until_released(place: Place) -> None:
+    """One holder at a time, also inside a process."""
+    disk, root = place
+    lock = disk.lock(f"{root}/lock")
+    for _ in range(2):
+        with pytest.raises(BlockingIOError):
+            disk.lock(f"{root}/lock")
+    lock.release()
+    lock.release()
+    disk.lock(f"{root}/lock").release()
+
+
+def test_free_bytes_is_positive(place: Place) -> None:
+    """There is room."""
+    disk, root = place
+    assert disk.free_bytes(root) > 0
+
+
+def test_real_lock_is_seen_by_other_processes(tmp_path: Path) -> None:
+    """The lock is a POSIX byte-range lock on byte 0, which another process (Java's FileLock) meets."""
+    path = tmp_path / "lock"
+    lock = RealDisk().lock(str(path))
+    script = "import fcntl,sys;fcntl.lockf(open(sys.argv[1],'r+'),fcntl.LOCK_EX|fcntl.LOCK_NB,1,0,0)"
+    try:
+        held = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=False)
+        assert b"BlockingIOError" in held.stderr
+    finally:
+        lock.release()
+    assert subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=False).returncode == 0
+
+
+def test_simulated_kill_keeps_writes_and_frees_locks() -> None:
+    """SIGKILL loses no write; old files and locks are dead."""
+    disk = SimDisk()
+    file = disk.open("/f", create=True)
+    file.write(0, [b"kept"])
+    disk.lock("/lock")
+    disk.kill()
+    with pytest.raises(OSError, match="closed"):
+        file.read(0, 1)
+    assert disk.open("/f").read(0, 9) == b"kept"
+    disk.lock("/lock")
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32))
+def test_simulated_power_cut_keeps_what_was_synced_and_any_part_of_the_rest(seed: int) -> None:
+    """Synced bytes survive; each unsynced sector is old or new; an unsynced name may be gone."""
+    disk = SimDisk()
+    disk.make_folder("/d")
+    file = disk.open("/d/f", create=True)
+    file.write(0, [b"o" * 4096])
+    file.sync()
+    disk.sync_folder("/d")
+    file.write(100, [b"n" * 3000])
+    disk.open("/d/new", create=True)
+    disk.crash(Random(seed))
+    content = disk.open("/d/f").read(0, 9999)
+    assert len(content) == 4096
+    assert content[:100] + content[3100:] == b"o" * (100 + 996)
+    for start in range(0, 4096, 512):
+        assert len(set(content[max(start, 100) : min(start + 512, 3100)])) <= 1
+    assert set(disk.list("/d")) <= {"f", "new"}
+
+
+def test_simulated_power_cut_has_every_outcome() -> None:
+    """Over seeds: lost, kept, torn and reordered writes, and names lost and kept."""
+    outcomes = set()
+    for seed in range(200):
+        disk = SimDisk()
+        disk.make_folder("/d")
+        file = disk.open("/d/f", create=True)
+        file.write(0, [bytes(1024)])
+        file.sync()
+        disk.sync_folder("/d")
+        file.write(0, [b"a" * 512])
+        file.write(512, [b"b" * 512])
+        disk.open("/d/new", create=True)
+        disk.crash(Random(seed))
+        content = disk.open("/d/f").read(0, 1024)
+        outcomes.add((content[:1], content[512:513], disk.exists("/d/new")))
+    assert outcomes == {(a, b, new) for a in (b"\x00", b"a") for b in (b"\x00", b"b") for new in (True, False)}
+
+
+def test_simulated_rename_never_comes_back_under_both_names() -> None:
+    """A durable rename of a fresh file leaves no trace of the old name."""
+    for seed in range(50):
+        disk = SimDisk()
+        disk.make_folder("/a")
+        disk.make_folder("/b")
+        disk.open("/a/f", create=True).write(0, [b"x"])
+        disk.replace("/a/f", "/b/f")
+        disk.sync_folder("/b")
+        disk.crash(Random(seed))
+        assert (disk.list("/a"), disk.list("/b")) == ([], ["f"])
+
+
+def test_simulated_faults_strike_once_where_told() -> None:
+    """An injected error hits the chosen operation and is counted."""
+    disk = SimDisk()
+    file = disk.open("/f", create=True)
+    other = disk.open("/g", create=True)
+    disk.fail("write", error=errno.EIO, path_part="f", skip=1)
+    file.write(0, [b"1"])
+    other.write(0, [b"2"])
+    with pytest.raises(OSError, match="Input/output"):
+        file.write(1, [b"3"])
+    file.write(1, [b"4"])
+    assert (file.read(0, 9), disk.faults_hit) == (b"14", {"write": 1})
+
+
+def test_simulated_capacity_is_claimed_by_allocate() -> None:
+    """Writes inside claimed space never run out; others do."""
+    disk = SimDisk(capacity_bytes=1000)
+    file = disk.open("/f", create=True)
+    file.allocate(900)
+    assert disk.free_bytes("/") == 100
+    file.write(0, [bytes(900)])
+    other = disk.open("/g", create=True)
+    with pytest.raises(OSError, match="No space"):
+        other.allocate(101)
+    assert other.size() == 0
+    with pytest.raises(OSError, match="No space"):
+        other.write(0, [bytes(101)])
+    disk.remove("/f")
+    other.write(0, [bytes(101)])
+
+
+def test_simulated_stop_ends_everything_until_the_power_is_back() -> None:
+    """After the chosen change nothing works, as on a machine that stopped."""
+    disk = SimDisk()
+    file = disk.open("/f", create=True)
+    disk.stop_after(1)
+    file.write(0, [b"1"])
+    with pytest.raises(PowerCut):
+        file.write(1, [b"2"])
+    with pytest.raises(PowerCut):
+        disk.list("/")
+    disk.kill()
+    assert disk.open("/f").read(0, 1) == b"1"

@@ -1,0 +1,120 @@
+"""Topics and their file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.errors import MessageRefused
+from broker.store import DiskFull, StoreFailed
+from broker.testing import ManualClock, SimDisk
+from broker.topics import check_name, dead_letter_topic, is_system
+from tests.integration.store_tools import ROOT, open_store
+
+PATH = f"{ROOT}/config/topics.json"
+
+
+def table(disk: SimDisk) -> dict[str, Any]:
+    """The file's content."""
+    file = disk.open(PATH)
+    content: dict[str, Any] = json.loads(file.read(0, file.size()))
+    return content
+
+
+def test_topic_file_has_rocketmqs_shape() -> None:
+    """Every field that RocketMQ writes is there."""
+    disk = SimDisk()
+    open_store(disk, clock=ManualClock(123_000)).create_topic("t", 8)
+    assert table(disk) == {
+        "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 123_000},
+        "topicConfigTable": {
+            "t": {
+                "attributes": {},
+                "order": False,
+                "perm": 6,
+                "readQueueNums": 8,
+                "topicFilterType": "SINGLE_TAG",
+                "topicName": "t",
+                "topicSysFlag": 0,
+                "writeQueueNums": 8,
+            }
+        },
+    }
+
+
+def test_queue_counts_only_rise_and_survive() -> None:
+    """A smaller count changes nothing (D6)."""
+    disk = SimDisk()
+    store = open_store(disk)
+    assert len(store.create_topic("t", 4).queues) == 4
+    topic = store.create_topic("t", 2)
+    assert len(topic.queues) == 4
+    assert store.create_topic("t", 6) is topic
+    store.close()
+    assert len(open_store(disk).topics["t"].queues) == 6
+
+
+def test_foreign_fields_and_topics_are_kept() -> None:
+    """What RocketMQ wrote beside our fields stays."""
+    disk = SimDisk()
+    open_store(disk).close()
+    entry = {"perm": 4, "order": True, "topicName": "old", "readQueueNums": 2, "writeQueueNums": 3, "extra": 1}
+    disk.make_folder(f"{ROOT}/config")
+    disk.open(PATH, create=True).write(0, [json.dumps({"topicConfigTable": {"old": entry}, "more": [1]}).encode()])
+    store = open_store(disk)
+    assert len(store.topics["old"].queues) == 3
+    store.create_topic("new", 1)
+    content = table(disk)
+    assert content["more"] == [1]
+    assert content["topicConfigTable"]["old"] == {
+        **entry,
+        "attributes": {},
+        "readQueueNums": 3,
+        "writeQueueNums": 3,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+    }
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ü", "a" * 128, "t/u", "..", "t\n"])
+def test_names_outside_rocketmqs_rules_are_refused(name: str) -> None:
+    """Also nothing that could leave the store's folder."""
+    with pytest.raises(MessageRefused, match="not allowed"):
+        open_store(SimDisk()).create_topic(name, 1)
+
+
+@pytest.mark.parametrize("queues", [0, -1, 1025])
+def test_queue_count_out_of_range_is_refused(queues: int) -> None:
+    """1 to 1024 queues."""
+    with pytest.raises(ValueError, match="1 to 1024"):
+        open_store(SimDisk()).create_topic("t", queues)
+
+
+def test_system_topics_are_told() -> None:
+    """Clients may not publish to RocketMQ's own topics nor to dead letters (D34)."""
+    store = open_store(SimDisk())
+    assert store.create_topic(dead_letter_topic("g"), 1).system
+    assert store.create_topic("mine", 1, system=True).system
+    assert not store.create_topic("plain", 1).system
+    assert all(map(is_system, ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "%RETRY%g", "%DLQ%g")))
+    check_name(dead_letter_topic("g" * 120))
+
+
+def test_topic_that_cannot_be_written_is_not_made() -> None:
+    """Memory grows only once the file says so; a full disk is not a failed store."""
+    disk = SimDisk()
+    store = open_store(disk)
+    disk.capacity_bytes = 0
+    with pytest.raises(DiskFull):
+        store.create_topic("t", 1)
+    assert "t" not in store.topics
+    assert store.failed is None
+    disk.capacity_bytes = None
+    disk.fail("sync")
+    with pytest.raises(StoreFailed):
+        store.create_topic("t", 1)
+    assert "t" not in store.topics
+    with pytest.raises(StoreFailed):
+        store.create_topic("t", 1)

@@ -1,0 +1,42 @@
+"""UNIQ_KEY."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import Random
+
+from broker.unique_key import UniqueKeys
+
+
+def ms(*date: int) -> int:
+    """Milliseconds since the epoch of a UTC date."""
+    return int(datetime(*date, tzinfo=UTC).timestamp()) * 1000  # type: ignore[arg-type,misc]
+
+
+def test_key_has_rocketmqs_fields() -> None:
+    """Address, process, loader, milliseconds of the month, counter: 32 upper-case digits."""
+    keys = UniqueKeys(b"\x0a\x0b\x0c\x0d", Random(1))
+    first, second = keys.next(ms(2024, 2, 1) + 0xABC), keys.next(ms(2024, 2, 1) + 0xABC)
+    assert len(first) == 32
+    assert first == first.upper()
+    assert first[:8] == b"0A0B0C0D"
+    assert first[20:28] == b"00000ABC"
+    assert int(second[28:], 16) == (int(first[28:], 16) + 1) & 0xFFFF
+
+
+def test_month_begins_anew() -> None:
+    """The milliseconds count from the first of the month, over December and back, too."""
+    keys = UniqueKeys(bytes(4), Random(1))
+    for moment, since in (
+        (ms(2023, 12, 31, 23), 30 * 86_400_000 + 23 * 3_600_000),
+        (ms(2024, 1, 1), 0),
+        (ms(2023, 12, 1), 0),
+    ):
+        assert int(keys.next(moment)[20:28], 16) == since
+
+
+def test_keys_of_a_millisecond_and_of_two_openings_differ() -> None:
+    """65,536 keys fit into a millisecond, and openings have prefixes of their own."""
+    one, other = UniqueKeys(bytes(4), Random(1)), UniqueKeys(bytes(4), Random(2))
+    assert len({one.next(5) for _ in range(65_536)}) == 65_536
+    assert one.next(5)[:20] != other.next(5)[:20]
