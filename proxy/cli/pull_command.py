@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -61,12 +64,12 @@ def pull(
                     patience_ms=_PATIENCE_MS if follow else 0,
                 )
                 for message in batch:
-                    _print_message(message, result, as_json=as_json)
-                    # Only what has been printed is reported.
-                    if result == "ack":
-                        client.ack(message)
-                    elif result == "fail":
-                        client.fail(message)
+                    with _unsignalled():
+                        _print_message(message, result, as_json=as_json)
+                        if result == "ack":
+                            client.ack(message)
+                        elif result == "fail":
+                            client.fail(message)
                 taken += len(batch)
                 idle_left_ms = max(wait_ms, 1) if batch else idle_left_ms - _LINGER_MS
                 if not follow and idle_left_ms <= 0:
@@ -74,6 +77,16 @@ def pull(
     except (ClientError, ClientMisuse) as error:
         raise translate(error, option="--consumer") from error
     return ExitCode.OK
+
+
+@contextlib.contextmanager
+def _unsignalled() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back for the block: what is printed is reported, and what is not is not."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _print_message(message: PulledMessage, result: str, *, as_json: bool) -> None:

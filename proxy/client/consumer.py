@@ -157,7 +157,7 @@ class Consumer:
             pause_ms = min(pause_ms * 2, _PAUSE_MS_MAX)
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
-        results = self._results.take()
+        results = self._results.next_chain()
         request = self._idl.PullRequest(
             groupId=self.group,
             topic=self.topic,
@@ -196,7 +196,7 @@ class Consumer:
         """
         taken = True
         while self._results:
-            results = self._results.take()
+            results = self._results.next_chain()
             taken &= bool(self._call("submit", {"result": self._chain(results)}, results))
         return taken
 
@@ -330,10 +330,10 @@ class Consumer:
         self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0
     ) -> Any:
         try:
-            return self._connection.call(method, arguments, timeout_ms=self._timeout_ms + linger_ms)
+            answer = self._connection.call(method, arguments, timeout_ms=self._timeout_ms + linger_ms)
         except self._idl.PullException as error:
             # An answered call: its results were applied before the refusal (D9, D13).
+            self._results.answered(results)
             raise pull_refusal(error.code or 0, error.message or "") from error
-        except BaseException:
-            self._results.put_back(results)
-            raise
+        self._results.answered(results)
+        return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -34,18 +35,11 @@ class PendingResults:
             result = self._queues[topic, qid] = QueueResult(topic, qid, [], [])
         (result.success if success else result.fail).append(offset)
 
-    def take(self) -> list[QueueResult]:
-        """Remove up to `CHAIN_LENGTH_MAX` queues' results for one call; `put_back` returns them when it fails."""
-        keys = list(self._queues)[:CHAIN_LENGTH_MAX]
-        return [self._queues.pop(key) for key in keys]
+    def next_chain(self) -> list[QueueResult]:
+        """Results of up to `CHAIN_LENGTH_MAX` queues for one call; they stay until `answered` (S2)."""
+        return list(itertools.islice(self._queues.values(), CHAIN_LENGTH_MAX))
 
-    def put_back(self, results: Iterable[QueueResult]) -> None:
-        """Keep results of a call that was not answered, in front of newer ones (S2)."""
-        newer = self._queues
-        self._queues = {(result.topic, result.qid): result for result in results}
-        for key, result in newer.items():
-            if key in self._queues:
-                self._queues[key].success.extend(result.success)
-                self._queues[key].fail.extend(result.fail)
-            else:
-                self._queues[key] = result
+    def answered(self, chain: Iterable[QueueResult]) -> None:
+        """Forget what an answered call has carried; nothing may have been added since `next_chain`."""
+        for result in chain:
+            del self._queues[result.topic, result.qid]

@@ -298,13 +298,15 @@ def test_ctrl_c_ends_with_130_and_still_submits(monkeypatch: pytest.MonkeyPatch)
 
 def test_demo_is_told_that_the_node_is_stopping(capsys: pytest.CaptureFixture[str]) -> None:
     """A refusal that passes is no reason to look at the configuration."""
+    draining = PRODUCER.Result(code=20, msg="the node is draining")
+    pulls = deliver()
+
+    def consume(method: str, arguments: Any) -> Any:
+        return [] if method == "getConsumeStats" else pulls(method, arguments)
+
     with (
-        ScriptedNode(
-            "producer", lambda _method, _arguments: PRODUCER.Result(code=20, msg="the node is draining")
-        ) as one,
-        ScriptedNode(
-            "consumer", lambda method, args: [] if method == "getConsumeStats" else deliver()(method, args)
-        ) as two,
+        ScriptedNode("producer", lambda _method, _arguments: draining) as one,
+        ScriptedNode("consumer", consume) as two,
     ):
         code = run(["demo", "--events", "5", "--clients", "1", "--producer", one.address, "--consumer", two.address])
     assert code == ExitCode.REFUSED

@@ -236,15 +236,18 @@ def test_numbers_out_of_range_are_misuse() -> None:
         Consumer("127.0.0.1:9713", "g", protocol="json")  # type: ignore[arg-type]
 
 
-def test_pending_results_keep_older_ones_in_front() -> None:
-    """Results put back merge with newer ones of their queue and come first; long chains are cut."""
+def test_pending_results_stay_until_answered() -> None:
+    """Results added after an unanswered call join their queue's earlier ones; long chains are cut."""
     pending = PendingResults()
     pending.add("t", "q1", 1, success=True)
-    taken = pending.take()
+    assert [each.success for each in pending.next_chain()] == [[1]]
     pending.add("t", "q2", 5, success=False)
     pending.add("t", "q1", 2, success=True)
-    pending.put_back(taken)
-    assert [(each.qid, each.success, each.fail) for each in pending.take()] == [("q1", [1, 2], []), ("q2", [], [5])]
+    chain = pending.next_chain()
+    assert [(each.qid, each.success, each.fail) for each in chain] == [("q1", [1, 2], []), ("q2", [], [5])]
+    pending.answered(chain)
+    assert len(pending) == 0
     for number in range(CHAIN_LENGTH_MAX + 1):
         pending.add("t", str(number), number, success=True)
-    assert (len(pending.take()), len(pending)) == (CHAIN_LENGTH_MAX, 1)
+    pending.answered(pending.next_chain())
+    assert len(pending) == 1
