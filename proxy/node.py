@@ -250,8 +250,13 @@ class Node:
             if not settings.enabled:
                 continue
             old = self.ports.get(name.encode())
-            limit = old.limit if old is not None else TokenBucket(settings.max_tps, self.seams.clock)
-            limit.configure(settings.max_tps)
+            limit = old.limit if old is not None else None
+            if settings.max_tps is None:
+                limit = None
+            elif limit is None:
+                limit = TokenBucket(settings.max_tps, self.seams.clock)
+            else:
+                limit.configure(settings.max_tps)
             ports[name.encode()] = TopicPort(topic, limit, self.metrics)
         # One dictionary for the node's life: the service holds it.
         self.ports.clear()
@@ -265,7 +270,7 @@ class Node:
         if existing is not None and existing.system:
             return None
         topic = self.store.create_topic(name, self.config.node.default_queues)
-        port = self.ports[name.encode()] = TopicPort(topic, TokenBucket(None, self.seams.clock), self.metrics)
+        port = self.ports[name.encode()] = TopicPort(topic, None, self.metrics)
         return port
 
     def _build_services(self, admin_hint: str) -> None:

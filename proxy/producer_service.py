@@ -16,6 +16,7 @@ from broker.metrics import Counter, Metrics, declare
 from broker.seams import Clock
 from broker.store import DiskFull, MessageRefused, Position, Put, Store, StoreError, Topic
 from proxy.connection import Connection
+from proxy.message_rules import PropertyRules, Refusal
 from proxy.server import Handler
 from proxy.wire import (
     Call,
@@ -39,22 +40,6 @@ SENDS_REFUSED = declare(
 HEARTBEAT_TOPIC = b"carrera_heartbeat"
 """R90: a send to it is answered 0 and stores nothing."""
 
-KEY_CHARS_MAX = 255
-TAGS_CHARS_MAX = 255
-PROPERTIES_BYTES_MAX = 32_767 - 128
-"""RocketMQ's block limit less what the broker adds: UNIQ_KEY, the batch mark and the sum."""
-
-RESERVED_PROPERTIES = frozenset(
-    b"KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID "
-    b"ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY "
-    b"MAX_RECONSUME_TIMES CONSUME_START_TIME CHECK_IMMUNITY_TIME_IN_SECONDS __CRC32# INNER_NUM INNER_BASE "
-    b"DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __transactionId__ TRANSACTION_CHECK_TIMES "
-    b"TRAN_PREPARED_QUEUE_OFFSET POP_CK 1ST_POP_TIME".split()
-)
-"""R91 and D34: names of the broker's own, refused as user properties together with those below."""
-
-RESERVED_PREFIXES = (b"TIMER_", b"__PYDDMQ_", b"PYDDMQ_")
-
 _HASHES_MAX = 65_536
 
 
@@ -67,22 +52,18 @@ class _Fields(TypedDict, total=False):
     receipts: list[Receipt]
 
 
-class Refusal(Exception):
-    """A message that is not stored: a result code and a sentence."""
-
-    def __init__(self, code: ResultCode, text: str) -> None:
-        self.code = code
-        self.text = text
-        super().__init__(text)
+# A copy of Put.__new__'s work without its Python frame: there is one per message.
+_new_put = tuple.__new__
 
 
 class TopicPort:
     """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round."""
 
-    __slots__ = ("body_bytes", "limit", "messages", "round", "topic")
+    __slots__ = ("body_bytes", "limit", "messages", "queue_count", "round", "topic")
 
-    def __init__(self, topic: Topic, limit: TokenBucket, metrics: Metrics) -> None:
+    def __init__(self, topic: Topic, limit: TokenBucket | None, metrics: Metrics) -> None:
         self.topic = topic
+        self.queue_count = len(topic.queues)
         self.limit = limit
         self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
         self.body_bytes: Counter = metrics.counter(BYTES_SENT, topic.name)
@@ -127,6 +108,7 @@ class ProducerService:
         self._state = state
         self._body_bytes_max = body_bytes_max
         self._qid_prefix = qid_prefix
+        self._rules = PropertyRules()
         self._hashes: dict[bytes, int] = {}
         self._born_hosts: dict[str, bytes] = {}
 
@@ -146,8 +128,8 @@ class ProducerService:
             connection.answer(encode_result_reply(call, ResultCode.OK, "heartbeat"))
             return
         try:
-            put = self._put(message)
-            self._append([put], connection, call, atomic=False, fields=self._receipt_fields)
+            put, port = self._put(message)
+            self._append([put], [port], connection, call, atomic=False, fields=self._receipt_fields)
         except Refusal as refusal:
             self._refuse(connection, call, refusal, 1)
 
@@ -158,16 +140,19 @@ class ProducerService:
             connection.answer(encode_result_reply(call, ResultCode.OK, "empty batch"))
             return
         puts: list[Put] = []
+        ports: list[TopicPort] = []
         try:
-            for index, message in enumerate(request.messages):
-                try:
-                    puts.append(self._put(message))
-                except Refusal as refusal:
-                    self._give_tokens_back(puts)
-                    text = f"message {index} of {len(request.messages)}: {refusal.text}; nothing of the batch is stored"
-                    raise Refusal(refusal.code, text) from refusal
+            try:
+                for message in request.messages:
+                    put, port = self._put(message)
+                    puts.append(put)
+                    ports.append(port)
+            except Refusal as refusal:
+                _give_tokens_back(ports)
+                text = f"message {len(puts)} of {len(request.messages)}: {refusal.text}; nothing of the batch is stored"
+                raise Refusal(refusal.code, text) from refusal
             fields = self._batch_fields if request.receipts else _no_fields
-            self._append(puts, connection, call, atomic=True, fields=fields)
+            self._append(puts, ports, connection, call, atomic=True, fields=fields)
         except Refusal as refusal:
             self._refuse(connection, call, refusal, len(request.messages))
 
@@ -180,72 +165,47 @@ class ProducerService:
 
     # One message.
 
-    def _put(self, message: SendMessage) -> Put:
-        """Check a message and choose its queue. Raises Refusal; nothing has happened then but a spent rate token."""
-        port = self._ports.get(message.topic) or self._new_port(message.topic)
-        body = message.body if message.body is not None else message.value
-        if not body:
+    def _put(self, message: SendMessage) -> tuple[Put, TopicPort]:
+        """Check a message and choose its queue. Raises Refusal; nothing has happened then."""
+        # Unpacked at once: an attribute of a named tuple costs more than a local, and this runs for every message.
+        (topic, key, value, hash_id, tags, partition_id, body, _, properties, delay_level, deliver_at, delay) = message
+        port = self._ports.get(topic)
+        if port is None:
+            port = self._new_port(topic)
+        content = value if body is None else body
+        if not content:
             raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
-        if len(body) > self._body_bytes_max:
-            text = f"the body has {len(body)} bytes, the limit is {self._body_bytes_max}"
+        if len(content) > self._body_bytes_max:
+            text = f"the body has {len(content)} bytes, the limit is {self._body_bytes_max}"
             raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-        if message.delay_level or message.deliver_at_ms or message.delay_ms:
+        if delay_level or deliver_at or delay:
             text = "delayed delivery is not in this version: leave delayLevel, deliverAtMs and delayMs out"
             raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-        properties = self._properties(message)
-        available = port.limit.available()
-        if available is not None:
-            if available < 1:
-                text = f"topic {port.topic.name} is above its maxTps: send more slowly"
-                raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
-            port.limit.take(1)
-        return Put(port.topic, self._queue(port, message), body, properties, message.tags or b"")
+        block = self._rules.block(key, tags, properties)
+        queues = port.queue_count
+        if partition_id >= 0:
+            queue_id = partition_id % queues
+        elif partition_id < -1:
+            queue_id = self._random.randrange(queues)
+        elif hash_id:
+            queue_id = abs(hash_id) % queues
+        elif key:
+            queue_id = (self._key_hash(key) & 0x7FFF_FFFF) % queues
+        else:
+            queue_id = port.round = (port.round + 1) % queues
+        if port.limit is not None:
+            self._take_token(port)
+        return _new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0)), port
 
-    def _properties(self, message: SendMessage) -> bytes:
-        """RocketMQ's property block of a message: KEYS and TAGS first, then the user's own, in the order given."""
-        parts: list[bytes] = []
-        key = message.key
-        if key:
-            if len(key) > KEY_CHARS_MAX and len(key.decode()) > KEY_CHARS_MAX:
-                raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, f"the key is longer than {KEY_CHARS_MAX} characters")
-            parts += (b"KEYS\x01", key, b"\x02")
-        tags = message.tags
-        if tags:
-            if len(tags) > TAGS_CHARS_MAX and len(tags.decode()) > TAGS_CHARS_MAX:
-                raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, f"the tags are longer than {TAGS_CHARS_MAX} characters")
-            parts += (b"TAGS\x01", tags, b"\x02")
-        if message.properties:
-            for name, value in message.properties:
-                if name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIXES):
-                    text = f"property {name.decode()!r} is a name of the broker's own: choose another"
-                    raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-                if not name.strip() or not value.strip():
-                    raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, f"property {name.decode()!r} has a blank name or value")
-                parts += (name, b"\x01", value, b"\x02")
-        block = b"".join(parts)
-        pairs = len(message.properties or ()) + bool(key) + bool(tags)
-        # One 0x01 and one 0x02 per pair means that no name or value brought its own (D7).
-        if block.count(1) != pairs or block.count(2) != pairs:
-            text = "key, tags, property names and values must not hold the characters 0x01 and 0x02"
-            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-        if len(block) > PROPERTIES_BYTES_MAX:
-            text = f"key, tags and properties take {len(block)} bytes, the limit is {PROPERTIES_BYTES_MAX}"
-            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-        return block
-
-    def _queue(self, port: TopicPort, message: SendMessage) -> int:
-        """Queue number: partitionId, then hashId, then the key, then in turn (D7; W80: never negative)."""
-        count = len(port.topic.queues)
-        if message.partition_id >= 0:
-            return message.partition_id % count
-        if message.partition_id < -1:
-            return self._random.randrange(count)
-        if message.hash_id:
-            return abs(message.hash_id) % count
-        if message.key:
-            return (self._key_hash(message.key) & 0x7FFF_FFFF) % count
-        port.round = (port.round + 1) % count
-        return port.round
+    @staticmethod
+    def _take_token(port: TopicPort) -> None:
+        limit = port.limit
+        assert limit is not None, "called for limited topics"
+        available = limit.available()
+        if available is not None and available < 1:
+            text = f"topic {port.topic.name} is above its maxTps: send more slowly"
+            raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
+        limit.take(1)
 
     def _key_hash(self, key: bytes) -> int:
         """Java's hash of a key, remembered: it costs microseconds in Python, and keys come again."""
@@ -282,6 +242,7 @@ class ProducerService:
     def _append(
         self,
         puts: Sequence[Put],
+        ports: Sequence[TopicPort],
         connection: Connection,
         call: Call,
         *,
@@ -291,7 +252,7 @@ class ProducerService:
         """Stage puts; the reply follows the flush that settles them. Raises Refusal when nothing was staged."""
         state = self._state()
         if state in ("draining", "starting"):
-            self._give_tokens_back(puts)
+            _give_tokens_back(ports)
             text = f"the node is {state}: send to another node, or again in a moment"
             raise Refusal(ResultCode.FAIL_SERVER_SHUTDOWN, text)
 
@@ -300,13 +261,11 @@ class ProducerService:
                 self._metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_UNKNOWN))).add(len(puts))
                 slot.answer(encode_result_reply(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
-            for put in puts:
-                port = ports[put.topic.name_bytes]
+            for put, port in zip(puts, ports, strict=True):
                 port.messages.value += 1
-                port.body_bytes.value += len(put.body)
+                port.body_bytes.value += len(put[2])
             slot.answer(encode_result_reply(call, ResultCode.OK, "OK", **fields(positions)))
 
-        ports = self._ports
         try:
             positions = self._store.append(
                 puts,
@@ -316,7 +275,7 @@ class ProducerService:
                 atomic=atomic,
             )
         except StoreError as error:
-            self._give_tokens_back(puts)
+            _give_tokens_back(ports)
             raise self._store_refusal(error) from error
         slot = connection.later()
 
@@ -327,10 +286,6 @@ class ProducerService:
         if isinstance(error, DiskFull):
             return Refusal(ResultCode.FAIL_UNKNOWN, f"disk full: {error}")
         return Refusal(ResultCode.FAIL_UNKNOWN, str(error))
-
-    def _give_tokens_back(self, puts: Sequence[Put]) -> None:
-        for put in puts:
-            self._ports[put.topic.name_bytes].limit.take(-1)
 
     def _refuse(self, connection: Connection, call: Call, refusal: Refusal, count: int) -> None:
         self._metrics.counter(SENDS_REFUSED, str(int(refusal.code))).add(count)
@@ -361,6 +316,13 @@ class ProducerService:
             known = bytes(numbers) + (int(port) if port.isdigit() else 0).to_bytes(4, "big")
             self._born_hosts[address] = known
         return known
+
+
+def _give_tokens_back(ports: Sequence[TopicPort]) -> None:
+    """Return the rate tokens of messages that are not stored after all."""
+    for port in ports:
+        if port.limit is not None:
+            port.limit.take(-1)
 
 
 def _no_fields(_: Sequence[Position]) -> _Fields:

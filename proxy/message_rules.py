@@ -1,0 +1,88 @@
+"""What a producer may put into a message, and its property block as RocketMQ stores it (R91, D7, D34)."""
+
+from __future__ import annotations
+
+from proxy.wire.codes import ResultCode
+from proxy.wire.values import Properties
+
+KEY_CHARS_MAX = 255
+TAGS_CHARS_MAX = 255
+PROPERTIES_BYTES_MAX = 32_767 - 128
+"""RocketMQ's block limit less what the broker adds: UNIQ_KEY, the batch mark and the sum."""
+
+RESERVED_PROPERTIES = frozenset(
+    b"KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID "
+    b"ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY "
+    b"MAX_RECONSUME_TIMES CONSUME_START_TIME CHECK_IMMUNITY_TIME_IN_SECONDS __CRC32# INNER_NUM INNER_BASE "
+    b"DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __transactionId__ TRANSACTION_CHECK_TIMES "
+    b"TRAN_PREPARED_QUEUE_OFFSET POP_CK 1ST_POP_TIME".split()
+)
+"""R91 and D34: names of the broker's own, refused as user properties together with those below."""
+
+RESERVED_PREFIXES = (b"TIMER_", b"__PYDDMQ_", b"PYDDMQ_")
+
+_NAMES_MAX = 4096
+
+
+class Refusal(Exception):
+    """A message that is not stored: a result code and a sentence."""
+
+    def __init__(self, code: ResultCode, text: str) -> None:
+        self.code = code
+        self.text = text
+        super().__init__(text)
+
+
+class PropertyRules:
+    """Makes property blocks; names that passed once are remembered, since producers use few."""
+
+    def __init__(self) -> None:
+        self._good: set[bytes] = set()
+
+    def block(self, key: bytes | None, tags: bytes | None, properties: Properties | None) -> bytes:
+        """Return the block of a message: KEYS and TAGS first, then the user's own in the order given.
+
+        Raises:
+            Refusal: Something is too long, reserved, blank, or holds one of the block's own separators.
+        """
+        block = b""
+        pairs = 0
+        if key:
+            if len(key) > KEY_CHARS_MAX and len(key.decode()) > KEY_CHARS_MAX:
+                raise _illegal(f"the key is longer than {KEY_CHARS_MAX} characters")
+            block = b"KEYS\x01%b\x02" % key
+            pairs = 1
+        if tags:
+            if len(tags) > TAGS_CHARS_MAX and len(tags.decode()) > TAGS_CHARS_MAX:
+                raise _illegal(f"the tags are longer than {TAGS_CHARS_MAX} characters")
+            block = b"%bTAGS\x01%b\x02" % (block, tags)
+            pairs += 1
+        if properties:
+            good = self._good
+            parts = [block]
+            for name, value in properties:
+                if name not in good:
+                    self._check_name(name)
+                if not value or value.isspace():
+                    raise _illegal(f"property {name.decode()!r} has a blank value")
+                parts.append(b"%b\x01%b\x02" % (name, value))
+            pairs += len(properties)
+            block = b"".join(parts)
+        # One 0x01 and one 0x02 per pair means that no name or value brought its own (D7).
+        if block.count(1) != pairs or block.count(2) != pairs:
+            raise _illegal("key, tags, property names and values must not hold the characters 0x01 and 0x02")
+        if len(block) > PROPERTIES_BYTES_MAX:
+            raise _illegal(f"key, tags and properties take {len(block)} bytes, the limit is {PROPERTIES_BYTES_MAX}")
+        return block
+
+    def _check_name(self, name: bytes) -> None:
+        if name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIXES):
+            raise _illegal(f"property {name.decode()!r} is a name of the broker's own: choose another")
+        if not name.strip():
+            raise _illegal("a property has a blank name")
+        if len(self._good) < _NAMES_MAX:
+            self._good.add(name)
+
+
+def _illegal(text: str) -> Refusal:
+    return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
