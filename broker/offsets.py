@@ -72,7 +72,8 @@ class ConsumerOffsets:
             queues[queue_id] = offset
             self._dirty = True
 
-    def __iter__(self) -> Iterator[tuple[str, str, int, int]]:
+    def items(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield group, topic, queue id and committed offset of every entry."""
         for (group, topic), queues in self._table.items():
             for queue_id, offset in queues.items():
                 yield group, topic, queue_id, offset

@@ -19,12 +19,12 @@ the next flush.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 import structlog
 
+from broker.checkpointer import NO_SPACE, Checkpointer
 from broker.commit_log import CommitLog
 from broker.consume_queue import ConsumeQueue
 from broker.encoder import Encoder, Stamp
@@ -44,28 +44,21 @@ from broker.errors import (
 from broker.java import queue_of_key
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.opening import open_log, report, sync_names, take_lock
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Done, Position, Put
 from broker.recovery import ProgressCallback, RecoveryFacts, recover
 from broker.seams import Buffer, Clock, Disk, Lock
-from broker.store_json import AbortFile, Checkpoint, CheckpointFile, Geometry, check_geometry
+from broker.store_json import AbortFile
 from broker.store_metrics import (
     APPENDED,
-    BATCHES_CUT,
-    CHECKPOINTS,
     DAMAGED,
-    DUPLICATES,
     FAILED,
-    FILLERS,
     FLUSHES,
     GONE,
-    HOLE_BYTES,
-    HOLES,
-    RECOVERED,
     REFUSED,
     SYNCS,
-    TAILS_CUT,
     WRITTEN,
 )
 from broker.topics import QUEUES_MAX, Topic, Topics, check_name
@@ -90,10 +83,6 @@ __all__ = [
     "StoreUnwritable",
     "Topic",
 ]
-
-CHECKPOINT_LOG_BYTES = 16 << 20
-"""Log growth after which queue tails and checkpoint are written: bounds what recovery scans."""
-CHECKPOINT_SECONDS = 10.0
 
 logger = structlog.get_logger()
 
@@ -135,17 +124,17 @@ class Store:
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
         self._abort = AbortFile(root, disk=disk)
-        self._checkpoint_file = CheckpointFile(root, disk=disk)
         self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
         self._notices = Notices(clock)
+        self._checkpointer = Checkpointer(
+            root, log=self._log, topics=self._topics, disk=disk, clock=clock, notices=self._notices, metrics=metrics
+        )
         self._checker = UnitChecker(self._log, metrics=metrics, notices=self._notices)
         self._store_ms = 0
         self._staged_record = -1
         self._last_record = -1
         self._dones: list[Done] = []
         self._touched: dict[ConsumeQueue, Topic] = {}
-        self._checkpoint_end = -1
-        self._checkpoint_at = clock.monotonic()
         self._round_robin = 0
         self._metrics = metrics
         self._appended = metrics.counter(APPENDED)
@@ -176,14 +165,7 @@ class Store:
             StoreGeometryDiffers: The configured file sizes are not its own.
             StoreUnreadable: A file that cannot be derived is damaged with all its copies.
         """
-        try:
-            for folder in ("", "/commitlog", "/consumequeue", "/config", "/pyddmq"):
-                disk.make_folder(root + folder)
-            lock = _take_lock(root, disk)
-        except BlockingIOError as error:
-            raise StoreInUse(root) from error
-        except OSError as error:
-            raise StoreUnwritable(root, error) from error
+        lock = take_lock(root, disk)
         try:
             store = cls(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics, lock=lock)
             store._open(progress)
@@ -196,29 +178,15 @@ class Store:
         return store
 
     def _open(self, progress: ProgressCallback | None) -> None:
-        options = self.options
-        geometry = Geometry(
-            segment_bytes=options.segment_bytes,
-            queue_file_units=options.queue_file_units,
-            index_slots=options.index_slots,
-            index_entries=options.index_entries,
-        )
-        strange = self._log.open()
-        check_geometry(self.root, geometry, disk=self._disk, segment_bytes_found=strange[0][1] if strange else None)
-        if strange:
-            raise StoreUnreadable(
-                f"{self._log.folder}/{strange[0][0]} does not have the size of a segment, {options.segment_bytes} "
-                "bytes; restore it from a backup or move it away"
-            )
+        open_log(self.root, self.options, log=self._log, disk=self._disk)
         self._topics.load()
         clean = not self._abort.exists()
         if not clean:
-            # A killed process may have left names that only memory holds; what follows builds on them.
-            for folder in ("", "/commitlog", "/config", "/pyddmq"):
-                self._disk.sync_folder(self.root + folder)
+            sync_names(self.root, self._disk)
         self._abort.create()
-        checkpoint = self._checkpoint_file.load()
-        facts = self.recovery = recover(self._log, self._topics, checkpoint, clean=clean, progress=progress)
+        facts = self.recovery = recover(
+            self._log, self._topics, self._checkpointer.load(), clean=clean, progress=progress
+        )
         self._store_ms = facts.store_ms
         self._staged_record = self._last_record = facts.last_record
         self._log.cold_end = facts.scanned_from
@@ -227,35 +195,11 @@ class Store:
                 queue.checker = self._checker.check
         if any(self._topics.entry_differs(topic) for topic in self._topics.by_name.values()):
             self._topics.save()
-        self._report(facts)
+        report(self.root, facts, self._metrics)
         self._write_checkpoint()
 
-    def _report(self, facts: RecoveryFacts) -> None:
-        count = self._metrics.counter
-        count(RECOVERED).add(facts.records)
-        count(HOLES).add(len(facts.holes))
-        count(HOLE_BYTES).add(sum(end - start for start, end in facts.holes))
-        count(TAILS_CUT).add(facts.truncated_to is not None)
-        count(BATCHES_CUT).add(facts.batches_cut)
-        count(FILLERS).add(facts.fillers)
-        count(DUPLICATES).add(facts.duplicates)
-        logger.info(
-            "store_opened",
-            root=self.root,
-            clean=facts.clean,
-            records_scanned=facts.records,
-            log_end=facts.end,
-            truncated_to=facts.truncated_to,
-        )
-        if facts.holes or facts.fillers or facts.duplicates or facts.batches_broken:
-            logger.error(
-                "store_damage_found",
-                root=self.root,
-                holes=facts.holes,
-                fillers=facts.fillers,
-                duplicates=facts.duplicates,
-                batches_broken=facts.batches_broken,
-            )
+    def _write_checkpoint(self) -> None:
+        self._checkpointer.write(last_record=self._last_record, store_ms=self._store_ms)
 
     def close(self) -> None:
         """Flush, write the checkpoint and give the lock back; a failed store is only released. Harmless twice."""
@@ -267,16 +211,12 @@ class Store:
             try:
                 self._log.sync()
                 self._write_checkpoint()
-                if self._checkpoint_end == self._log.visible_end:
+                if self._checkpointer.end == self._log.visible_end:
                     self._abort.remove()
             except OSError as error:
                 self._fail("closing the store", error)
         self._notices.flush(everything=True)
-        self._log.close()
-        for topic in self._topics.by_name.values():
-            for queue in topic.queues:
-                queue.close()
-        self._lock.release()
+        self._release()
 
     def abandon(self) -> None:
         """Let go of files and lock as a killed process would: what is staged is lost, nothing is written."""
@@ -284,6 +224,9 @@ class Store:
             return
         self._closed = True
         self.pending = False
+        self._release()
+
+    def _release(self) -> None:
         self._log.close()
         for topic in self._topics.by_name.values():
             for queue in topic.queues:
@@ -322,7 +265,7 @@ class Store:
             try:
                 self._topics.save((name, queues))
             except OSError as error:
-                if error.errno == errno.ENOSPC:
+                if error.errno in NO_SPACE:
                     self._metrics.counter(REFUSED, "disk_full").add()
                     raise DiskFull(self.root, 4096) from error
                 raise self._fail("writing the topic file", error) from error
@@ -391,7 +334,7 @@ class Store:
         try:
             return self._log.reserve(sizes, contiguous=atomic)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in NO_SPACE:
                 self._metrics.counter(REFUSED, "disk_full").add(len(sizes))
                 self._notices.note("append_refused_disk_full", root=self.root)
                 raise DiskFull(self.root, self.options.segment_bytes) from error
@@ -500,47 +443,11 @@ class Store:
         try:
             if self.options.flush == "async" and self._log.sync():
                 self._syncs.value += 1
-            grown = self._log.visible_end - self._checkpoint_end
-            late = self._clock.monotonic() - self._checkpoint_at >= CHECKPOINT_SECONDS
-            if grown >= CHECKPOINT_LOG_BYTES or (grown and late):
+            if self._checkpointer.due:
                 self._write_checkpoint()
-            self._claim_ahead()
+            self._checkpointer.claim_ahead()
         except OSError as error:
             self._fail("writing the checkpoint", error)
-
-    def _claim_ahead(self) -> None:
-        """Claim the next segment when the present one is half full, so that no publish waits for it."""
-        log = self._log
-        number, used = divmod(log.end, log.segment_bytes)
-        if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
-            try:
-                log.claim(number + 1)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
-
-    def _write_checkpoint(self) -> None:
-        """Write queue tails, sync them, then the checkpoint; postponed while the disk is full. Raises OSError."""
-        log_end = self._log.visible_end
-        queues = {}
-        try:
-            for topic in self._topics.by_name.values():
-                for queue in topic.queues:
-                    queue.write_tail()
-                    queue.sync()
-                queues[topic.name] = [[queue.min_offset, queue.max_offset] for queue in topic.queues]
-            if log_end != self._checkpoint_end:
-                self._checkpoint_file.save(
-                    Checkpoint(log_end=log_end, last_record=self._last_record, store_ms=self._store_ms, queues=queues)
-                )
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            self._notices.note("checkpoint_postponed_disk_full", root=self.root)
-            return
-        self._checkpoint_end = log_end
-        self._checkpoint_at = self._clock.monotonic()
-        self._metrics.counter(CHECKPOINTS).add()
 
     # Reading
 
@@ -573,14 +480,3 @@ class Store:
     def end(self) -> int:
         """Commit-log offset of the end of what is visible."""
         return self._log.visible_end
-
-
-def _take_lock(root: str, disk: Disk) -> Lock:
-    """Take the store's lock; a new lock file gets RocketMQ's content."""
-    path = f"{root}/lock"
-    if not disk.exists(path):
-        # Written before the lock is taken: closing any handle of a locked file would drop a POSIX lock.
-        file = disk.open(path, create=True)
-        file.write(0, [b"lock"])
-        file.close()
-    return disk.lock(path)

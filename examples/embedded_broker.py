@@ -1,6 +1,6 @@
 """Use the broker alone, inside a Python program: no proxy, no network, no event loop.
 
-Run it from a checkout: ``.venv/bin/python examples/embedded_broker.py [DIRECTORY]``. Run twice with the same directory, it
+Run it from a checkout: ``.venv/bin/python examples/embedded_broker.py [DIRECTORY]``. Run twice with one directory, it
 finds the messages of the first run.
 """
 

@@ -33,7 +33,7 @@ def test_offsets_survive_in_rocketmqs_shape() -> None:
         "offsetTable": {"t@g": {"0": 5, "1": 7}},
     }
     again = offsets_on(disk)
-    assert list(again) == [("g", "t", 0, 5), ("g", "t", 1, 7)]
+    assert list(again.items()) == [("g", "t", 0, 5), ("g", "t", 1, 7)]
     assert not again.changed_outside
 
 

@@ -1,0 +1,101 @@
+"""What a running store does in the background: queue tails, checkpoints, and the next log file ahead of its need."""
+
+from __future__ import annotations
+
+import errno
+
+from broker.commit_log import CommitLog
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.seams import Clock, Disk
+from broker.store_json import Checkpoint, CheckpointFile
+from broker.store_metrics import CHECKPOINTS
+from broker.topics import Topics
+
+LOG_BYTES_MAX = 16 << 20
+"""Log growth after which queue tails and checkpoint are written: bounds what recovery scans."""
+INTERVAL_SECONDS = 10.0
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Checkpointer:
+    """Writes the checkpoints of one store. A full disk postpones its work and is no failure.
+
+    Attributes:
+        end: Log end that the last checkpoint covers, -1 before the first.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        log: CommitLog,
+        topics: Topics,
+        disk: Disk,
+        clock: Clock,
+        notices: Notices,
+        metrics: Metrics,
+    ) -> None:
+        self._root = root
+        self._log = log
+        self._topics = topics
+        self._clock = clock
+        self._notices = notices
+        self._written = metrics.counter(CHECKPOINTS)
+        self._file = CheckpointFile(root, disk=disk)
+        self._at = clock.monotonic()
+        self.end = -1
+
+    def load(self) -> Checkpoint | None:
+        """Return the last checkpoint, None when there is none that can be read."""
+        return self._file.load()
+
+    @property
+    def due(self) -> bool:
+        """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s."""
+        grown = self._log.visible_end - self.end
+        return grown >= LOG_BYTES_MAX or (grown > 0 and self._clock.monotonic() - self._at >= INTERVAL_SECONDS)
+
+    def write(self, *, last_record: int, store_ms: int) -> None:
+        """Write queue tails, sync them, then the checkpoint; everything visible must be durable in the log already.
+
+        Args:
+            last_record: Physical offset of the last visible record, -1 for none.
+            store_ms: Latest store timestamp.
+
+        Raises:
+            OSError: Another failure than a full disk.
+        """
+        log_end = self._log.visible_end
+        queues = {}
+        try:
+            for topic in self._topics.by_name.values():
+                for queue in topic.queues:
+                    queue.write_tail()
+                    queue.sync()
+                queues[topic.name] = [[queue.min_offset, queue.max_offset] for queue in topic.queues]
+            if log_end != self.end:
+                self._file.save(Checkpoint(log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues))
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._notices.note("checkpoint_postponed_disk_full", root=self._root)
+            return
+        self.end = log_end
+        self._at = self._clock.monotonic()
+        self._written.add()
+
+    def claim_ahead(self) -> None:
+        """Claim the next log file when the present one is half full, so that no publish waits for it.
+
+        Raises:
+            OSError: Another failure than a full disk.
+        """
+        log = self._log
+        number, used = divmod(log.end, log.segment_bytes)
+        if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
+            try:
+                log.claim(number + 1)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise

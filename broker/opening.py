@@ -1,0 +1,105 @@
+"""The steps of opening a store that need no open store: folders, lock, geometry, and the report of what was found."""
+
+from __future__ import annotations
+
+import structlog
+
+from broker.commit_log import CommitLog
+from broker.errors import StoreInUse, StoreUnreadable, StoreUnwritable
+from broker.metrics import Metrics
+from broker.options import StoreOptions
+from broker.recovery import RecoveryFacts
+from broker.seams import Disk, Lock
+from broker.store_json import Geometry, check_geometry
+from broker.store_metrics import BATCHES_CUT, DUPLICATES, FILLERS, HOLE_BYTES, HOLES, RECOVERED, TAILS_CUT
+
+FOLDERS = ("", "/commitlog", "/consumequeue", "/config", "/pyddmq")
+
+logger = structlog.get_logger()
+
+
+def take_lock(root: str, disk: Disk) -> Lock:
+    """Make the store's folders and take its lock; a new lock file gets RocketMQ's content.
+
+    Raises:
+        StoreInUse: Somebody holds the lock.
+        StoreUnwritable: A folder or the lock file cannot be made.
+    """
+    path = f"{root}/lock"
+    try:
+        for folder in FOLDERS:
+            disk.make_folder(root + folder)
+        if not disk.exists(path):
+            # Written before the lock is taken: closing any handle of a locked file would drop a POSIX lock.
+            file = disk.open(path, create=True)
+            file.write(0, [b"lock"])
+            file.close()
+        return disk.lock(path)
+    except BlockingIOError as error:
+        raise StoreInUse(root) from error
+    except OSError as error:
+        raise StoreUnwritable(root, error) from error
+
+
+def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) -> None:
+    """Open the log's files and compare the store's sizes with the configured ones.
+
+    Raises:
+        StoreGeometryDiffers, StoreFormatNewer: See `store_json.check_geometry`.
+        StoreUnreadable: The geometry is damaged, or a log file has a wrong size.
+        OSError: A file cannot be read or written.
+    """
+    geometry = Geometry(
+        segment_bytes=options.segment_bytes,
+        queue_file_units=options.queue_file_units,
+        index_slots=options.index_slots,
+        index_entries=options.index_entries,
+    )
+    strange = log.open()
+    check_geometry(root, geometry, disk=disk, segment_bytes_found=strange[0][1] if strange else None)
+    if strange:
+        raise StoreUnreadable(
+            f"{log.folder}/{strange[0][0]} does not have the size of a segment, {options.segment_bytes} bytes; "
+            "restore it from a backup or move it away"
+        )
+
+
+def sync_names(root: str, disk: Disk) -> None:
+    """Make the names in the store's folders durable: a killed process may have left some that only memory holds.
+
+    Raises:
+        OSError: A folder cannot be synced.
+    """
+    for folder in FOLDERS:
+        disk.sync_folder(root + folder)
+
+
+def report(root: str, facts: RecoveryFacts, metrics: Metrics) -> None:
+    """Count and log what recovery found."""
+    for name, amount in (
+        (RECOVERED, facts.records),
+        (HOLES, len(facts.holes)),
+        (HOLE_BYTES, sum(end - start for start, end in facts.holes)),
+        (TAILS_CUT, int(facts.truncated_to is not None)),
+        (BATCHES_CUT, facts.batches_cut),
+        (FILLERS, facts.fillers),
+        (DUPLICATES, facts.duplicates),
+    ):
+        metrics.counter(name).add(amount)
+    logger.info(
+        "store_opened",
+        root=root,
+        clean=facts.clean,
+        records_scanned=facts.records,
+        log_end=facts.end,
+        truncated_to=facts.truncated_to,
+    )
+    if facts.holes or facts.fillers or facts.duplicates or facts.batches_broken:
+        logger.error(
+            "store_damage_found",
+            root=root,
+            holes=facts.holes,
+            fillers=facts.fillers,
+            duplicates=facts.duplicates,
+            batches_broken=facts.batches_broken,
+        )
