@@ -91,7 +91,7 @@ class Reconciler:
 
     def clamp_others(self, trackers: Container[tuple[str, str, int]]) -> None:
         """Bring the file's offsets of groups that have no tracker here within the log, too."""
-        for group, topic, queue_id, offset in list(self._offsets):
+        for group, topic, queue_id, offset in list(self._offsets.items()):
             queue = self._view.queue(topic, queue_id)
             if (group, topic, queue_id) in trackers or queue is None or offset <= queue.max_offset:
                 continue
