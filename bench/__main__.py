@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = TINY if options.tiny else QUICK if options.quick else FULL
     if options.repeat is not None:
         plan = plan._replace(repeat=options.repeat)
+    # A terminated benchmark still ends its servers and removes their data.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     where = cores()
     # This process only waits; it must not wait on the server's core.
     os.sched_setaffinity(0, {where.client})
@@ -47,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="pyddmq-bench-") as folder:
             if options.profile:
                 count = plan.messages.get(options.batch, 640)
-                print(profile.run(options.profile, Path(folder), where, batch=options.batch, count=count))
+                table = profile.run(options.profile, Path(folder), where, batch=options.batch, count=count)
+                _show(table + "\n", f"profile {options.profile}", options.document)
                 return 0
             return _measure(options, plan, Path(folder), where)
     except BenchError as error:
@@ -72,8 +76,15 @@ def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores
     if options.json:
         document = {"environment": facts, "results": [each.document() for each in results]}
         Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
-    print(report.markdown(results, facts), end="")
+    _show(report.markdown(results, facts), "results", options.document)
     return 0
+
+
+def _show(text: str, name: str, document: str | None) -> None:
+    print(text, end="")
+    if document:
+        path = Path(document)
+        path.write_text(report.put_between(path.read_text(), name, text))
 
 
 Step = tuple[str, Callable[[Kind], Figures]]
@@ -109,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", choices=MEASURES, help="measure this; may be given several times")
     parser.add_argument("--no-redis", dest="redis", action="store_false", help="leave the rival out")
     parser.add_argument("--json", metavar="FILE", help="write all figures to FILE as well")
+    parser.add_argument("--document", metavar="FILE", help="put the tables into FILE, between its marks for them")
     parser.add_argument("--folder", help="where the servers keep their data; must be on the disk to be measured")
     parser.add_argument("--profile", choices=("publish", "pull"), help="run the node under cProfile instead")
     parser.add_argument("--batch", type=int, choices=BATCHES, default=32, help="batch size of --profile")

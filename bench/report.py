@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bench.processes import Cores, redis_version
+from bench.processes import BenchError, Cores, redis_version
 from bench.runs import Figures
 
 _MIB = 1024 * 1024
@@ -64,6 +64,20 @@ def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
     parts = [_throughput(results), _latency(results), _memory(results)]
     what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     return "\n".join(part for part in parts if part) + f"\nMeasured on: {what}.\n"
+
+
+def put_between(document: str, name: str, text: str) -> str:
+    """Return the document with `text` between the comments `<!-- name -->` and `<!-- /name -->`.
+
+    Raises:
+        BenchError: The marks are not there.
+    """
+    opening, closing = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, found, rest = document.partition(opening)
+    _, found_too, after = rest.partition(closing)
+    if not (found and found_too):
+        raise BenchError(f"the document has no {opening} and {closing} to put the table between")
+    return f"{before}{opening}\n\n{text.strip()}\n\n{closing}{after}"
 
 
 def _group(results: Iterable[Figures], measure: str) -> dict[tuple[int, str], list[Figures]]:

@@ -205,6 +205,16 @@ def test_table_shows_medians_spread_and_ratio() -> None:
     assert "Measured on: cpu test.\n" in report.markdown(results, {"cpu": "test", "isal": None})
 
 
+def test_tables_go_between_their_marks_again_and_again() -> None:
+    """A second run replaces the first one's table and leaves everything else; without marks it says so."""
+    document = "# Title\n\n<!-- results -->\n<!-- /results -->\n\nEnd\n"
+    once = report.put_between(document, "results", "| a |\n")
+    assert once == "# Title\n\n<!-- results -->\n\n| a |\n\n<!-- /results -->\n\nEnd\n"
+    assert report.put_between(once, "results", "| b |\n") == once.replace("| a |", "| b |")
+    with pytest.raises(BenchError, match="no <!-- profile pull -->"):
+        report.put_between(document, "profile pull", "")
+
+
 def test_profile_table_names_functions_and_figures_per_message(tmp_path: Path) -> None:
     """A profile becomes rows with own time first, paths of the project relative to it."""
     profiler = cProfile.Profile()
