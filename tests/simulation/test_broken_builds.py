@@ -80,15 +80,17 @@ def test_node_that_does_not_sync_is_caught() -> None:
 
 def test_node_that_answers_before_the_ack_is_written_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 2: an ack answered before its journal entry is written comes again after a kill."""
-    flush = Progress.flush
+    flush, sync = Progress.flush, Progress.sync
 
     class Late(Node):
         """Writes the ack journal 50 ms after the replies have left."""
 
         def _turn(self) -> None:
             monkeypatch.setattr(Progress, "flush", lambda progress: None)
+            monkeypatch.setattr(Progress, "sync", lambda progress: None)
             super()._turn()
             monkeypatch.setattr(Progress, "flush", flush)
+            monkeypatch.setattr(Progress, "sync", sync)
             self.seams.loop.call_later(0.05, self.progress.flush)
 
     assert _broken(Late, kill, seed=3) == 2
@@ -97,26 +99,41 @@ def test_node_that_answers_before_the_ack_is_written_is_caught(monkeypatch: pyte
 def test_node_that_answers_publishes_before_they_are_written_is_caught() -> None:
     """Promise 1: a publish answered 50 ms before its flush is lost by a kill."""
 
+    class Nothing:
+        """Stands for the store during a turn: there is nothing to flush."""
+
+        pending = False
+        failed = None
+
     class Hasty(Node):
-        """Settles publishes at once and writes them later."""
+        """Settles publishes in the turn that staged them and writes them 50 ms later."""
 
         async def start(self, *, admin_hint: str = "") -> None:
             await super().start(admin_hint=admin_hint)
-            append, flush = self.store.append, self.store.flush
-            loop = self.seams.loop
+            append = self.store.append
+            self.late = False
 
             def hasty_append(puts: Any, *, done: Any = None, **options: Any) -> Any:
                 positions = append(puts, **options)
                 if done is not None:
-                    loop.call_soon(done, None)
-                    loop.call_soon(self.request_turn)
+                    self.seams.loop.call_soon(done, None)
                 return positions
 
-            def late_flush() -> None:
-                loop.call_later(0.05, flush)
-
             self.store.append = hasty_append  # type: ignore[method-assign]
-            self.store.flush = late_flush  # type: ignore[method-assign]
+
+        def _turn(self) -> None:
+            store = self.store
+            self.store = Nothing()  # type: ignore[assignment]
+            super()._turn()
+            self.store = store
+            if store.pending and not self.late:
+                self.late = True
+                self.seams.loop.call_later(0.05, self._write)
+
+        def _write(self) -> None:
+            self.late = False
+            self.store.flush()
+            super()._turn()
 
     assert _broken(Hasty, kill, seed=4) in (1, 7)
 

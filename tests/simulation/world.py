@@ -265,7 +265,7 @@ class World:
 
     def run(self, *, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Let virtual time pass; a broken promise or an unhandled exception ends the run here."""
-        done = self.loop.run(until, seconds=seconds, turns_max=2_000_000)
+        done = self.loop.run(until, seconds=seconds, turns_max=400_000)
         if self._errors:
             raise self._errors[0]
         if self.loop.errors and not self.cutting:
