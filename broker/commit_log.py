@@ -16,11 +16,12 @@ so that memory stays flat while a large log streams through.
 from __future__ import annotations
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.record import BLANK, BLANK_BYTES, MAGIC_BLANK, RECORD_OVERHEAD_BYTES, identity_matches, sum_matches
+from broker.record import BLANK, BLANK_BYTES, CLAIM, MAGIC_BLANK, MAGICS, RECORD_OVERHEAD_BYTES, sum_matches
 from broker.seams import Buffer, Disk, DiskFile
 
 SEGMENT_NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20
+_unpack_claim = CLAIM.unpack_from
 
 
 def segment_name(base: int) -> str:
@@ -301,7 +302,10 @@ class CommitLog:
         view = self._views.get(number)
         if view is None:
             view = self._map(number, physical)
-        if start > self._start_max or not identity_matches(view, start, physical, size):
+        if start > self._start_max:
+            raise DamagedRecord(physical, "its place lies outside of the log")
+        total, magic, own = _unpack_claim(view, start)
+        if total != size or own != physical or magic not in MAGICS:
             raise DamagedRecord(physical, "its size, magic or position is wrong")
         if physical + size > self.visible_end or start + size > self.segment_bytes or size < RECORD_OVERHEAD_BYTES:
             raise DamagedRecord(physical, "its end lies outside of the log")

@@ -52,7 +52,7 @@ except ImportError:
 MAGIC_V1 = 0xDAA320A7 - (1 << 32)
 MAGIC_V2 = 0xDAA320AB - (1 << 32)
 MAGIC_BLANK = 0xCBD43194 - (1 << 32)
-_MAGICS = (MAGIC_V1, MAGIC_V2)
+MAGICS = (MAGIC_V1, MAGIC_V2)
 MAGIC_V1_BYTES = b"\xda\xa3\x20\xa7"
 MAGIC_V2_BYTES = b"\xda\xa3\x20\xab"
 MAGIC_COMMON_BYTES = b"\xda\xa3\x20"
@@ -76,6 +76,7 @@ BLANK_BYTES = BLANK.size
 
 CRC_PREFIX = b"__CRC32#\x01"
 CRC_BYTES = len(CRC_PREFIX) + 10 + 1
+_CRC_TAIL_BYTES = CRC_BYTES - len(CRC_PREFIX)
 BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
 BATCH_BYTES = len(BATCH_PREFIX) + 11 + 1
 BATCH_MEMBERS_MAX = 99_999
@@ -84,7 +85,9 @@ TEN_DIGITS = 10_000_000_000
 """str(n + TEN_DIGITS)[:0:-1] is the ten digits of n, least significant first: a third of the cost of formatting."""
 
 _SPLIT = struct.Struct(">ii28xi44xi")  # total, magic, sysFlag, body length (when both hosts are IPv4)
-_CLAIM = struct.Struct(">ii20xq")  # total, magic, physical offset
+_unpack_split = _SPLIT.unpack_from
+CLAIM = struct.Struct(">ii20xq")
+"""Total size, magic and own physical offset: what a record claims to be, cheaply read before anything is trusted."""
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
@@ -107,7 +110,19 @@ def split(record: memoryview) -> tuple[memoryview, bytes]:
     Raises:
         DamagedRecord: The bytes are not one whole record.
     """
-    total, magic, sys_flag, body_bytes = _SPLIT.unpack_from(record)
+    total, magic, sys_flag, body_bytes = _unpack_split(record)
+    if magic == MAGIC_V1 and not sys_flag & 0x30:
+        # Nearly every record: V1, IPv4 hosts, our sum, no batch.
+        end = HEADER_BYTES + body_bytes
+        if total == len(record) and HEADER_BYTES <= end < total - 2:
+            head, _, tail = bytes(record[end + 3 + record[end] :]).rpartition(CRC_PREFIX)
+            if len(tail) == _CRC_TAIL_BYTES and (len(head) < BATCH_BYTES or head[-7] != _SLASH):
+                return record[HEADER_BYTES:end], head
+    return _split_any(record)
+
+
+def _split_any(record: memoryview) -> tuple[memoryview, bytes]:
+    total, magic, sys_flag, body_bytes = _unpack_split(record)
     body_at = HEADER_BYTES
     if sys_flag & 0x30:
         body_at = _body_at(sys_flag)
@@ -126,7 +141,7 @@ def split(record: memoryview) -> tuple[memoryview, bytes]:
 
 def _strip_own(block: bytes) -> bytes:
     head, _, end = block.rpartition(CRC_PREFIX)
-    if len(end) != CRC_BYTES - len(CRC_PREFIX):
+    if len(end) != _CRC_TAIL_BYTES:
         return block
     # The slash between place and count is looked for first: hardly any other block has one there.
     if len(head) >= BATCH_BYTES and head[-7] == _SLASH and head.startswith(BATCH_PREFIX, len(head) - BATCH_BYTES):
@@ -195,15 +210,6 @@ class Entry(NamedTuple):
     properties: bytes
     batch: tuple[int, int] | None
     indexed: bool
-
-
-def identity_matches(view: memoryview, start: int, physical: int, size: int) -> bool:
-    """Whether the bytes at `start` claim to be a record of `size` at commit-log offset `physical`.
-
-    A cheap check before anything is trusted. Raises struct.error when fewer than 36 bytes are left.
-    """
-    total, magic, own = _CLAIM.unpack_from(view, start)
-    return bool(total == size and own == physical and magic in _MAGICS)
 
 
 def sum_matches(record: memoryview) -> bool:

@@ -121,6 +121,7 @@ class Store:
         self._lock = lock
         self._closed = False
         self._log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
+        self._read = self._log.read
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
         self._abort = AbortFile(root, disk=disk)
@@ -461,7 +462,7 @@ class Store:
             RecordGone: Retention deleted it; counted.
         """
         try:
-            return self._log.read(physical, size)
+            return self._read(physical, size)
         except DamagedRecord as error:
             self._metrics.counter(DAMAGED).add()
             self._notices.note("damaged_record", physical=physical, size=size, why=str(error))
