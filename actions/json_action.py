@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from broker.seams import Buffer
 from upstream.action import Action, MessageUnreadable, Status, Unprocessable
 from upstream.job import UpstreamJob
 
+_CONTINUE = Status.CONTINUE
 _NAMES = {type(None): "null", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
 
@@ -26,19 +28,21 @@ class JsonAction(Action):
         self._decode = msgspec.json.Decoder().decode
 
     def act(self, job: UpstreamJob) -> Status:
-        job.data = self.parse(job.message.body)
+        job.data = self.parse(job.body)
         return Status.CONTINUE
 
     def act_many(self, jobs: Sequence[UpstreamJob]) -> Sequence[Status | Exception]:
         answers: list[Status | Exception] = []
+        parse = self.parse
         for job in jobs:
             try:
-                answers.append(self.act(job))
+                job.data = parse(job.body)
+                answers.append(_CONTINUE)
             except (Unprocessable, MessageUnreadable) as error:
                 answers.append(error)
         return answers
 
-    def parse(self, body: bytes) -> dict[str, object]:
+    def parse(self, body: Buffer) -> dict[str, object]:
         """Parse one body.
 
         Raises:
@@ -47,7 +51,7 @@ class JsonAction(Action):
         try:
             data = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Unprocessable(f"body is not JSON: {error}" if body.strip() else "body is empty") from error
+            raise Unprocessable(f"body is not JSON: {error}" if bytes(body).strip() else "body is empty") from error
         if type(data) is not dict:
             raise Unprocessable(f"body is {_NAMES.get(type(data), 'no object')}, not a JSON object")
         return data

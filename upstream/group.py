@@ -346,7 +346,7 @@ class ConsumerGroup:
             subscription = slot.subscription
             if slot.replace_at is None or subscription is None:
                 continue
-            if not subscription.drained and now < slot.replace_at:
+            if not subscription.drained and (now < slot.replace_at or subscription.holds_keys):
                 open_ones = True
                 continue
             subscription.stop()

@@ -75,6 +75,7 @@ class UpstreamJob:
         step: Index of the action that has it (RUNNING).
         deliveries: How often this process handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
+        record: The whole record, a view into the log, while an action has the job.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class UpstreamJob:
         "lane",
         "offset",
         "physical",
+        "record",
         "size",
         "state",
         "step",
@@ -110,6 +112,7 @@ class UpstreamJob:
         self.delivery: Delivery | None = None
         self.successor: UpstreamJob | None = None
         self.history: History | None = None
+        self.record: memoryview | None = None
         self._message: Message | None = None
         self._data: Any = None
 
@@ -145,9 +148,18 @@ class UpstreamJob:
         return self._message
 
     @property
+    def body(self) -> memoryview:
+        """The body as it was published: a view into the log, good while the job is in an action.
+
+        Raises:
+            MessageUnreadable: The record is damaged or gone.
+        """
+        return self.subscription.body(self)
+
+    @property
     def data(self) -> Any:
         """The raw body (bytes) until an action replaced it, as Json does by the parsed object (R17)."""
-        return self.message.body if self._data is None else self._data
+        return bytes(self.body) if self._data is None else self._data
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -160,6 +172,7 @@ class UpstreamJob:
 
     def drop_data(self) -> None:
         """Forget body and parsed data; they are read again when somebody asks (D15)."""
+        self.record = None
         self._message = None
         self._data = None
 

@@ -22,12 +22,14 @@ class TokenBucket:
             clock: Its monotonic part refills.
         """
         self._clock = clock
+        self._rate: float | None = None
         self._tokens = 0.0
         self._filled = clock.monotonic()
         self.configure(rate, full=True)
 
     def configure(self, rate: float | None, *, full: bool = False) -> None:
         """Change the rate; tokens already there stay, up to the new burst."""
+        full = full or self.unlimited
         if not full:
             self.available()
         self._rate = rate

@@ -16,6 +16,7 @@ from upstream.state import Event, State, move, next_state
 
 _WAITING = next_state(State.READ, Event.QUEUE_BEHIND)
 _READY = next_state(State.READ, Event.PASS_GATE)
+_RELEASED = next_state(State.WAITING, Event.RELEASE)
 _FINISHED = State.FINISHED
 
 
@@ -67,6 +68,12 @@ class OrderQueue:
         The caller has seen that `job` has a key and stands first.
         """
         following = job.successor
+        if following is not None and following.state is _WAITING:
+            # The plain case, inline.
+            self.waiting -= 1
+            following.state = _RELEASED
+            job.successor = None
+            return following
         passed = 0
         while following is not None:
             passed += 1

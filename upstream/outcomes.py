@@ -313,7 +313,7 @@ class Outcomes:
             self.deadlines.close(delivery)
 
     def _expire(self, expired: list[Delivery]) -> None:
-        """End deliveries whose timeout passed: to the front of their queues, or to the dead letters when maxRetry is used up (W14, D17)."""
+        """End deliveries whose timeout passed: to the front of their queues, or to the dead letters (W14, D17)."""
         back: list[UpstreamJob] = []
         for delivery in expired:
             jobs, delivery.jobs = delivery.jobs, None

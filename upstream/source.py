@@ -7,6 +7,7 @@ read to its end does not hold the horizon back: what arrives there later lies be
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
@@ -16,7 +17,14 @@ from broker.consume_queue import FILLER, FILLER_SIZE
 from broker.errors import DamagedRecord, RecordGone
 from broker.java import tags_code
 from broker.properties import parse_properties
-from broker.record import born_timestamp, split
+from broker.record import (
+    HEADER_BYTES,
+    MAGIC_V1_BYTES,
+    SYS_BORN_HOST_V6,
+    SYS_STORE_HOST_V6,
+    born_timestamp,
+    split,
+)
 from upstream.action import MessageUnreadable
 from upstream.counters import SubscriptionCounters
 from upstream.job import History, Message, OrderKey, UpstreamJob
@@ -40,6 +48,8 @@ _TAGS_LATER = b"\x02TAGS\x01"
 _END = b"\x02"
 _physical = itemgetter(0)
 _NO_HORIZON = 1 << 63
+_BODY_BYTES = struct.Struct(">I")
+_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 
 class Source(Protocol):
@@ -60,6 +70,14 @@ class Source(Protocol):
 
     def arrived(self) -> None:
         """Tell that something may be there to read: messages arrived, or a limit moved."""
+        ...
+
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Read a job's body alone.
+
+        Raises:
+            MessageUnreadable: It is damaged or gone.
+        """
         ...
 
     def load(self, job: UpstreamJob) -> Message:
@@ -87,6 +105,7 @@ class EmbeddedSource:
         queue_keys: bool,
         tags: frozenset[str] | None,
         pressure_traffic: bool,
+        keeps_record: bool,
     ) -> None:
         """Stand at the lanes' positions.
 
@@ -101,6 +120,7 @@ class EmbeddedSource:
             queue_keys: The order key is the queue (QID).
             tags: Only messages with one of these tags; None: all.
             pressure_traffic: Whether stress-test messages are handed out (R14).
+            keeps_record: Actions read the body at once, before the order gate: leave the record with the job.
         """
         self._subscription = subscription
         self._lanes = list(lanes)
@@ -114,6 +134,7 @@ class EmbeddedSource:
         self._tags = None if tags is None else frozenset(tag.encode() for tag in tags)
         self._codes = None if self._tags is None else frozenset(tags_code(tag) for tag in self._tags)
         self._pressure_traffic = pressure_traffic
+        self._keeps_record = keeps_record
         self._inspects = message_keys or self._tags is not None or not pressure_traffic
         self.lag_max: int | None = None
         self._merged: list[Unit] = []
@@ -212,7 +233,9 @@ class EmbeddedSource:
         return pending
 
     def _make(self, units: Sequence[Unit]) -> list[UpstreamJob]:
-        subscription, codes, inspects = self._subscription, self._codes, self._inspects
+        subscription, codes, inspects, read = self._subscription, self._codes, self._inspects, self._read
+        keeps_record = self._keeps_record
+        record: memoryview | None = None
         jobs: list[UpstreamJob] = []
         key: OrderKey | None = None
         for physical, size, code, offset, lane in units:
@@ -223,7 +246,8 @@ class EmbeddedSource:
                 continue
             if inspects:
                 try:
-                    properties = split(self._read(physical, size))[1]
+                    record = read(physical, size)
+                    properties = property_tail(record)
                 except DamagedRecord:
                     self._unreadable(lane, offset, "damaged")
                     continue
@@ -238,6 +262,8 @@ class EmbeddedSource:
                 key = lane.qid
             job = UpstreamJob(subscription, lane, offset, physical, size, key)
             lane.live[offset] = job
+            if keeps_record:
+                job.record = record
             if lane.tracker.failures:
                 self._recall(job)
             jobs.append(job)
@@ -273,19 +299,42 @@ class EmbeddedSource:
             history.timeouts = failure.timeouts
             history.due_wall_ms = failure.due_wall_ms
 
-    def load(self, job: UpstreamJob) -> Message:
-        """Read a message from the log; see `Source.load`."""
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Read a body from the log; see `Source.body`."""
+        return self._parts(job)[1]
+
+    def _parts(self, job: UpstreamJob) -> tuple[memoryview, memoryview, bytes]:
+        """Record, body and property block."""
         try:
-            record = self._store.read(job.physical, job.size)
-            body, block = split(record)
+            record = job.record
+            if record is None:
+                record = job.record = self._read(job.physical, job.size)
+            return record, *split(record)
         except DamagedRecord as error:
             raise MessageUnreadable("damaged") from error
         except RecordGone as error:
             raise MessageUnreadable("gone") from error
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a message from the log; see `Source.load`."""
+        record, body, block = self._parts(job)
         properties = parse_properties(block)
         key, tag = properties.get("KEYS"), properties.get("TAGS")
         user = {name: value for name, value in properties.items() if not is_system_property(name)}
         return Message(key, tag, bytes(body), user, born_timestamp(record))
+
+
+def property_tail(record: memoryview) -> bytes:
+    """Property block of a whole record, the broker's closing properties included: cheaper than `split`.
+
+    Raises:
+        DamagedRecord: Its lengths do not add up.
+    """
+    if record[4:8] == MAGIC_V1_BYTES and not record[39] & _HOSTS_V6:
+        tail = bytes(record[HEADER_BYTES + _BODY_BYTES.unpack_from(record, HEADER_BYTES - 4)[0] :])
+        if len(tail) > 2:
+            return tail[3 + tail[0] :]
+    return split(record)[1]
 
 
 def _value(properties: bytes, first: bytes, later: bytes) -> bytes | None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 READ_JOBS = 256
 """Jobs read at once."""
+GATED_JOBS = 16
+"""Jobs read at once at least where the order key is in the body: one permit must not mean one look-up per job."""
 READS_PER_PUMP = 8
 """Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
 
@@ -140,6 +142,7 @@ class Subscription:
             queue_keys=config.order_key == "QID",
             tags=config.wanted_tags,
             pressure_traffic=config.pressure_traffic,
+            keeps_record=self._gate is not None,
         )
         self._adopting = False
         self._pumping = False
@@ -208,6 +211,14 @@ class Subscription:
             return False
         return not any(job.state is _RUNNING for lane in self.lanes for job in lane.live.values())
 
+    @property
+    def holds_keys(self) -> bool:
+        """Whether a finished job still keeps its key for its present holder, at most until that one's timeout.
+
+        Such a job is not read again, so no later generation could keep the key for it (D12).
+        """
+        return any(job.state is State.HELD for lane in self.lanes for job in lane.live.values())
+
     def stop(self) -> None:
         """End this generation. What is still out stays in flight for the next one until its deadline (D12)."""
         if self.outcomes.stopped:
@@ -258,12 +269,16 @@ class Subscription:
                     return
             if not self._may_read():
                 return
-            jobs = self._source.read(min(READ_JOBS, self.permits.free))
+            jobs = self._source.read(self._read_max())
             if jobs:
                 self._take_in(jobs)
             elif self._source.caught_up:
                 return
         self._pump_later(0.0)
+
+    def _read_max(self) -> int:
+        """Jobs to read at once. Those left over without a permit are light, but for data parsed before the gate."""
+        return READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS))
 
     def _take_in(self, jobs: list[UpstreamJob]) -> None:
         """Take jobs to the order gate and through it: READY, or WAITING behind their key."""
@@ -428,6 +443,10 @@ class Subscription:
     def now(self) -> float:
         """Monotonic seconds."""
         return self._clock.monotonic()
+
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Read a job's body; raises MessageUnreadable."""
+        return self._source.body(job)
 
     def load(self, job: UpstreamJob) -> Message:
         """Read a job's message; raises MessageUnreadable."""

@@ -61,7 +61,7 @@ class World:
         self.open()
 
     def config(self, *subscriptions: dict[str, Any]) -> GroupConfig:
-        """The group's configuration with these subscriptions (defaults: the world's), in YAML's names."""
+        """Make the group's configuration with these subscriptions (defaults: the world's), in YAML's names."""
         return GroupConfig.model_validate(
             {"group": self.group_name, "topics": list(subscriptions or self.subscriptions)}
         )
@@ -139,7 +139,7 @@ class World:
         self.turn_end()
 
     def turn_end(self) -> None:
-        """What the node does at the end of a turn."""
+        """Do what the node does at the end of a turn."""
         while self.store.pending:
             self.store.flush()
         self.progress.flush()
@@ -177,7 +177,7 @@ class World:
         return applied
 
     def body(self, job: UpstreamJob) -> Any:
-        """The message's body, from JSON."""
+        """Read the message's body as JSON."""
         return json.loads(job.message.body)
 
     def dead_letters(self) -> list[dict[str, str]]:

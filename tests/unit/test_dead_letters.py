@@ -1,0 +1,167 @@
+"""Dead letters: what they carry, when they count, and what happens when they cannot be written."""
+
+from __future__ import annotations
+
+import errno
+
+from broker.properties import PROPERTIES_BYTES_MAX, encode_properties
+from broker.store import Put
+from tests.unit.upstream_world import Client, World
+from upstream.dead_letters import read_origin
+
+
+def impatient(**settings: object) -> World:
+    """Make an ordered group whose messages are dead-lettered at their first fail."""
+    return World({"topic": "t", "orderKey": "KEY", "retryIntervals": [], **settings}, queues=1)
+
+
+def test_dead_letter_carries_message_and_origin() -> None:
+    """Key, tag, properties, body and UNIQ_KEY stay; origin, reason and attempts are added (D27)."""
+    world = impatient()
+    client = Client()
+    world.publish("a", tag="red", properties=[("color", "blue")])
+    [job] = world.pull_all(client)
+    assert (job.message.key, job.message.tag, dict(job.message.properties)) == ("a", "red", {"color": "blue"})
+    world.answer(client, job, fail=True)
+    [letter] = world.dead_letters()
+    assert (letter["KEYS"], letter["TAGS"], letter["color"], letter["body"]) == ("a", "red", "blue", "1")
+    assert letter["DLQ_GROUP"] == "g"
+    assert (letter["DLQ_ORIGIN_TOPIC"], letter["DLQ_ORIGIN_QUEUE"], letter["DLQ_ORIGIN_OFFSET"]) == ("t", "0", "0")
+    assert letter["DLQ_ORIGIN_MESSAGE_ID"] == letter["UNIQ_KEY"]
+    assert letter["DLQ_REASON"] == "failed 1 times: failed by 10.0.0.1:5000"
+    assert letter["DLQ_ATTEMPTS"] == "1"
+    [(physical, size, _)] = world.store.topics["%DLQ%g"].queues[0].read(0, 1)
+    origin = read_origin(world.store.read(physical, size))
+    assert origin == ("g", "t", 0, 0, job.physical)
+
+
+def test_key_waits_until_the_dead_letter_is_durable() -> None:
+    """The next message of the key comes in the flush that makes the record durable, not before (D16)."""
+    world = impatient()
+    client = Client()
+    world.publish("a", "a")
+    [job] = world.pull_all(client)
+    world.group.apply("t", job.qid, [], [0], client)
+    assert world.group.pull(None, None, client) is None
+    assert job.lane.tracker.watermark == 0
+    world.turn_end()
+    assert job.lane.tracker.watermark == 1
+    assert [world.body(each) for each in world.pull_all(client)] == [2]
+
+
+def test_refused_dead_letter_is_tried_again_and_the_key_waits() -> None:
+    """With the disk full the job stays, counted and seen; with space free again it is settled (D5, D16)."""
+    world = impatient()
+    client = Client()
+    world.publish("a", "a", "b")
+    jobs = world.pull_all(client)
+    world.sim.fail("write", error=errno.ENOSPC, path_part="config")
+    world.answer(client, jobs[0], fail=True)
+    assert world.count("pyddmq_dead_letters_refused_total", "g", "t") == 1
+    stats = world.group.stats().topics[0]
+    assert (stats.burying, stats.stuck_keys[0].state) == (1, "burying")
+    world.sim.fail("write", error=errno.ENOSPC, path_part="config")
+    world.advance(1.9)
+    assert world.pull_all(client) == []
+    world.advance(0.1)
+    assert [letter["body"] for letter in world.dead_letters()] == ["1"]
+    assert [world.body(each) for each in world.pull_all(client)] == [2]
+
+
+def test_success_calls_a_refused_dead_letter_off() -> None:
+    """A late success of a message whose burial was refused so far finishes it without a dead letter."""
+    world = impatient()
+    client = Client()
+    world.publish("a", "a")
+    [job] = world.pull_all(client)
+    world.sim.fail("write", error=errno.ENOSPC, path_part="config")
+    world.answer(client, job, fail=True)
+    assert world.answer(client, job).finished == 1
+    world.sim.heal()
+    world.advance(2)
+    assert world.dead_letters() == []
+    assert [world.body(each) for each in world.pull_all(client)] == [2]
+
+
+def test_success_during_a_burial_under_way_is_repeated() -> None:
+    """Once the append is staged the dead letter decides; the success is true all the same (D13)."""
+    world = impatient()
+    client = Client()
+    world.publish("a")
+    [job] = world.pull_all(client)
+    world.group.apply("t", job.qid, [], [0], client)
+    assert world.answer(client, job).repeated == 1
+    assert len(world.dead_letters()) == 1
+
+
+def test_restart_between_record_and_journal_entry_buries_nothing_twice() -> None:
+    """The durable record is the commit point: recovery finishes its origin (D16)."""
+    world = impatient()
+    client = Client()
+    world.publish("a", "a")
+    [job] = world.pull_all(client)
+    world.group.apply("t", job.qid, [], [0], client)
+    world.store.flush()
+    world.kill()
+    assert [world.body(each) for each in world.pull_all(client)] == [2]
+    assert len(world.dead_letters()) == 1
+    assert world.count("pyddmq_dead_letters_recovered_total", "g") == 1
+    world.kill()
+    assert world.count("pyddmq_dead_letters_recovered_total", "g") == 0
+
+
+def test_dead_letter_topic_is_read_like_any_other_and_has_none_of_its_own() -> None:
+    """A group may read a dead-letter topic; what fails there is skipped and counted, never buried again (D16)."""
+    world = impatient()
+    client = Client()
+    world.publish("a")
+    world.answer(client, world.pull_all(client)[0], fail=True)
+    world.group_name = "undertaker"
+    group = world.make_group(world.config({"topic": "%DLQ%g", "retryIntervals": []}))
+    group.start()
+    batch = group.pull(None, None, client)
+    assert batch is not None
+    assert batch.jobs[0].message.properties["DLQ_REASON"].startswith("failed 1 times")
+    group.apply("%DLQ%g", batch.qid, [], [0], client)
+    world.turn_end()
+    assert "%DLQ%undertaker" not in world.store.topics
+    assert group.stats().topics[0].queues[0].lag == 0
+    assert world.count("pyddmq_skipped_messages_total", "undertaker", "%DLQ%g", "dead_letter_exhausted") == 1
+
+
+def test_group_may_read_a_dead_letter_topic_that_is_not_there_yet() -> None:
+    """The topic is made on demand, so nothing is missed."""
+    world = impatient()
+    world.group_name = "undertaker"
+    group = world.make_group(world.config({"topic": "%DLQ%g"}))
+    group.start()
+    client = Client()
+    world.publish("a")
+    world.group_name = "g"
+    world.answer(client, world.pull_all(client)[0], fail=True)
+    assert group.pull(None, None, client) is not None
+
+
+def test_properties_that_would_not_fit_are_cut_and_marked() -> None:
+    """A message whose property block is nearly full still gets its dead letter, with key, tag and origin."""
+    world = impatient()
+    client = Client()
+    pairs = [("big", "x" * (PROPERTIES_BYTES_MAX - 200)), ("KEYS", "a"), ("TAGS", "red")]
+    put = Put(world.store.topics["t"], 0, b"1", encode_properties(pairs), b"red")
+    world.store.append([put], born_ms=0, born_host=bytes(8))
+    world.turn_end()
+    world.answer(client, world.pull_all(client)[0], fail=True)
+    [letter] = world.dead_letters()
+    assert (letter["KEYS"], letter["TAGS"], letter["DLQ_CUT"], letter["DLQ_ORIGIN_OFFSET"]) == ("a", "red", "true", "0")
+    assert "big" not in letter
+
+
+def test_reason_is_made_harmless() -> None:
+    """Control characters in a reason cannot damage the property block; long ones are cut."""
+    world = World({"topic": "t", "actions": ["Json", "PullServer"]}, queues=1)
+    world.publish(None, body=b"\x01\x02")
+    world.publish(None, body=b'["' + b"y" * 3000)
+    letters = world.dead_letters()
+    assert len(letters) == 2
+    assert all(letter["DLQ_REASON"].startswith("body is not JSON") for letter in letters)
+    assert all(len(letter["DLQ_REASON"]) <= 500 for letter in letters)
