@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from broker.seams import Buffer
 from upstream.action import Action, MessageUnreadable, Status, Unprocessable
 from upstream.job import UpstreamJob
 
@@ -42,7 +41,7 @@ class JsonAction(Action):
                 answers.append(error)
         return answers
 
-    def parse(self, body: Buffer) -> dict[str, object]:
+    def parse(self, body: bytes | memoryview) -> dict[str, object]:
         """Parse one body.
 
         Raises:
