@@ -236,7 +236,7 @@ class Connection(asyncio.Protocol):
         if transport is None or self.closed:
             return
         out = self._out
-        while out and self._writable:
+        while out and self._writable and not transport.is_closing():
             data, lost = out.popleft()
             if lost is None and out and out[0][1] is None:
                 # Small replies of one turn share a system call; replies that carry messages go one by one, so that
@@ -245,8 +245,12 @@ class Connection(asyncio.Protocol):
                 while out and out[0][1] is None:
                     parts.append(out.popleft()[0])
                 data = b"".join(parts)
-            self._out_bytes -= len(data)
             transport.write(data)
+            if lost is not None and transport.is_closing():
+                # The write found the client gone, so nothing of this reply left (W9): `connection_lost` hands it back.
+                out.appendleft((data, lost))
+                return
+            self._out_bytes -= len(data)
         self._close_when_done()
 
     def close(self) -> None:

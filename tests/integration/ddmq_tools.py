@@ -1,9 +1,10 @@
-"""A plain client for the tests of DDMQ's faults: one socket, one call at a time, nothing sent that a test did not say."""
+"""A plain client for the tests of DDMQ's faults: one socket, and nothing is sent that a test did not say."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
@@ -111,6 +112,6 @@ def result(group: str, topic: str, qid: str, success: Iterable[int] = (), fail: 
 
 def chain(*results: Any) -> Any:
     """Link results by nextResult, the first one in front."""
-    for each, following in zip(results, results[1:], strict=False):
+    for each, following in pairwise(results):
         each.nextResult = following
     return results[0]

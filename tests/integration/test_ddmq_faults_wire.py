@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections import Counter
 from pathlib import Path
 
@@ -23,9 +25,9 @@ groups:
 QID = "pyddmq_broker-0_0"
 
 
-def run(data: Path, settings: str = "", topics: str = TOPICS) -> RunningNode:
+def run(data: Path, settings: str = "", topics: str = TOPICS, *, uvloop: bool = False) -> RunningNode:
     """A node with further settings of its `node` section, as `, name: value`."""
-    return RunningNode(NODE % settings + topics, data)
+    return RunningNode(NODE % settings + topics, data, uvloop=uvloop)
 
 
 def test_consume_stats_are_found_with_and_without_a_topic(tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ def test_every_element_of_a_chain_counts_for_its_own_group(tmp_path: Path) -> No
 
 
 def test_null_contexts_and_unknown_groups_do_not_stop_a_chain(tmp_path: Path) -> None:
-    """W5, W11: elements that cannot be attributed are counted by reason; the good one behind them and the pull count."""
+    """W5, W11: what cannot be attributed is counted by reason; the good element behind it and the pull count."""
     with run(tmp_path) as node, Peer(node.producer) as producer, Peer(node.consumer) as consumer:
         producer.send("orders", b"1")
         consumer.pull("first")
@@ -186,6 +188,38 @@ groups:
             assert given_back > 5
             offsets += [alive.pull("first").messages[0].offset for _ in range(given_back - 1)]
         assert offsets == list(range(30 - given_back, 30))
+        assert count("pyddmq_dead_letters_total") == 0
+
+
+@pytest.mark.parametrize("uvloop", [False, True])
+def test_replies_to_a_closed_connection_are_no_deliveries(tmp_path: Path, uvloop: bool) -> None:
+    """W9: of the replies to pulls whose client closed at once, only what the kernel took counts as delivered."""
+    topics = """
+topics: {orders: {queues: 1}}
+groups:
+  - group: first
+    topics: [{topic: orders, maxPullBatchSize: 1, maxRetry: 0, timeout: 600000}]
+"""
+    with run(tmp_path, topics=topics, uvloop=uvloop) as node, Peer(node.producer) as producer:
+        for _ in range(30):
+            assert producer.send("orders").code == 0
+        count = node.node.metrics.value
+        with Peer(node.consumer) as hasty:
+            hasty.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            hasty.stats("first")
+            pulls = b"".join(hasty.pull_frame("first", linger_ms=20_000) for _ in range(30))
+
+            def pull_and_close() -> None:
+                # On the node's own thread, so that it reads the pulls when the connection is gone already.
+                hasty.socket.sendall(pulls)
+                hasty.socket.close()
+
+            node.call(pull_and_close)
+        with Peer(node.consumer) as alive:
+            got = [alive.pull("first", linger_ms=5000).messages[0].offset]
+            while messages := alive.pull("first", linger_ms=0).messages:
+                got.append(messages[0].offset)
+        assert len(got) >= 29
         assert count("pyddmq_dead_letters_total") == 0
 
 
