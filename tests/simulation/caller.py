@@ -134,8 +134,12 @@ class Caller:
 
     def _ready(self, line: _Line) -> _Line:
         line.connect()
-        assert self.world.run(until=lambda: line.link is not None, seconds=CALL_SECONDS_MAX)
+        assert self.world.run(until=lambda: self._is_up(line), seconds=CALL_SECONDS_MAX)
         return line
+
+    def _is_up(self, line: _Line) -> bool:
+        """Whether the line is connected to the present process; a reset by the one before may still be on its way."""
+        return line.link is not None and line.link.life == self.world.ledger.life
 
     def _answered(self, waiting: Waiting) -> Reply:
         self.world.run(until=lambda: waiting.reply is not None or waiting.lost, seconds=CALL_SECONDS_MAX)

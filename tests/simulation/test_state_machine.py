@@ -7,17 +7,29 @@ Invariants: a pull gets only what the model allows, and gets something whenever 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
 from proxy.testing import NetworkFaults
 from tests.simulation.caller import Caller
 from tests.simulation.ledger import Place
 from tests.simulation.model import GroupModel
 from tests.simulation.world import TIMEOUT_MS, World
+from upstream.job import UpstreamJob
+from upstream.order import OrderQueue
 
 CLIENTS = 3
 GROUP = "by-key"
@@ -137,7 +149,24 @@ class NodeMachine(RuleBasedStateMachine):
             self.world.check()
 
 
+def test_broken_node_disagrees_with_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine can fail: a node that forgets the order per key is told from the model."""
+    submit = OrderQueue.submit_many
+
+    def submit_many(queue: OrderQueue, jobs: Sequence[UpstreamJob], ready: Callable[[UpstreamJob], None]) -> int:
+        for job in jobs:
+            job.key = None
+        return submit(queue, jobs, ready)
+
+    monkeypatch.setattr(OrderQueue, "submit_many", submit_many)
+    few = settings(
+        max_examples=40, stateful_step_count=10, deadline=None, derandomize=True, phases=[Phase.generate], database=None
+    )
+    with pytest.raises(AssertionError, match="allowed"):
+        run_state_machine_as_test(NodeMachine, settings=few)
+
+
 TestNode = NodeMachine.TestCase
 TestNode.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

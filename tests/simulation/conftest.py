@@ -1,0 +1,14 @@
+"""What the simulated nodes log is kept from the output; the runs themselves read what matters of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with capture_logs():
+        yield
