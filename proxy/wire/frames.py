@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from proxy.wire.errors import FrameError
 
+__all__ = ["FrameError", "FrameSplitter"]
+
 _HTTP_BEGINNINGS = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI "))
 _FROM_BYTES = int.from_bytes
 

@@ -1,7 +1,7 @@
 """The arguments of pull, submit and the sends in TBinaryProtocol, scanned straight into tuples.
 
-The twin of `scan_compact`: same functions, same results, same errors; a struct.error stands for an IndexError where
-the frame ends within a number.
+The twin of `scan_compact` and `scan_compact_send`: same functions, same results, same errors; a struct.error stands
+for an IndexError where the frame ends within a number.
 """
 
 from __future__ import annotations

@@ -43,13 +43,13 @@ class Field:
     required: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class StructType:
     """A struct: its fields by id, ascending, and their names. Filled after it is made: a struct may hold itself."""
 
     name: str
-    fields: dict[int, Field] = field(default_factory=dict)
-    names: frozenset[str] = frozenset()
+    fields: dict[int, Field] = field(default_factory=dict, repr=False)
+    names: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
