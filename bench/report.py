@@ -23,6 +23,8 @@ def environment(folder: Path, where: Cores) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "server_core": where.server,
         "client_core": where.client,
+        # Of everything else on the machine, and best below 0.1: a busy machine makes every figure worse.
+        "load_before": f"{os.getloadavg()[0]:.2f}",
         "kernel": platform.release(),
         "file_system": _file_system(folder),
         "python": platform.python_version(),

@@ -30,7 +30,7 @@ node:
   logLevel: warning
   maxLingerTime: 30000
 topics:
-  bench: {queues: 8}
+  bench: {queues: %d}
   idle: {queues: 8}
 groups:
 """
@@ -46,8 +46,8 @@ _GROUP = """\
 """
 
 
-def _config(*groups: str) -> str:
-    return _NODE + ("".join(groups) or "  []\n")
+def _config(*groups: str, queues: int = 8) -> str:
+    return _NODE % queues + ("".join(groups) or "  []\n")
 
 
 _BENCH_GROUP = _GROUP % (GROUP, TOPIC)
@@ -121,9 +121,10 @@ class _Server:
 
 
 @contextlib.contextmanager
-def _server(kind: Kind, folder: Path, core: int, *, group: bool = False) -> Iterator[_Server]:
+def _server(kind: Kind, folder: Path, core: int, *, group: bool = False, queues: int = 8) -> Iterator[_Server]:
+    config = _config(_BENCH_GROUP, queues=queues) if group else _config()
     with tempfile.TemporaryDirectory(dir=folder, prefix=f"{kind}-") as own:
-        server = _Server(kind, Path(own), core, _config(_BENCH_GROUP) if group else _config())
+        server = _Server(kind, Path(own), core, config)
         try:
             if group and kind == "redis":
                 server.make_group()
@@ -177,7 +178,8 @@ def latency(kind: Kind, folder: Path, where: Cores, *, rate: int, seconds: float
     """Measure how long after it was due a message reaches a parked pull, publishes on an open schedule."""
     warm_up = rate // 2
     count = warm_up + int(rate * seconds)
-    with _server(kind, folder, where.server, group=True) as server:
+    # A reply carries messages of one queue, and the rival's stream is one: so is the queue here.
+    with _server(kind, folder, where.server, group=True, queues=1) as server:
         puller = ClientProcess(where.client, parked_pull, server.target, count)
         publisher = ClientProcess(where.client, open_loop_publish, server.target, rate, count, LEAD_NS)
         acks, pulls = publisher.result(), puller.result()
