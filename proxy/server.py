@@ -94,7 +94,8 @@ class ThriftServer:
         self.service = service
         self.limits = limits
         self.admin_hint = admin_hint
-        self.connections: set[Connection] = set()
+        # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
+        self.connections: dict[Connection, None] = {}
         self._clock = clock
         self._scheduler = scheduler
         self._metrics = metrics
@@ -141,13 +142,13 @@ class ThriftServer:
             self._count_refusal("too_many")
             return False
         connection.since_ms = self._clock.wall_ms()
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._open.value = len(self.connections)
         return True
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._open.value = len(self.connections)
 
     def refused(self, connection: Connection, error: FrameError) -> None:

@@ -18,7 +18,7 @@ from tests.simulation.world import DATA, NodeFactory, Report, World
 
 ROUGH = NetworkFaults(delay_ms_max=30, fragment_share=0.8, join_share=0.5, reset_share=0.01, window_bytes=2_048)
 NODE_DOWN_SECONDS = 0.4
-SEED_SECONDS = 10.0
+SEED_SECONDS = 7.0
 FAULTS_PER_SEED = 7
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
 """Events that speak of a fault of the node's own."""
@@ -83,7 +83,7 @@ def fill_disk(world: World, random: Random) -> None:
     """ENOSPC for some seconds: publishes are refused, deliveries and acks go on; then there is space again."""
     before = world.report.events["delivered"]
     world.disk.capacity_bytes = 0
-    producers = ProducerHabits(pause_seconds=0.005, batch_share=0.9)
+    producers = ProducerHabits(pause_seconds=0.02, batch_share=0.9)
     filler = world.add_producer(producers)
     world.run(seconds=2 + random.random())
     world.disk.capacity_bytes = None
