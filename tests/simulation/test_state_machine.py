@@ -162,7 +162,7 @@ def test_broken_node_disagrees_with_the_model(monkeypatch: pytest.MonkeyPatch) -
     few = settings(
         max_examples=40, stateful_step_count=10, deadline=None, derandomize=True, phases=[Phase.generate], database=None
     )
-    with pytest.raises(AssertionError, match="allowed|promise 3"):
+    with pytest.raises(AssertionError, match=r"allowed|promise 3"):
         run_state_machine_as_test(NodeMachine, settings=few)
 
 
