@@ -19,7 +19,7 @@ from broker.java import tags_code
 from broker.properties import parse_properties
 from broker.record import (
     HEADER_BYTES,
-    MAGIC_V1_BYTES,
+    MAGIC_V1,
     SYS_BORN_HOST_V6,
     SYS_STORE_HOST_V6,
     born_timestamp,
@@ -48,7 +48,7 @@ _TAGS_LATER = b"\x02TAGS\x01"
 _END = b"\x02"
 _physical = itemgetter(0)
 _NO_HORIZON = 1 << 63
-_BODY_BYTES = struct.Struct(">I")
+_unpack_lengths = struct.Struct(">4xi28xi44xI").unpack_from  # magic, sysFlag, body length, as broker.record has them
 _HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 
@@ -257,7 +257,12 @@ class EmbeddedSource:
                 if (codes is not None or PRESSURE_NAME in properties) and self._unwanted(lane, offset, properties):
                     continue
                 if self._message_keys:
-                    key = _value(properties, _KEYS_FIRST, _KEYS_LATER)
+                    # `_value`, inline: this runs for every message.
+                    if properties.startswith(_KEYS_FIRST):
+                        key = properties[5 : properties.find(_END, 5)] or None
+                    else:
+                        begin = properties.find(_KEYS_LATER) + 6
+                        key = (properties[begin : properties.find(_END, begin)] or None) if begin > 5 else None
             if self._queue_keys:
                 key = lane.qid
             job = UpstreamJob(subscription, lane, offset, physical, size, key)
@@ -330,8 +335,9 @@ def property_tail(record: memoryview) -> bytes:
     Raises:
         DamagedRecord: Its lengths do not add up.
     """
-    if record[4:8] == MAGIC_V1_BYTES and not record[39] & _HOSTS_V6:
-        tail = bytes(record[HEADER_BYTES + _BODY_BYTES.unpack_from(record, HEADER_BYTES - 4)[0] :])
+    magic, flags, body_bytes = _unpack_lengths(record)
+    if magic == MAGIC_V1 and not flags & _HOSTS_V6:
+        tail = record[HEADER_BYTES + body_bytes :].tobytes()
         if len(tail) > 2:
             return tail[3 + tail[0] :]
     return split(record)[1]
