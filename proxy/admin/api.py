@@ -92,6 +92,7 @@ def _stuck(key: StuckKey) -> Document:
         "qid": key.qid,
         "attempts": key.attempts,
         "holder": key.holder,
+        "state": key.state,
         "sinceMs": key.since_ms,
         "waiting": key.waiting,
     }

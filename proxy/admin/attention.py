@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from proxy.admin.text import age, amount, byte_size
-from proxy.admin.view import GroupView, NodeView, StuckKey, SubscriptionView
+from proxy.admin.view import GroupView, NodeView, StuckKey, SubscriptionView, whereabouts
 
 STUCK_SECONDS = 60.0
 """A key that is held this long is named; shorter is ordinary work."""
@@ -65,7 +65,7 @@ def _of_subscription(group: GroupView, topic: SubscriptionView, now_ms: int) -> 
 
 
 def _stuck_text(key: StuckKey, now_ms: int) -> str:
-    who = f"is out with {key.holder}" if key.holder else "waits for a retry"
+    who = f"is out with {key.holder}" if key.holder else f"({whereabouts(key.state)}) has been held"
     behind = f", {amount(key.waiting, 'message')} behind it" if key.waiting else ""
     since = age((now_ms - key.since_ms) / 1000)
     return f"key {key.key} {who} for {since} (offset {key.offset}, {amount(key.attempts, 'delivery')}{behind})."

@@ -49,6 +49,7 @@ def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
                 holder=key.holder,
                 since_ms=key.since_ms,
                 waiting=key.waiting,
+                state=key.state,
             )
             for key in topic.stuck_keys[:details_max]
         ],

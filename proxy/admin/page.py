@@ -15,7 +15,7 @@ from proxy.admin.attention import STUCK_SECONDS, UNPULLED_SECONDS, findings
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.text import age, amount, byte_size, moment
-from proxy.admin.view import GroupView, NodeView, SubscriptionView
+from proxy.admin.view import GroupView, NodeView, SubscriptionView, whereabouts
 
 REFRESH_SECONDS = 5
 DETAILS_MAX = 2_000
@@ -153,7 +153,7 @@ def _stuck_table(groups: Sequence[GroupView], now_ms: int) -> str:
             Cell(group, "k"),
             Cell(f"{key.topic}, {key.qid}, offset {key.offset}", "k"),
             Cell(f"{key.attempts:,}", "n"),
-            Cell(key.holder or "waits for a retry", "c" if key.holder else ""),
+            Cell(key.holder or whereabouts(key.state), "c" if key.holder else ""),
             _since(key.since_ms, now_ms, STUCK_SECONDS),
             Cell("–" if key.waiting is None else f"{key.waiting:,}", "n"),
         ]

@@ -53,8 +53,8 @@ class QueueLag:
 class StuckKey:
     """An order key whose first job holds others up (D15).
 
-    `holder` is the address of the client that has the first job, or None while it waits for a retry; `attempts`
-    counts its deliveries so far, `since_ms` is when it last went out or began to wait, `waiting` how many wait behind
+    `holder` is the address of the client that has the first job, or None while nobody does; `state` says where it is
+    then (a word of docs/delivery.md); `attempts` counts its deliveries so far, `since_ms` is when it last went out or began to wait, `waiting` how many wait behind
     it (None where that is not counted).
     """
 
@@ -66,6 +66,22 @@ class StuckKey:
     holder: str | None
     since_ms: int
     waiting: int | None = None
+    state: str = "retrying"
+
+
+WHEREABOUTS = {
+    "retrying": "waits for its retry",
+    "buffered": "ready, no client has pulled it",
+    "ready": "ready, waits for a permit or the rate",
+    "running": "in an action",
+    "burying": "on its way to the dead letters",
+}
+"""Where the first job of a key is while no client has it, by its state."""
+
+
+def whereabouts(state: str) -> str:
+    """Say where a job is that no client has."""
+    return WHEREABOUTS.get(state, state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import typer
 
+from proxy.admin.view import whereabouts
 from proxy.cli.admin_client import get
 from proxy.cli.codes import ExitCode
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
@@ -116,7 +117,7 @@ def _print_stuck_keys(answer: dict[str, Any]) -> None:
             key["key"],
             f"{key['qid']}@{key['offset']}",
             str(key["attempts"]),
-            key["holder"] or "waits for its retry",
+            key["holder"] or whereabouts(key["state"]),
             _age(answer, key["sinceMs"]),
         ]
         for each in answer["groups"]
