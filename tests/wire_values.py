@@ -29,7 +29,7 @@ TEXTS = st.one_of(
     st.text(max_size=8),
     st.sampled_from(["", "x" * 127, "y" * 128, "z" * 300, "é" * 64]),
 )
-BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([b"", bytes(127), bytes(128), b"\xff" * 20_000]))
+BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([0, 127, 128, 16_384]).map(lambda size: b"\xff" * size))
 
 _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     codes.BOOL: st.booleans(),

@@ -54,8 +54,8 @@ class StuckKey:
     """An order key whose first job holds others up (D15).
 
     `holder` is the address of the client that has the first job, or None while nobody does; `state` says where it is
-    then (a word of docs/delivery.md); `attempts` counts its deliveries so far, `since_ms` is when it last went out or began to wait, `waiting` how many wait behind
-    it (None where that is not counted).
+    then (a word of docs/delivery.md). `attempts` counts its deliveries so far, `since_ms` is when it last went out or
+    began to wait, `waiting` how many wait behind it (None where that is not counted).
     """
 
     key: str
