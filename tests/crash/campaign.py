@@ -21,17 +21,9 @@ from broker.seams import SystemClock
 from broker.store import Store
 from proxy.testing.network import Mark
 from tests.crash.process import NodeProcess
-from tests.simulation.clients import (
-    PERFECT,
-    Client,
-    Consumer,
-    ConsumerHabits,
-    Link,
-    Producer,
-    ProducerHabits,
-    Surroundings,
-)
+from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.ledger import Ledger, PromiseBroken, Stamp
+from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl
 from tests.simulation.world import TIMEOUT_MS, dead_letters, settings, store_options, stored_records, subscriptions
 

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.clients import Client, Link, message_of
+from tests.simulation.clients import message_of
 from tests.simulation.ledger import Place, Publish, Stamp
+from tests.simulation.lines import Client, Link
 from tests.simulation.wire import Codec, Reply, consumer_codec, consumer_idl, producer_codec
 from tests.simulation.world import World
 

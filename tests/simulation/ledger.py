@@ -232,6 +232,10 @@ class Ledger:
 
     # What the harness enters.
 
+    def unsynced_from(self, time: float) -> None:
+        """Note that a sync failed then and the power is lost now: 100 ms of acks before it may be gone, too."""
+        self.power_losses.append((self.life, time))
+
     def ended(self, *, power_lost: bool, time: float) -> None:
         """Note the end of the node's process; the next stamps belong to the next one."""
         if power_lost:

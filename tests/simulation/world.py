@@ -25,16 +25,9 @@ from conf import Loaded, loads
 from proxy.node import Node, Seams
 from proxy.reload import Reloader, ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
-from tests.simulation.clients import (
-    PERFECT,
-    Consumer,
-    ConsumerHabits,
-    Producer,
-    ProducerHabits,
-    SimEdge,
-    Surroundings,
-)
+from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.ledger import ACK_LOSS_SECONDS, DeadLetter, Ledger, Place, PromiseBroken, Stored, Subscription
+from tests.simulation.lines import SimEdge, Surroundings
 
 DATA = "/data"
 TIMEOUT_MS = 1_500
@@ -179,7 +172,9 @@ class World:
         self._graveyard.append((self.process, self.node))
         self.process.kill()
         self.process = self.node = None
-        self.ledger.ended(power_lost=power, time=self.loop.time() if failed_at is None else failed_at)
+        if power and failed_at is not None:
+            self.ledger.unsynced_from(failed_at)
+        self.ledger.ended(power_lost=power, time=self.loop.time())
         if power:
             self.disk.crash(self.disk_random)
         else:
