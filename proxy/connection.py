@@ -141,10 +141,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer reads again."""
         self._writable = True
-        self.flush()
-        if not self.closed:
-            self.settle()
-            self._read_frames()
+        self.go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Hand back what never left, and take parked pulls out of their queues."""
@@ -263,6 +260,17 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def go_on(self) -> None:
+        """Write what waited for the peer, then start and read what waited for that."""
+        if self.dirty:
+            # Replies of this turn leave with its end and not before: only then are their acks written (D9).
+            self._server.go_on_soon(self)
+            return
+        self.flush()
+        if not self.closed:
+            self.settle()
+            self._read_frames()
+
     def read_on(self) -> None:
         """Handle frames that were held back while too much was unanswered."""
         if not self.closed:
@@ -309,6 +317,11 @@ class Connection(asyncio.Protocol):
             self._out.append((error.answer, None))
             self._out_bytes += len(error.answer)
         self._ended = True
+        if self.dirty:
+            # Replies of this turn leave with its end (D9), which closes the connection.
+            if self._transport is not None:
+                self._transport.pause_reading()
+            return
         self.flush()
         if self._transport is not None and not self._slots:
             self._transport.close()

@@ -167,6 +167,10 @@ class ThriftServer:
         """Read on from a connection in the next turn."""
         self._scheduler.call_soon(connection.read_on)
 
+    def go_on_soon(self, connection: Connection) -> None:
+        """Let a connection go on after the end of this turn, which has been asked for."""
+        self._scheduler.call_soon(connection.go_on)
+
     def handle(self, connection: Connection, frame: bytes) -> None:
         """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
         try:

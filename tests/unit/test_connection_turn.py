@@ -1,0 +1,105 @@
+"""What a connection writes when: replies of a turn leave with its end, on whatever way (D9, D18)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from broker.metrics import Metrics
+from broker.seams import Buffer
+from broker.testing import ManualClock, ManualScheduler
+from proxy.connection import Connection
+from proxy.server import ServerLimits, ThriftServer
+from proxy.wire import Call, encode_bool_reply
+from tests.simulation.wire import consumer_codec, consumer_idl
+
+
+class Peer(asyncio.Transport):
+    """The far end: keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: Buffer) -> None:
+        self.written.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("10.0.0.1", 5000) if name == "peername" else default
+
+    def pause_reading(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Turns:
+    """A server whose turns end by hand, with one connection."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.scheduler = ManualScheduler(clock)
+        self.server = ThriftServer(
+            "consumer",
+            {"submit": self._submit},
+            limits=ServerLimits(),
+            clock=clock,
+            scheduler=self.scheduler,
+            metrics=Metrics(),
+            request_turn=lambda: None,
+        )
+        self.peer = Peer()
+        self.connection = Connection(self.server)
+        self.connection.connection_made(self.peer)
+
+    @staticmethod
+    def _submit(connection: Connection, call: Call) -> None:
+        connection.answer(encode_bool_reply(call, True))
+
+    def receive(self, tail: bytes = b"") -> None:
+        """One submit arrives, with more bytes behind it."""
+        result = consumer_idl.ConsumeResult(successOffsets=[1], failOffsets=[])
+        self.connection.data_received(consumer_codec().call("submit", 1, result=result) + tail)
+
+
+def test_reply_waits_for_the_end_of_its_turn_although_the_peer_reads_again() -> None:
+    """A peer that becomes readable in the middle of a turn gets the ack's answer only after the ack is written."""
+    turns = Turns()
+    turns.connection.pause_writing()
+    turns.receive()
+    turns.connection.resume_writing()
+    assert turns.peer.written == []
+    turns.server.flush()
+    assert len(turns.peer.written) == 1
+    turns.scheduler.run_until_idle()
+    assert len(turns.peer.written) == 1
+
+
+def test_replies_of_earlier_turns_leave_as_soon_as_the_peer_reads() -> None:
+    """What was decided before waits for the peer alone."""
+    turns = Turns()
+    turns.connection.pause_writing()
+    turns.receive()
+    turns.server.flush()
+    assert turns.peer.written == []
+    turns.connection.resume_writing()
+    assert len(turns.peer.written) == 1
+
+
+def test_reply_before_garbage_waits_for_the_end_of_its_turn() -> None:
+    """Bytes that are no frame close the connection, after the answers before them left with their turn."""
+    turns = Turns()
+    turns.receive(b"\xff\xff\xff\xff")
+    assert turns.peer.written == []
+    assert not turns.peer.closed
+    turns.server.flush()
+    assert len(turns.peer.written) == 1
+    assert turns.peer.closed
