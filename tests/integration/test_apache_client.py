@@ -1,0 +1,158 @@
+"""A whole conversation with a running node through Apache Thrift's own library: an independent client.
+
+Its structs are written by hand in `tests/apache_structs.py`; nothing of thriftpy2 or of the node's codec is used here.
+It does what DDMQ's SDKs do (S2): pull, process, let results ride on the next pull as a chain, submit the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.Thrift import TApplicationException, TMessageType
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport
+
+from tests.apache_structs import (
+    ARGUMENTS,
+    RESULTS,
+    ConsumeResult,
+    ConsumeStatsRequest,
+    Context,
+    DelayMessage,
+    FetchRequest,
+    ProducedMessage,
+    PullException,
+    PullRequest,
+)
+from tests.running_node import RunningNode
+
+YAML = """
+node: {segmentBytes: 1048576, maxMessageBytes: 500000}
+topics:
+  orders: {queues: 2}
+groups:
+  - group: billing
+    topics:
+      - {topic: orders, actions: [Async, PullServer], orderKey: KEY, retryIntervals: [5], maxPullBatchSize: 32}
+"""
+
+
+class ApacheClient:
+    """One connection, as generated code would use it."""
+
+    def __init__(self, address: str, protocol: Any) -> None:
+        host, port = address.split(":")
+        self._transport = TFramedTransport(TSocket(host, int(port)))
+        self._transport.open()
+        self._protocol = protocol(self._transport)
+        self._seqid = 0
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._transport.close()
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Call and return the success value; declared and application exceptions are raised."""
+        self._seqid += 1
+        writer = self._protocol
+        writer.writeMessageBegin(method, TMessageType.CALL, self._seqid)
+        ARGUMENTS[method](**arguments).write(writer)
+        writer.writeMessageEnd()
+        self._transport.flush()
+        name, kind, seqid = writer.readMessageBegin()
+        assert (name, seqid) == (method, self._seqid)
+        if kind == TMessageType.EXCEPTION:
+            failure = TApplicationException()
+            failure.read(writer)
+            writer.readMessageEnd()
+            raise failure
+        result = RESULTS[method]()
+        result.read(writer)
+        writer.readMessageEnd()
+        error = getattr(result, "error", None)
+        if error is not None:
+            raise error
+        return result.success
+
+
+@pytest.fixture(params=[TCompactProtocol, TBinaryProtocol], ids=["compact", "binary"])
+def clients(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ApacheClient, ApacheClient]]:
+    """Give a producer's and a consumer's connection to a fresh node."""
+    with RunningNode(YAML, tmp_path / "data") as node:
+        producer = ApacheClient(node.producer, request.param)
+        consumer = ApacheClient(node.consumer, request.param)
+        yield producer, consumer
+        producer.close()
+        consumer.close()
+
+
+def pull(consumer: ApacheClient, result: Any = None) -> Any:
+    """Pull for the group, waiting long enough."""
+    request = PullRequest(groupId="billing", maxBatchSize=32, maxLingerTime=3000, result=result, version="test")
+    return consumer.call("pull", request=request)
+
+
+def test_send_pull_fail_retry_and_ack_through_apache_thrift(clients: tuple[ApacheClient, ApacheClient]) -> None:
+    """Messages keep their fields, failed ones come again in place, results ride on pulls, stats end without lag."""
+    producer, consumer = clients
+    first = ProducedMessage(
+        topic="orders", key="a", body=b"\x00one", tags="t", properties={"p": "ü"}, hashId=0, partitionId=0
+    )
+    second = ProducedMessage(topic="orders", key="a", value="two", hashId=0, partitionId=1)
+    third = ProducedMessage(topic="orders", key="b", body=b"three", hashId=0, partitionId=1)
+    sent = producer.call("sendSync", message=first, timeout=1000)
+    assert (sent.code, sent.offset, sent.qid[-1]) == (0, 0, "0")
+    batch = producer.call("sendBatchSync", messages=[second, third], receipts=True)
+    assert (batch.code, [receipt.offset for receipt in batch.receipts]) == (0, [0, 1])
+
+    seen: list[tuple[str, bytes]] = []
+    failed: set[bytes] = set()
+    result = None
+    while len(seen) < 4:
+        reply = pull(consumer, result)
+        done, bad = [], []
+        for message in reply.messages:
+            seen.append((message.key, message.value))
+            if message.value == b"\x00one" and message.value not in failed:
+                failed.add(message.value)
+                bad.append(message.offset)
+            else:
+                done.append(message.offset)
+        if reply.messages and reply.messages[0].value == b"\x00one":
+            assert (reply.messages[0].tag, reply.messages[0].properties) == ("t", {"p": "ü"})
+        result = ConsumeResult(context=reply.context, successOffsets=done, failOffsets=bad) if reply.messages else None
+    assert [value for key, value in seen if key == "a"] == [b"\x00one", b"\x00one", b"two"]
+    assert consumer.call("submit", result=result) is True
+    [stats] = consumer.call("getConsumeStats", request=ConsumeStatsRequest(group="billing"))
+    assert stats.consumeOffsets == stats.produceOffsets
+    assert sum(stats.produceOffsets.values()) == 3
+
+
+def test_errors_reach_apache_thrift_as_declared(clients: tuple[ApacheClient, ApacheClient]) -> None:
+    """PullException, TApplicationException and result codes come out as the IDL declares them; the wire goes on."""
+    producer, consumer = clients
+    with pytest.raises(PullException) as refused:
+        consumer.call("pull", request=PullRequest(groupId="nobody"))
+    error: Any = refused.value
+    assert error.code == 1
+    assert "nobody" in error.message
+    fetch = FetchRequest(consumerId="c", groupId="billing", cluster="x")
+    with pytest.raises(TApplicationException, match="low-level") as low_level:
+        consumer.call("fetch", request=fetch)
+    assert low_level.value.type == TApplicationException.INTERNAL_ERROR
+    with pytest.raises(TApplicationException) as undecodable:
+        consumer.call("pull")
+    assert undecodable.value.type == TApplicationException.PROTOCOL_ERROR
+    unknown = ConsumeResult(
+        context=Context(groupId="billing", topic="orders", qid="none"), successOffsets=[1], failOffsets=[]
+    )
+    assert consumer.call("submit", result=unknown) is False
+    delay = DelayMessage(topic="orders", body=b"x", action=1)
+    assert producer.call("sendDelaySync", delayMessage=delay, timeout=100).code == 18
+    heartbeat = ProducedMessage(topic="carrera_heartbeat", body=b"x", hashId=0, partitionId=-1)
+    assert producer.call("sendAsync", message=heartbeat).code == 0
