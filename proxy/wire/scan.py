@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from proxy.wire import scan_binary, scan_compact, scan_compact_send
+from proxy.wire import scan_binary, scan_binary_send, scan_compact, scan_compact_send
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic import decode_arguments
@@ -42,12 +42,12 @@ def scan_submit(call: Call) -> list[ConsumeResult]:
 
 def scan_send(call: Call) -> SendCall:
     """Scan the arguments of sendSync or sendAsync. Raises ArgumentsError."""
-    return _scan(call, scan_compact_send.send, scan_binary.send)
+    return _scan(call, scan_compact_send.send, scan_binary_send.send)
 
 
 def scan_send_batch(call: Call) -> BatchCall:
     """Scan the arguments of sendBatchSync, in the order of the list. Raises ArgumentsError."""
-    return _scan(call, scan_compact_send.send_batch, scan_binary.send_batch)
+    return _scan(call, scan_compact_send.send_batch, scan_binary_send.send_batch)
 
 
 def scan_stats(call: Call) -> StatsRequest:

@@ -144,6 +144,15 @@ def test_scan_send_batch_usual_layout_at_its_edges(protocol: int, batch: list[di
     assert [message._asdict() for message in scanned.messages] == [plain(message) for message in batch]
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_scan_send_batch_message_without_fields_stays_its_own(protocol: int) -> None:
+    """A message without any field before one that lacks only its topic: two messages, not one."""
+    rest = {"key": "k", "hashId": 0, "tags": "a", "partitionId": -1, "body": b"b"}
+    for batch in ([{}, rest], [rest, {}, rest], [{"topic": "t", **rest}, {}, rest], [{"topic": "", **rest}, rest]):
+        scanned = scan_send_batch(call(protocol, "sendBatchSync", {"messages": batch}))
+        assert [message._asdict() for message in scanned.messages] == [plain(message) for message in batch]
+
+
 @pytest.mark.parametrize("name", list(SCANNERS))
 @given(st.data(), protocols, st.sampled_from(UNKNOWN_TYPES), st.sampled_from([25, 250, -3]))
 def test_scan_unknown_fields_at_every_depth_are_skipped(
