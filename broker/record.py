@@ -115,8 +115,8 @@ def split(record: memoryview) -> tuple[memoryview, bytes]:
         # Nearly every record: V1, IPv4 hosts, our sum, no batch.
         end = HEADER_BYTES + body_bytes
         if total == len(record) and HEADER_BYTES <= end < total - 2:
-            head, _, tail = bytes(record[end + 3 + record[end] :]).rpartition(CRC_PREFIX)
-            if len(tail) == _CRC_TAIL_BYTES and (len(head) < BATCH_BYTES or head[-7] != _SLASH):
+            head, found, tail = bytes(record[end + 3 + record[end] :]).rpartition(CRC_PREFIX)
+            if found and len(tail) == _CRC_TAIL_BYTES and (len(head) < BATCH_BYTES or head[-7] != _SLASH):
                 return record[HEADER_BYTES:end], head
     return _split_any(record)
 
@@ -140,8 +140,8 @@ def _split_any(record: memoryview) -> tuple[memoryview, bytes]:
 
 
 def _strip_own(block: bytes) -> bytes:
-    head, _, end = block.rpartition(CRC_PREFIX)
-    if len(end) != _CRC_TAIL_BYTES:
+    head, found, end = block.rpartition(CRC_PREFIX)
+    if not found or len(end) != _CRC_TAIL_BYTES:
         return block
     # The slash between place and count is looked for first: hardly any other block has one there.
     if len(head) >= BATCH_BYTES and head[-7] == _SLASH and head.startswith(BATCH_PREFIX, len(head) - BATCH_BYTES):

@@ -94,7 +94,7 @@ class Failed(NamedTuple):
     tracker_id: int
     offset: int
     kind: FailureKind
-    count: int
+    count: int  # type: ignore[assignment]  # a count like any other; tuple.count is not used
     due_wall_ms: int
 
 

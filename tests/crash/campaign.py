@@ -216,19 +216,21 @@ class Campaign:
     async def _kill(self) -> None:
         """Wait for the seeded moment, kill, start again."""
         aim = self._progress() + self._random.randrange(50, 600)
-        await self._wait(lambda: self._progress() >= aim and all(self._ledger.outstanding().values()))
-        outstanding = self._ledger.outstanding()
-        pulls = sum(
-            len(client.link.pending) for client in self._clients if client.link and isinstance(client, Consumer)
+        await self._wait(
+            lambda: self._progress() >= aim and self._pulls() > 0 and all(self._ledger.outstanding().values())
         )
+        kill = Kill(pulls=self._pulls(), **self._ledger.outstanding())
         self._node.kill()
-        kill = Kill(pulls=pulls, **outstanding)
         self._outcome.kills.append(kill)
         loop = asyncio.get_running_loop()
         self._ledger.ended(power_lost=False, time=loop.time())
         began = loop.time()
         self._node.start()
         kill.restart_seconds = loop.time() - began
+
+    def _pulls(self) -> int:
+        """Calls of consumers that are unanswered now."""
+        return sum(len(each.link.pending) for each in self._clients if each.link and isinstance(each, Consumer))
 
     async def _settle(self, around: Surroundings) -> None:
         """Have perfect clients finish everything."""

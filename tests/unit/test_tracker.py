@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
@@ -163,11 +164,12 @@ def test_memory_in_order_stays_flat() -> None:
 def test_finish_far_above_the_watermark_is_refused_before_memory_is_taken() -> None:
     """An absurd offset raises, whichever way it comes, and changes nothing."""
     tracker = tracker_at(0)
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: tracker.finish(AHEAD_MAX + 1),
         lambda: tracker.finish_many([5, AHEAD_MAX + 1]),
         lambda: tracker.finish_range(AHEAD_MAX, AHEAD_MAX + 3),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(ValueError, match="above the watermark 0"):
             call()
     assert (tracker.watermark, tracker.ahead, len(tracker.marks())) == (0, 0, 0)
