@@ -289,6 +289,7 @@ class Connection(asyncio.Protocol):
         splitter = self._splitter
         server = self._server
         limits = server.limits
+        handled = self.requests
         try:
             while len(self._slots) < limits.outstanding_max and self._out_bytes <= limits.output_bytes_max:
                 frame = splitter.next()
@@ -301,7 +302,11 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             self._refuse(error)
             return
-        self.partial_since = server.now() if splitter.partial else None
+        if not splitter.partial:
+            self.partial_since = None
+        elif self.partial_since is None or self.requests != handled:
+            # From the frame's first byte on: one that drips in byte by byte must not live for ever.
+            self.partial_since = server.now()
         full = len(self._slots) >= limits.outstanding_max or self._out_bytes > limits.output_bytes_max
         if full == self._reading and self._transport is not None and not self._ended:
             self._reading = not full

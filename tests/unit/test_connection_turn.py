@@ -21,6 +21,10 @@ class Peer(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.closed = False
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
 
     def write(self, data: Buffer) -> None:
         self.written.append(bytes(data))
@@ -45,7 +49,7 @@ class Turns:
     """A server whose turns end by hand, with one connection."""
 
     def __init__(self) -> None:
-        clock = ManualClock()
+        clock = self.clock = ManualClock()
         self.scheduler = ManualScheduler(clock)
         self.server = ThriftServer(
             "consumer",
@@ -103,3 +107,21 @@ def test_reply_before_garbage_waits_for_the_end_of_its_turn() -> None:
     turns.server.flush()
     assert len(turns.peer.written) == 1
     assert turns.peer.closed
+
+
+def test_frame_that_drips_in_ends_its_connection_although_every_byte_is_recent() -> None:
+    """A frame has its time from its first byte on; one byte a second does not extend it, a whole frame does."""
+    turns = Turns()
+    frame = consumer_codec().call("submit", 1, result=consumer_idl.ConsumeResult(successOffsets=[1], failOffsets=[]))
+    seconds = int(turns.server.limits.frame_seconds_max)
+    for at in range(seconds):
+        turns.connection.data_received(frame[at : at + 1])
+        turns.clock.advance(1.0)
+    turns.connection.data_received(frame[seconds:] + frame[:1])
+    turns.clock.advance(seconds - 1)
+    turns.server.sweep()
+    assert not turns.peer.aborted
+    turns.connection.data_received(frame[1:2])
+    turns.clock.advance(1.5)
+    turns.server.sweep()
+    assert turns.peer.aborted
