@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from proxy.client import Consumer, OutgoingMessage, Producer, PullRefused, SendRefused
+from tests.conftest import need_module
 from tests.running_node import RunningNode
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 
@@ -46,7 +47,7 @@ Start = Callable[..., RunningNode]
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
     """Starts nodes on the same data directory; stops them at the end."""
     if request.param == "uvloop":
-        pytest.importorskip("uvloop")
+        need_module("uvloop", "pip install uvloop")
     with ExitStack() as stack:
 
         def run(yaml: str = YAML) -> RunningNode:
