@@ -7,6 +7,7 @@ message; see docs/architecture.md for the turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -197,14 +198,16 @@ class Node:
             self.request_turn()
         try:
             self.progress.flush()
-            if flushed:
-                self.progress.sync()
         except ProgressFailed:
             # Acks that cannot be kept must not be answered as if they were (D5): the clients see a broken
             # connection and keep their results. Readiness and metrics say why.
             self.consumer.abort_dirty()
         self.consumer.flush()
         self.producer.flush()
+        if flushed:
+            # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
+            with contextlib.suppress(ProgressFailed):
+                self.progress.sync()
 
     # Parts.
 
