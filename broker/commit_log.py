@@ -15,13 +15,32 @@ so that memory stays flat while a large log streams through.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
+
 from broker.errors import DamagedRecord, RecordGone
-from broker.record import BLANK, BLANK_BYTES, CLAIM, MAGIC_BLANK, MAGICS, RECORD_OVERHEAD_BYTES, sum_matches
+from broker.record import (
+    BLANK,
+    BLANK_BYTES,
+    CLAIM,
+    HEADER_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGICS,
+    RECORD_OVERHEAD_BYTES,
+    SYS_BORN_HOST_V6,
+    SYS_STORE_HOST_V6,
+    Located,
+    locate,
+    sum_matches,
+)
 from broker.seams import Buffer, Disk, DiskFile
 
 SEGMENT_NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20
 _unpack_claim = CLAIM.unpack_from
+_unpack_usual = struct.Struct(">ii20xqi44xi").unpack_from  # size, magic, own offset, sysFlag, body length (IPv4 hosts)
+_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 
 def segment_name(base: int) -> str:
@@ -313,6 +332,47 @@ class CommitLog:
         if physical < self.cold_end and not sum_matches(record):
             raise DamagedRecord(physical, "its checksum is wrong", sum_wrong=True)
         return record
+
+    def locate(self, places: Iterable[tuple[int, int]]) -> list[Located]:
+        """Find bodies and property blocks of the records at these (physical offset, size), compared as `read` does.
+
+        One look at each header does all: a quarter of the cost of `read` and `split`.
+
+        Raises:
+            DamagedRecord: Other bytes stand in one of the places.
+            RecordGone: The segment of one of them is not kept any more.
+        """
+        visible_end, cold_end, start_max = self.visible_end, self.cold_end, self._start_max
+        segment_bytes = self.segment_bytes
+        view: memoryview | None = None
+        base = 0
+        found: list[Located] = []
+        for physical, size in places:
+            start = physical - base
+            if view is None or not 0 <= start < segment_bytes:
+                number, start = divmod(physical, segment_bytes)
+                view = self.view(number)
+                base = physical - start
+            if start <= start_max:
+                total, magic, own, flags, body_bytes = _unpack_usual(view, start)
+                if (
+                    total == size
+                    and own == physical
+                    and magic == MAGIC_V1
+                    and not flags & _HOSTS_V6
+                    and 0 <= body_bytes <= size - RECORD_OVERHEAD_BYTES
+                    and cold_end <= physical <= visible_end - size
+                ):
+                    body_at = start + HEADER_BYTES
+                    body_end = body_at + body_bytes
+                    block_at = body_end + 3 + view[body_end]
+                    end = start + size
+                    if block_at <= end <= segment_bytes:
+                        found.append((view, body_at, body_end, block_at, end))
+                        continue
+            # Cold, of another layout, or wrong in some way.
+            found.append(locate(self.read(physical, size)))
+        return found
 
     def view(self, number: int) -> memoryview:
         """Return the mapped segment of that number.

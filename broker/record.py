@@ -93,6 +93,10 @@ _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _IDENTITY = struct.Struct(">iiii4xqqi")  # total, magic, body CRC, queue id, queue offset, physical offset, sysFlag
 
+Located = tuple[memoryview, int, int, int, int]
+"""A view that holds a record, and positions in it: of the body and its end, of the property block and its end, which
+is the record's."""
+
 
 def crc_property(crc: int) -> bytes:
     """Return the closing `__CRC32#` property, 20 bytes, for a CRC-32 whose top bit is cleared already."""
@@ -122,6 +126,16 @@ def split(record: memoryview) -> tuple[memoryview, bytes]:
 
 
 def _split_any(record: memoryview) -> tuple[memoryview, bytes]:
+    _, body_at, body_end, block_at, end = locate(record)
+    return record[body_at:body_end], strip_own(record[block_at:end].tobytes())
+
+
+def locate(record: memoryview) -> Located:
+    """Find body and property block in a whole record of any layout; the block's own closing properties included.
+
+    Raises:
+        DamagedRecord: The bytes are not one whole record.
+    """
     total, magic, sys_flag, body_bytes = _unpack_split(record)
     body_at = HEADER_BYTES
     if sys_flag & 0x30:
@@ -131,15 +145,16 @@ def _split_any(record: memoryview) -> tuple[memoryview, bytes]:
     if total != len(record) or body_bytes < 0 or end + 3 > total:
         raise DamagedRecord(-1, "its lengths do not add up")
     if magic == MAGIC_V1:
-        block = bytes(record[end + 3 + record[end] :])
+        block_at = end + 3 + record[end]
     elif magic == MAGIC_V2:
-        block = bytes(record[end + 4 + (record[end] << 8 | record[end + 1]) :])
+        block_at = end + 4 + (record[end] << 8 | record[end + 1])
     else:
         raise DamagedRecord(-1, "it does not begin like a record")
-    return record[body_at:end], _strip_own(block)
+    return record, body_at, end, min(block_at, total), total
 
 
-def _strip_own(block: bytes) -> bytes:
+def strip_own(block: bytes) -> bytes:
+    """Return a property block without our own closing properties."""
     head, found, end = block.rpartition(CRC_PREFIX)
     if not found or len(end) != _CRC_TAIL_BYTES:
         return block
@@ -301,7 +316,7 @@ def _entry(record: memoryview) -> Entry | None:
         queue_id=queue,
         queue_offset=offset,
         store_ms=store_timestamp(record),
-        properties=_strip_own(block),
+        properties=strip_own(block),
         batch=batch,
         indexed=sys_flag & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK),
     )

@@ -19,7 +19,7 @@ the next flush.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 import structlog
@@ -48,6 +48,7 @@ from broker.opening import open_log, report, sync_names, take_lock
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Done, Position, Put
+from broker.record import Located
 from broker.recovery import ProgressCallback, RecoveryFacts, recover
 from broker.seams import Buffer, Clock, Disk, Lock
 from broker.store_json import AbortFile
@@ -471,6 +472,15 @@ class Store:
             self._metrics.counter(GONE).add()
             self._notices.note("record_gone", physical=physical)
             raise
+
+    def locate(self, places: Iterable[tuple[int, int]]) -> list[Located]:
+        """Find bodies and property blocks of the records at these (physical offset, size): `read` for batches.
+
+        Raises:
+            DamagedRecord: Something else stands in one of the places. Nothing is counted: `read` them one by one.
+            RecordGone: Retention deleted one of them; the same.
+        """
+        return self._log.locate(places)
 
     @property
     def min_offset(self) -> int:

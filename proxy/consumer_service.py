@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from broker.metrics import Metrics, declare
+from broker.record import Located, locate
 from broker.seams import Scheduler
 from broker.store import DamagedRecord, RecordGone, Store
 from proxy.connection import Connection, Slot
@@ -33,6 +34,7 @@ from proxy.wire import (
 )
 from proxy.wire.codes import PullCode
 from upstream.group import Batch, ConsumerGroup, ParkedFull
+from upstream.job import UpstreamJob
 
 PULLS_REFUSED = declare("pyddmq_pulls_refused_total", "Pulls answered with a PullException", ("reason",))
 RESULTS_IGNORED = declare(
@@ -231,16 +233,25 @@ class ConsumerService:
         connection: Connection,
     ) -> None:
         """Assemble the reply from record slices."""
-        read = self._store.read
-        messages: list[tuple[int, memoryview]] = []
-        unreadable = []
-        for job in batch.jobs:
-            try:
-                messages.append((job.offset, read(job.physical, job.size)))
-            except (DamagedRecord, RecordGone):
-                unreadable.append(job)
-        if unreadable:
-            self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(unreadable))
-            group.drop_unreadable(batch, unreadable)
+        jobs = batch.jobs
+        try:
+            located = self._store.locate([(job.physical, job.size) for job in jobs])
+        except (DamagedRecord, RecordGone):
+            jobs, located = self._readable(group, batch)
+        messages = list(zip([job.offset for job in jobs], located, strict=True))
         data = encode_pull_reply(call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages)
         answer(data, partial(group.give_back, batch, connection))
+
+    def _readable(self, group: ConsumerGroup, batch: Batch) -> tuple[list[UpstreamJob], list[Located]]:
+        """Find a batch's records one by one; those that cannot be read are finished and counted, and left out."""
+        jobs, found, unreadable = [], [], []
+        for job in batch.jobs:
+            try:
+                found.append(locate(self._store.read(job.physical, job.size)))
+            except (DamagedRecord, RecordGone):
+                unreadable.append(job)
+            else:
+                jobs.append(job)
+        self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(unreadable))
+        group.drop_unreadable(batch, unreadable)
+        return jobs, found

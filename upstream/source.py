@@ -7,9 +7,8 @@ read to its end does not hold the horizon back: what arrives there later lies be
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,14 +16,7 @@ from broker.consume_queue import FILLER, FILLER_SIZE
 from broker.errors import DamagedRecord, RecordGone
 from broker.java import tags_code
 from broker.properties import parse_properties
-from broker.record import (
-    HEADER_BYTES,
-    MAGIC_V1,
-    SYS_BORN_HOST_V6,
-    SYS_STORE_HOST_V6,
-    born_timestamp,
-    split,
-)
+from broker.record import Located, born_timestamp, locate, split
 from upstream.action import MessageUnreadable
 from upstream.counters import SubscriptionCounters
 from upstream.job import History, Message, OrderKey, UpstreamJob
@@ -48,8 +40,6 @@ _TAGS_LATER = b"\x02TAGS\x01"
 _END = b"\x02"
 _physical = itemgetter(0)
 _NO_HORIZON = 1 << 63
-_unpack_lengths = struct.Struct(">4xi28xi44xI").unpack_from  # magic, sysFlag, body length, as broker.record has them
-_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 
 class Source(Protocol):
@@ -233,46 +223,81 @@ class EmbeddedSource:
         return pending
 
     def _make(self, units: Sequence[Unit]) -> list[UpstreamJob]:
-        subscription, codes, inspects, read = self._subscription, self._codes, self._inspects, self._read
-        keeps_record = self._keeps_record
-        record: memoryview | None = None
+        if self._codes is not None:
+            units = self._with_wanted_code(units)
+        if self._inspects:
+            return self._make_inspected(units)
         jobs: list[UpstreamJob] = []
-        key: OrderKey | None = None
-        for physical, size, code, offset, lane in units:
+        for physical, size, _, offset, lane in units:
             if offset < lane.check_until and lane.tracker.is_finished(offset):
                 continue
-            if codes is not None and code not in codes:
-                self._skip(lane, offset, "tag_filter")
-                continue
-            if inspects:
-                try:
-                    record = read(physical, size)
-                    properties = property_tail(record)
-                except DamagedRecord:
-                    self._unreadable(lane, offset, "damaged")
-                    continue
-                except RecordGone:
-                    self._unreadable(lane, offset, "gone")
-                    continue
-                if (codes is not None or PRESSURE_NAME in properties) and self._unwanted(lane, offset, properties):
-                    continue
-                if self._message_keys:
-                    # `_value`, inline: this runs for every message.
-                    if properties.startswith(_KEYS_FIRST):
-                        key = properties[5 : properties.find(_END, 5)] or None
-                    else:
-                        begin = properties.find(_KEYS_LATER) + 6
-                        key = (properties[begin : properties.find(_END, begin)] or None) if begin > 5 else None
-            if self._queue_keys:
-                key = lane.qid
-            job = UpstreamJob(subscription, lane, offset, physical, size, key)
+            job = UpstreamJob(self._subscription, lane, offset, physical, size, lane.qid if self._queue_keys else None)
             lane.live[offset] = job
-            if keeps_record:
-                job.record = record
             if lane.tracker.failures:
                 self._recall(job)
             jobs.append(job)
         return jobs
+
+    def _with_wanted_code(self, units: Sequence[Unit]) -> list[Unit]:
+        """Drop the units whose tags code says that nobody wants the message."""
+        codes = self._codes
+        wanted: list[Unit] = []
+        for unit in units:
+            if codes is None or unit[2] in codes:
+                wanted.append(unit)
+            elif not unit[4].tracker.is_finished(unit[3]):
+                self._skip(unit[4], unit[3], "tag_filter")
+        return wanted
+
+    def _make_inspected(self, units: Sequence[Unit]) -> list[UpstreamJob]:
+        """Make jobs of messages whose properties say whether they are wanted, or what their key is."""
+        subscription, filters, message_keys = self._subscription, self._tags is not None, self._message_keys
+        jobs: list[UpstreamJob] = []
+        key: OrderKey | None = None
+        for (physical, size, _, offset, lane), (view, _, _, block_at, end) in self._located(units):
+            if offset < lane.check_until and lane.tracker.is_finished(offset):
+                continue
+            block = view[block_at:end].tobytes()
+            if (filters or PRESSURE_NAME in block) and self._unwanted(lane, offset, block):
+                continue
+            if message_keys:
+                # `_value`, inline: this runs for every message.
+                if block[:5] == _KEYS_FIRST:
+                    key = block[5 : block.find(_END, 5)] or None
+                else:
+                    begin = block.find(_KEYS_LATER) + 6
+                    key = (block[begin : block.find(_END, begin)] or None) if begin > 5 else None
+            elif self._queue_keys:
+                key = lane.qid
+            job = UpstreamJob(subscription, lane, offset, physical, size, key)
+            lane.live[offset] = job
+            if self._keeps_record:
+                job.record = view[end - size : end]
+            if lane.tracker.failures:
+                self._recall(job)
+            jobs.append(job)
+        return jobs
+
+    def _located(self, units: Sequence[Unit]) -> Iterable[tuple[Unit, Located]]:
+        """Find the records of units; those that cannot be read are finished and counted, and left out."""
+        try:
+            return zip(units, self._store.locate([unit[:2] for unit in units]), strict=True)
+        except (DamagedRecord, RecordGone):
+            return self._located_singly(units)
+
+    def _located_singly(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Located]]:
+        for unit in units:
+            physical, size, _, offset, lane = unit
+            if offset < lane.check_until and lane.tracker.is_finished(offset):
+                continue
+            try:
+                located = locate(self._read(physical, size))
+            except DamagedRecord:
+                self._unreadable(lane, offset, "damaged")
+            except RecordGone:
+                self._unreadable(lane, offset, "gone")
+            else:
+                yield unit, located
 
     def _unwanted(self, lane: Lane, offset: int, properties: bytes) -> bool:
         """Skip a message that the tag's text (codes may collide) or the pressure flag rules out; whether it was."""
@@ -327,20 +352,6 @@ class EmbeddedSource:
         key, tag = properties.get("KEYS"), properties.get("TAGS")
         user = {name: value for name, value in properties.items() if not is_system_property(name)}
         return Message(key, tag, bytes(body), user, born_timestamp(record))
-
-
-def property_tail(record: memoryview) -> bytes:
-    """Property block of a whole record, the broker's closing properties included: cheaper than `split`.
-
-    Raises:
-        DamagedRecord: Its lengths do not add up.
-    """
-    magic, flags, body_bytes = _unpack_lengths(record)
-    if magic == MAGIC_V1 and not flags & _HOSTS_V6:
-        tail = record[HEADER_BYTES + body_bytes :].tobytes()
-        if len(tail) > 2:
-            return tail[3 + tail[0] :]
-    return split(record)[1]
 
 
 def _value(properties: bytes, first: bytes, later: bytes) -> bytes | None:

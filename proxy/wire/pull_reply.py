@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from broker.record import CRC_PREFIX, HEADER_BYTES, MAGIC_V1, RECORD_OVERHEAD_BYTES, split
+from broker.record import CRC_PREFIX, Located, strip_own
+from proxy.wire.block_shapes import BlockShapes
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
 
 _LENGTH = struct.Struct(">I").pack
@@ -35,41 +36,35 @@ properties of a dead letter (`DLQ_...`) are for consumers and stay."""
 PRIVATE_PREFIX = b"__PYDDMQ_"
 
 
-_USUAL_AT = struct.Struct(">4xi28xi44xi").unpack_from  # magic, sysFlag, body length when both hosts are IPv4
-_IPV6_FLAGS = 0x30
 _UNIQUE_KEY_PREFIX = b"UNIQ_KEY\x01"
 _UNUSUAL = (b"", b"_")
 assert len(_UNIQUE_KEY_PREFIX) == len(CRC_PREFIX) == len(PRIVATE_PREFIX) == 9
 
 # Varints of usual lengths; longer texts take the general way.
 _VARINT = tuple(encode_varint(value) for value in range(2048))
-_TEXT_HEAD = tuple(b"\x18" + varint for varint in _VARINT)
 # The lowest 14 bits of an offset from 8,192 on come from this table of byte pairs, both with the continuation bit; the
 # rest is the same for 8,192 offsets in a row and is computed once.
 _LOW_PAIRS = b"".join(bytes((low & 127 | 128, low >> 7 | 128)) for low in range(1 << 14))
 
-_Parts = tuple[memoryview, bytes | None, bytes | None, list[tuple[bytes, bytes]]]
+_VARINTS_MAX = len(_VARINT)
+_Parts = tuple[bytes | None, bytes | None, list[tuple[bytes, bytes]]]
+_shapes = BlockShapes()
 
 
-def take_apart(record: memoryview) -> _Parts:
-    """Return a record's body, KEYS or None, TAGS or None, and the user's properties in their order.
+def take_apart(block: bytes) -> _Parts:
+    """Return KEYS or None, TAGS or None, and the user's properties in their order, of a record's property block.
 
-    The usual record is one of our own: KEYS and TAGS first, UNIQ_KEY and what the broker adds last, short texts in
+    The usual block is one of our own: KEYS and TAGS first, UNIQ_KEY and what the broker adds last, short texts in
     ASCII. Any other goes through `_take_any_apart`, which accepts every layout that RocketMQ reads.
     """
-    magic, flags, size = _USUAL_AT(record)
-    end = HEADER_BYTES + size
-    if magic != MAGIC_V1 or flags & _IPV6_FLAGS or not 0 <= size < len(record) - RECORD_OVERHEAD_BYTES:
-        return _take_any_apart(record)
-    block = record[end + 3 + record[end] :].tobytes()
     tokens = block.split(b"\x02")
-    if len(tokens) < 4 or tokens[-2][:9] != CRC_PREFIX or not block.isascii():
-        return _take_any_apart(record)
+    if len(tokens) < 3 or tokens[-2][:9] != CRC_PREFIX or not block.isascii():
+        return _take_any_apart(block)
     stop = -3
     if tokens[-3][:9] != _UNIQUE_KEY_PREFIX:
         stop = -4
-        if tokens[-4][:9] != _UNIQUE_KEY_PREFIX or tokens[-3][:9] != PRIVATE_PREFIX:
-            return _take_any_apart(record)
+        if len(tokens) < 4 or tokens[-4][:9] != _UNIQUE_KEY_PREFIX or tokens[-3][:9] != PRIVATE_PREFIX:
+            return _take_any_apart(block)
     key = tags = None
     index = 0
     token = tokens[0]
@@ -84,20 +79,20 @@ def take_apart(record: memoryview) -> _Parts:
     for token in tokens[index:stop]:
         name, _, value = token.partition(b"\x01")
         if not value or name in SYSTEM_PROPERTIES or name[:1] in _UNUSUAL:
-            return _take_any_apart(record)
+            return _take_any_apart(block)
         pairs.append((name, value))
     if tokens[-1] or key == b"" or tags == b"":
-        return _take_any_apart(record)
-    return record[HEADER_BYTES:end], key, tags, pairs
+        return _take_any_apart(block)
+    return key, tags, pairs
 
 
-def _take_any_apart(record: memoryview) -> _Parts:
-    """Take a record of any layout apart.
+def _take_any_apart(block: bytes) -> _Parts:
+    """Take a block of any layout apart.
 
     A pair with an empty name or value counts as absent and of two equal names the later one, as RocketMQ's own reader
     has it. Broken UTF-8, which only another program can have stored, is replaced so that clients can decode the reply.
     """
-    body, block = split(record)
+    block = strip_own(block)
     if not block.isascii():
         block = block.decode("utf-8", "replace").encode()
     key = tags = None
@@ -112,11 +107,11 @@ def _take_any_apart(record: memoryview) -> _Parts:
             tags = value
         elif name and name not in SYSTEM_PROPERTIES and not name.startswith(PRIVATE_PREFIX):
             pairs[name] = value
-    return body, key, tags, list(pairs.items())
+    return key, tags, list(pairs.items())
 
 
 def encode_pull_reply(
-    call: Call, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, memoryview]]
+    call: Call, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]
 ) -> bytes:
     """Encode the reply of a pull that found messages.
 
@@ -125,13 +120,10 @@ def encode_pull_reply(
         group: Consumer group, UTF-8.
         topic: Topic of every message, UTF-8.
         qid: Queue of every message, UTF-8.
-        messages: Per message its queue offset and its whole commit-log record.
+        messages: Per message its queue offset and where its record stands, as `Store.locate` found it.
 
     Returns:
         The frame with its length.
-
-    Raises:
-        broker.errors.DamagedRecord: One of the records is none.
     """
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
     if call.protocol == COMPACT:
@@ -141,46 +133,67 @@ def encode_pull_reply(
     return _LENGTH(len(body)) + body
 
 
-def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, memoryview]]) -> bytes:
+def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
     count = len(messages)
     parts: list[bytes | memoryview] = [head, b"\x0c\x00\x1c"]  # the result's field 0 and in it field 1, the context
     for text in (group, topic, qid):
         parts += (b"\x18", encode_varint(len(text)), text)
     parts.append(b"\x00\x19" + (bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count)))
-    text_head = _TEXT_HEAD
     low_pairs = _LOW_PAIRS
+    shapes = _shapes.by_length
     high, high_bytes = -1, b""
-    size, body_head = -1, b""
-    for offset, record in messages:
-        body, key, tags, pairs = take_apart(record)
-        if len(body) != size:
-            size = len(body)
-            body_head = b"\x18" + encode_varint(size)
-        if key is None:
-            parts += (b"\x28", body_head[1:], body)
-        elif len(key) < 2048:
-            parts += (text_head[len(key)], key, body_head, body)
-        else:
-            parts += (b"\x18", encode_varint(len(key)), key, body_head, body)
-        if tags is None:
-            parts.append(b"\x26")
-        elif len(tags) < 2048:
-            parts += (text_head[len(tags)], tags, b"\x16")
-        else:
-            parts += (b"\x18", encode_varint(len(tags)), tags, b"\x16")
+    size, size_bytes = -1, b""
+    for offset, (view, body_at, body_end, block_at, end) in messages:
+        block = view[block_at:end].tobytes()
+        if body_end - body_at != size:
+            size = body_end - body_at
+            size_bytes = encode_varint(size)
         if offset < 8192:
-            parts.append(_VARINT[offset << 1] if offset < 1024 else encode_varint(offset << 1))
+            offset_bytes = _VARINT[offset << 1] if offset < 1024 else bytes((offset << 1 & 127 | 128, offset >> 6))
+            high, high_bytes = -1, b""
         else:
             if offset >> 13 != high:
                 high = offset >> 13
                 high_bytes = encode_varint(high)
             low = (offset & 8191) << 2
-            parts += (low_pairs[low : low + 2], high_bytes)
+            offset_bytes = low_pairs[low : low + 2]
+        shape = shapes.get(end - block_at)
+        if shape is not None:
+            pieces = shape.cut(block)
+            if pieces[::2] == shape.names and block.count(b"\x02") == shape.separators and block.isascii():
+                body = view[body_at:body_end]
+                if shape.key_head is None:
+                    parts += (b"\x28", size_bytes, body)
+                else:
+                    parts += (shape.key_head, pieces[1], b"\x18", size_bytes, body)
+                if shape.tags_head is None:
+                    parts += (b"\x26", offset_bytes, high_bytes)
+                else:
+                    parts += (shape.tags_head, pieces[shape.first - 2], b"\x16", offset_bytes, high_bytes)
+                for before, value in zip(shape.heads, pieces[shape.first : shape.stop : 2], strict=True):
+                    parts += (before, value)
+                parts.append(b"\x00")
+                shape.misses = 0
+                continue
+        key, tags, pairs = take_apart(block)
+        _shapes.learn(block, key, tags, pairs)
+        if key is None:
+            parts += (b"\x28", size_bytes, view[body_at:body_end])
+        else:
+            parts += (b"\x18", _varint(len(key)), key, b"\x18", size_bytes, view[body_at:body_end])
+        if tags is None:
+            parts += (b"\x26", offset_bytes, high_bytes)
+        else:
+            parts += (b"\x18", _varint(len(tags)), tags, b"\x16", offset_bytes, high_bytes)
         if pairs:
             parts += _compact_properties(pairs)
         parts.append(b"\x00")
     parts.append(b"\x00\x00")
     return b"".join(parts)
+
+
+def _varint(value: int) -> bytes:
+    return _VARINT[value] if value < _VARINTS_MAX else encode_varint(value)
 
 
 def _compact_properties(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
@@ -194,17 +207,17 @@ def _compact_properties(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
     return parts
 
 
-def _binary(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, memoryview]]) -> bytes:
+def _binary(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
     field = _BINARY_STRING
     parts: list[bytes | memoryview] = [head, b"\x0c\x00\x00\x0c\x00\x01"]
     for field_id, text in enumerate((group, topic, qid), 1):
         parts += (field(11, field_id, len(text)), text)
     parts.append(b"\x00\x0f\x00\x02\x0c" + _LENGTH(len(messages)))
-    for offset, record in messages:
-        body, key, tags, pairs = take_apart(record)
+    for offset, (view, body_at, body_end, block_at, end) in messages:
+        key, tags, pairs = take_apart(view[block_at:end].tobytes())
         if key is not None:
             parts += (field(11, 1, len(key)), key)
-        parts += (field(11, 2, len(body)), body)
+        parts += (field(11, 2, body_end - body_at), view[body_at:body_end])
         if tags is not None:
             parts += (field(11, 3, len(tags)), tags)
         parts.append(_BINARY_I64_FIELD(10, 4, offset))

@@ -17,6 +17,7 @@ from thriftpy2 import transport as py_transport
 from thriftpy2.protocol.binary import TBinaryProtocol as PyBinaryProtocol
 from thriftpy2.protocol.compact import TCompactProtocol as PyCompactProtocol
 
+from broker.record import locate
 from proxy import idl
 from proxy.wire import (
     BINARY,
@@ -147,8 +148,8 @@ def test_hand_written_replies_are_read_by_apache(protocol: int) -> None:
     assert read("pull", encode_pull_exception(pull, 4, "busy")) == {"error": {"code": 4, "message": "busy"}}
     stored = record(b"\xffbody", block([(b"KEYS", b"k"), (b"TAGS", b"g"), (b"n", "ü".encode())]) + broker_end(True))
     bare = record(b"", broker_end(False))
-    many = [(offset, stored) for offset in range(9_000, 9_030)]
-    found = read("pull", encode_pull_reply(pull, b"g", b"t", b"q", [*many, (5, bare)]))["success"]
+    many = [(offset, locate(stored)) for offset in range(9_000, 9_030)]
+    found = read("pull", encode_pull_reply(pull, b"g", b"t", b"q", [*many, (5, locate(bare))]))["success"]
     assert found["context"] == {"groupId": "g", "topic": "t", "qid": "q"}
     expected = {"key": "k", "value": b"\xffbody", "tag": "g", "properties": {"n": "ü"}}
     assert found["messages"] == [{**expected, "offset": offset} for offset, _ in many] + [{"value": b"", "offset": 5}]

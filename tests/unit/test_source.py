@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.java import string_hash
-from broker.record import split
+from broker.record import split, strip_own
 from tests.unit.upstream_world import QID, Client, World
-from upstream.source import property_tail
 
 
 @settings(max_examples=25)
@@ -125,11 +124,13 @@ def test_lag_limit_of_one_queue_holds_the_order_of_all() -> None:
     assert [world.body(job) for job in world.pull_all(client)] == [3, 4]
 
 
-def test_property_tail_agrees_with_split() -> None:
-    """The short cut finds the same property block as the broker's own reader."""
+def test_records_located_in_a_batch_agree_with_split() -> None:
+    """The short cut for batches finds the same body and property block as the broker's own reader."""
     world = World(queues=1)
     world.publish("key", tag="t", properties=[("a", "b")])
     world.publish(None)
-    for physical, size, _ in world.store.topics["t"].queues[0].read(0, 2):
-        record = world.store.read(physical, size)
-        assert property_tail(record).startswith(split(record)[1])
+    places = [unit[:2] for unit in world.store.topics["t"].queues[0].read(0, 2)]
+    for place, (view, body_at, body_end, block_at, end) in zip(places, world.store.locate(places), strict=True):
+        body, block = split(world.store.read(*place))
+        assert view[body_at:body_end] == body
+        assert strip_own(view[block_at:end].tobytes()) == block
