@@ -35,21 +35,21 @@ class BlockShape:
         names: The names that must stand at the even places.
         separators: How many 0x02 the block must have.
         key_head, tags_head: What stands before the key's and the tags' bytes in a compact reply; None: absent.
-        first: Index among the pieces of the first value of the user's properties.
-        stop: Index behind the last one.
-        heads: What stands before each of those values in a compact reply.
+        user_at: Index among the pieces of the first name of the user's properties.
+        user_end: Index behind the name that follows the last of their values.
+        heads: What takes the place of each of those names in a compact reply, the last one being the message's end.
         misses: Blocks of this length that had another shape, since the last one that had it.
     """
 
-    __slots__ = ("cut", "first", "heads", "key_head", "misses", "names", "separators", "stop", "tags_head")
+    __slots__ = ("cut", "heads", "key_head", "misses", "names", "separators", "tags_head", "user_at", "user_end")
 
     def __init__(
         self, key: bytes | None, tags: bytes | None, pairs: Sequence[tuple[bytes, bytes]], ends: bytes
     ) -> None:
         """Learn from what a block was taken apart to; `ends` is the broker's closing part of it."""
         shown = _shown(key, tags)
-        self.first = 2 * len(shown) + 1
-        self.stop = self.first + 2 * len(pairs)
+        self.user_at = 2 * len(shown)
+        self.user_end = self.user_at + 2 * len(pairs) + 1
         shown += pairs
         lengths: list[int] = []
         before = b""
@@ -66,7 +66,7 @@ class BlockShape:
         self.separators = len(names)
         self.key_head = None if key is None else b"\x18" + encode_varint(len(key))
         self.tags_head = None if tags is None else b"\x18" + encode_varint(len(tags))
-        self.heads = [encode_varint(len(name)) + name + encode_varint(len(value)) for name, value in pairs]
+        self.heads = [encode_varint(len(name)) + name + encode_varint(len(value)) for name, value in pairs] + [b"\x00"]
         if pairs:
             self.heads[0] = b"\x1b" + encode_varint(len(pairs)) + b"\x88" + self.heads[0]
         self.misses = 0

@@ -46,7 +46,6 @@ _VARINT = tuple(encode_varint(value) for value in range(2048))
 # rest is the same for 8,192 offsets in a row and is computed once.
 _LOW_PAIRS = b"".join(bytes((low & 127 | 128, low >> 7 | 128)) for low in range(1 << 14))
 
-_VARINTS_MAX = len(_VARINT)
 _Parts = tuple[bytes | None, bytes | None, list[tuple[bytes, bytes]]]
 _shapes = BlockShapes()
 
@@ -139,72 +138,72 @@ def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequ
     for text in (group, topic, qid):
         parts += (b"\x18", encode_varint(len(text)), text)
     parts.append(b"\x00\x19" + (bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count)))
-    low_pairs = _LOW_PAIRS
     shapes = _shapes.by_length
-    high, high_bytes = -1, b""
     size, size_bytes = -1, b""
-    for offset, (view, body_at, body_end, block_at, end) in messages:
+    numbers = _offsets([offset for offset, _ in messages])
+    for number, (_, (view, body_at, body_end, block_at, end)) in zip(numbers, messages, strict=True):
         block = view[block_at:end].tobytes()
+        body = view[body_at:body_end]
         if body_end - body_at != size:
             size = body_end - body_at
             size_bytes = encode_varint(size)
-        if offset < 8192:
-            offset_bytes = _VARINT[offset << 1] if offset < 1024 else bytes((offset << 1 & 127 | 128, offset >> 6))
-            high, high_bytes = -1, b""
-        else:
-            if offset >> 13 != high:
-                high = offset >> 13
-                high_bytes = encode_varint(high)
-            low = (offset & 8191) << 2
-            offset_bytes = low_pairs[low : low + 2]
         shape = shapes.get(end - block_at)
         if shape is not None:
             pieces = shape.cut(block)
             if pieces[::2] == shape.names and block.count(b"\x02") == shape.separators and block.isascii():
-                body = view[body_at:body_end]
                 if shape.key_head is None:
                     parts += (b"\x28", size_bytes, body)
                 else:
                     parts += (shape.key_head, pieces[1], b"\x18", size_bytes, body)
                 if shape.tags_head is None:
-                    parts += (b"\x26", offset_bytes, high_bytes)
+                    parts += (b"\x26", number)
                 else:
-                    parts += (shape.tags_head, pieces[shape.first - 2], b"\x16", offset_bytes, high_bytes)
-                for before, value in zip(shape.heads, pieces[shape.first : shape.stop : 2], strict=True):
-                    parts += (before, value)
-                parts.append(b"\x00")
+                    parts += (shape.tags_head, pieces[shape.user_at - 1], b"\x16", number)
+                user = list(pieces[shape.user_at : shape.user_end])
+                user[::2] = shape.heads
+                parts += user
                 shape.misses = 0
                 continue
-        key, tags, pairs = take_apart(block)
-        _shapes.learn(block, key, tags, pairs)
-        if key is None:
-            parts += (b"\x28", size_bytes, view[body_at:body_end])
-        else:
-            parts += (b"\x18", _varint(len(key)), key, b"\x18", size_bytes, view[body_at:body_end])
-        if tags is None:
-            parts += (b"\x26", offset_bytes, high_bytes)
-        else:
-            parts += (b"\x18", _varint(len(tags)), tags, b"\x16", offset_bytes, high_bytes)
-        if pairs:
-            parts += _compact_properties(pairs)
-        parts.append(b"\x00")
+        parts += _compact_message(block, size_bytes, body, number)
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
 
-def _varint(value: int) -> bytes:
-    return _VARINT[value] if value < _VARINTS_MAX else encode_varint(value)
+def _offsets(offsets: Sequence[int]) -> list[bytes]:
+    """Return the zigzag varint of each offset; those of a reply nearly always have the same high bits."""
+    high = offsets[0] >> 13 if offsets else 0
+    if not high or min(offsets) >> 13 != high or max(offsets) >> 13 != high:
+        return [_varint(offset << 1) for offset in offsets]
+    low_pairs = _LOW_PAIRS
+    high_bytes = encode_varint(high)
+    return [low_pairs[(offset & 8191) << 2 : ((offset & 8191) << 2) + 2] + high_bytes for offset in offsets]
 
 
-def _compact_properties(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
-    varint = _VARINT
-    parts = [b"\x1b", encode_varint(len(pairs)), b"\x88"]
-    for name, value in pairs:
-        if len(name) < 2048 and len(value) < 2048:
-            parts += (varint[len(name)], name, varint[len(value)], value)
-        else:
-            parts += (encode_varint(len(name)), name, encode_varint(len(value)), value)
+def _compact_message(block: bytes, size_bytes: bytes, body: memoryview, number: bytes) -> list[bytes | memoryview]:
+    """Encode one message whose block has no known shape, and learn it."""
+    key, tags, pairs = take_apart(block)
+    _shapes.learn(block, key, tags, pairs)
+    parts: list[bytes | memoryview] = []
+    if key is None:
+        parts += (b"\x28", size_bytes, body)
+    else:
+        parts += (b"\x18", _varint(len(key)), key, b"\x18", size_bytes, body)
+    if tags is None:
+        parts += (b"\x26", number)
+    else:
+        parts += (b"\x18", _varint(len(tags)), tags, b"\x16", number)
+    if pairs:
+        parts += (b"\x1b", _varint(len(pairs)), b"\x88")
+        for name, value in pairs:
+            parts += (_varint(len(name)), name, _varint(len(value)), value)
+    parts.append(b"\x00")
     return parts
+
+
+def _varint(value: int) -> bytes:
+    if value < 2048:
+        return _VARINT[value]
+    return bytes((value & 127 | 128, value >> 7)) if value < 16384 else encode_varint(value)
 
 
 def _binary(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
