@@ -7,7 +7,10 @@ The body is never copied here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import repeat
 from typing import NamedTuple
 
 from broker.consume_queue import UNIT, ConsumeQueue
@@ -21,18 +24,20 @@ from broker.record import (
     BATCH_MEMBERS_MAX,
     BLANK_BYTES,
     CRC_BYTES,
-    HEADER,
-    HEADER_BORN_V6,
     HEADER_BYTES,
     MAGIC_V1,
     SYS_BORN_HOST_V6,
-    TEN_DIGITS,
     batch_property,
     crc32,
+    crc_properties,
 )
 from broker.seams import Buffer
 from broker.topics import Topic
-from broker.unique_key import UniqueKeys
+from broker.unique_key import KEY_BYTES, UniqueKeys
+
+KEY_PROPERTY_BYTES = len(b"UNIQ_KEY\x01") + KEY_BYTES + 1
+_Pack = Callable[..., bytes]
+_ENDS_COUNT_MAX = 1024
 
 # NamedTuple's own constructor is a Python function; this one is not, and there is one call per message.
 _new_position = tuple.__new__
@@ -73,38 +78,48 @@ class Encoder:
         record_bytes_max = self._record_bytes_max
         own_bytes = CRC_BYTES + (BATCH_BYTES if atomic else 0)
         overhead = HEADER_BYTES + 2 + len(stamp.born_host) - 8
-        store_ms = stamp.store_ms
-        next_key = self._keys.next
+        count = len(puts)
+        if atomic and count > BATCH_MEMBERS_MAX:
+            raise self._batch_refusal(count, 0)
+        ends = _batch_ends(count) if atomic else repeat(b"\x02", count)
         tails: list[bytes] = []
         sizes: list[int] = []
         keys: list[bytes] = []
-        for topic, queue_id, body, properties, _, given_key, _, _ in puts:
-            key = given_key or next_key(store_ms)
-            if not given_key:
-                block = b"".join((properties, b"UNIQ_KEY\x01", key, b"\x02"))
+        known_bytes, length = 0, b"\x00\x00"
+        for (topic, queue_id, body, properties, _, given_key, _, _), new_key, end in zip(
+            puts, self._keys.take(count, stamp.store_ms), ends, strict=True
+        ):
+            if given_key:
+                parts: tuple[bytes, ...] = (properties.removesuffix(b"\x02"), end)
+                block_bytes = len(parts[0]) + 1 + own_bytes
             else:
-                block = properties if properties[-1:] == b"\x02" else properties + b"\x02"
-            block_bytes = len(block) + own_bytes
-            prefix = topic.prefix
-            size = overhead + len(body) + len(prefix) + block_bytes
+                parts = (properties, b"UNIQ_KEY\x01", new_key, end)
+                block_bytes = len(properties) + KEY_PROPERTY_BYTES + own_bytes
+            body_bytes = len(body)
+            size = overhead + body_bytes + len(topic.prefix) + block_bytes
             if (
-                len(body) > body_bytes_max
+                body_bytes > body_bytes_max
                 or block_bytes > PROPERTIES_BYTES_MAX
                 or size > record_bytes_max
                 or not 0 <= queue_id < len(topic.queues)
             ):
-                raise self._refusal(topic, queue_id, len(body), block_bytes, size)
-            tails.append(b"".join((prefix, block_bytes.to_bytes(2, "big"), block)))
+                raise self._refusal(topic, queue_id, body_bytes, block_bytes, size)
+            if block_bytes != known_bytes:
+                known_bytes, length = block_bytes, block_bytes.to_bytes(2, "big")
+            tails.append(b"".join((topic.prefix, length, *parts)))
             sizes.append(size)
-            keys.append(key)
-        if atomic:
-            if sum(sizes) > record_bytes_max or len(puts) > BATCH_MEMBERS_MAX:
-                raise MessageRefused(
-                    f"the batch of {len(puts)} takes {sum(sizes)} bytes in the log, {record_bytes_max} bytes and "
-                    f"{BATCH_MEMBERS_MAX} messages are allowed; send it in smaller batches"
-                )
-            tails = [tail + batch_property(place, len(tails)) for place, tail in enumerate(tails)]
+            keys.append(given_key or new_key)
+        if atomic and sum(sizes) > record_bytes_max:
+            raise self._batch_refusal(count, sum(sizes))
         return Measured(tails, sizes, keys)
+
+    def _batch_refusal(self, count: int, size: int) -> MessageRefused:
+        return MessageRefused(
+            f"the batch of {count} takes {size} bytes in the log, {self._record_bytes_max} bytes and "
+            f"{BATCH_MEMBERS_MAX} messages are allowed; send it in smaller batches"
+            if size
+            else f"a batch of {count}: {BATCH_MEMBERS_MAX} messages are allowed; send smaller batches"
+        )
 
     def _refusal(self, topic: Topic, queue_id: int, body_bytes: int, block_bytes: int, size: int) -> MessageRefused:
         if not 0 <= queue_id < len(topic.queues):
@@ -137,14 +152,12 @@ class Encoder:
         Returns:
             Four buffers per record (header, body, tail, sum), and the positions.
         """
-        born_ms, born_host, store_ms = stamp
-        store_host = self._store_host
-        v6 = len(born_host) != 8
-        pack = HEADER_BORN_V6.pack if v6 else HEADER.pack
-        sys_flag = SYS_BORN_HOST_V6 if v6 else 0
+        pack, _ = _header_packers(len(stamp.born_host))
+        middle = self._middle(stamp, 0, 0)
         pack_unit = UNIT.pack
         buffers: list[Buffer] = []
         positions: list[Position] = []
+        crcs: list[int] = []
         known_tags, code = b"", 0
         for put, tail, size, key, physical in zip(puts, *measured, physicals, strict=True):
             topic, queue_id, body, _, tags, _, prepared, reconsumed = put
@@ -152,15 +165,41 @@ class Encoder:
             offset = queue.next_offset
             if offset == queue.max_offset:
                 touched[queue] = topic
-            header = pack(
-                size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue_id, 0, offset, physical, sys_flag, born_ms, born_host,
-                store_ms, store_host, reconsumed, prepared, len(body),
-            )  # fmt: skip
-            crc = crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF
+            shared = middle if not (prepared or reconsumed) else self._middle(stamp, prepared, reconsumed)
+            body_crc = crc32(body) & 0x7FFFFFFF
+            header = pack(size, MAGIC_V1, body_crc, queue_id, 0, offset, physical, shared, len(body))
+            crcs.append(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
             if tags != known_tags:
                 known_tags, code = tags, tags_code(tags)
-            buffers += (header, body, tail, b"__CRC32#\x01%b\x02" % str(crc + TEN_DIGITS)[:0:-1].encode())
+            buffers += (header, body, tail, b"")
             queue.tail += pack_unit(physical, size, code)
             queue.next_offset = offset + 1
             positions.append(_new_position(Position, (queue_id, offset, physical, key)))
+        buffers[3::4] = crc_properties(crcs)
         return buffers, positions
+
+    def _middle(self, stamp: Stamp, prepared: int, reconsumed: int) -> bytes:
+        """The header from sysFlag to the prepared offset: the same for nearly all records of an append."""
+        born_ms, born_host, store_ms = stamp
+        sys_flag = 0 if len(born_host) == 8 else SYS_BORN_HOST_V6
+        pack = _header_packers(len(born_host))[1]
+        return pack(sys_flag, born_ms, born_host, store_ms, self._store_host, reconsumed, prepared)
+
+
+@lru_cache(maxsize=4)
+def _header_packers(host_bytes: int) -> tuple[_Pack, _Pack]:
+    """Make a header of its parts before the sysFlag, its middle (`_middle`) and the body's length; make the middle."""
+    middle = struct.Struct(f">iq{host_bytes}sq8siq")
+    return struct.Struct(f">iiiiiqq{middle.size}si").pack, middle.pack
+
+
+def _batch_ends(count: int) -> Sequence[bytes]:
+    """Return what stands behind the unique keys of an atomic batch; producers use few sizes, so they are remembered."""
+    return _remembered_ends(count) if count <= _ENDS_COUNT_MAX else _ends(count)
+
+
+def _ends(count: int) -> Sequence[bytes]:
+    return [b"\x02" + batch_property(place, count) for place in range(count)]
+
+
+_remembered_ends = lru_cache(maxsize=16)(_ends)

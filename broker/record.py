@@ -76,13 +76,12 @@ BLANK_BYTES = BLANK.size
 
 CRC_PREFIX = b"__CRC32#\x01"
 CRC_BYTES = len(CRC_PREFIX) + 10 + 1
+_CRC_BACKWARDS = "\x02%010d" + CRC_PREFIX.decode()[::-1]
 _CRC_TAIL_BYTES = CRC_BYTES - len(CRC_PREFIX)
 BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
 BATCH_BYTES = len(BATCH_PREFIX) + 11 + 1
 BATCH_MEMBERS_MAX = 99_999
 _SLASH = 0x2F
-TEN_DIGITS = 10_000_000_000
-"""str(n + TEN_DIGITS)[:0:-1] is the ten digits of n, least significant first: a third of the cost of formatting."""
 
 _SPLIT = struct.Struct(">ii28xi44xi")  # total, magic, sysFlag, body length (when both hosts are IPv4)
 _unpack_split = _SPLIT.unpack_from
@@ -100,7 +99,13 @@ is the record's."""
 
 def crc_property(crc: int) -> bytes:
     """Return the closing `__CRC32#` property, 20 bytes, for a CRC-32 whose top bit is cleared already."""
-    return b"%b%b\x02" % (CRC_PREFIX, str(crc + TEN_DIGITS)[:0:-1].encode())
+    return crc_properties([crc])[0]
+
+
+def crc_properties(crcs: list[int]) -> list[bytes]:
+    """Return `crc_property` of each of them: all are formatted at once, backwards, which costs a third."""
+    joined = (_CRC_BACKWARDS * len(crcs) % tuple(crcs[::-1]))[::-1].encode()
+    return [joined[at : at + CRC_BYTES] for at in range(0, len(joined), CRC_BYTES)]
 
 
 def batch_property(place: int, count: int) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from random import Random
 
+KEY_BYTES = 32
 _HEX = [b"%02X" % value for value in range(256)]
 
 
@@ -28,13 +29,15 @@ class UniqueKeys:
         self._now_ms = -1
         self._stem = b""
 
-    def next(self, now_ms: int) -> bytes:
-        """Return the next key; `now_ms` is the wall clock in ms since the epoch (UTC decides the month)."""
+    def take(self, count: int, now_ms: int) -> list[bytes]:
+        """Return the next `count` keys; `now_ms` is the wall clock in ms since the epoch (UTC decides the month)."""
         if now_ms != self._now_ms:
             self._now_ms = now_ms
             self._stem = b"%b%08X" % (self._prefix, self._since_month(now_ms) & 0xFFFFFFFF)
-        self._counter = counter = (self._counter + 1) & 0xFFFF
-        return self._stem + _HEX[counter >> 8] + _HEX[counter & 0xFF]
+        stem = self._stem
+        first = self._counter + 1
+        self._counter = (self._counter + count) & 0xFFFF
+        return [stem + _HEX[number >> 8 & 0xFF] + _HEX[number & 0xFF] for number in range(first, first + count)]
 
     def _since_month(self, now_ms: int) -> int:
         if now_ms not in self._month:

@@ -37,7 +37,7 @@ class PropertyRules:
     """Makes property blocks; names that passed once are remembered, since producers use few."""
 
     def __init__(self) -> None:
-        self._good: set[bytes] = set()
+        self._good: dict[bytes, bytes] = {}
 
     def block(self, key: bytes | None, tags: bytes | None, properties: Properties | None) -> bytes:
         """Return the block of a message: KEYS and TAGS first, then the user's own in the order given.
@@ -45,43 +45,40 @@ class PropertyRules:
         Raises:
             Refusal: Something is too long, reserved, blank, or holds one of the block's own separators.
         """
-        block = b""
-        pairs = 0
+        parts: list[bytes] = []
         if key:
             if len(key) > KEY_CHARS_MAX and len(key.decode()) > KEY_CHARS_MAX:
                 raise _illegal(f"the key is longer than {KEY_CHARS_MAX} characters")
-            block = b"KEYS\x01%b\x02" % key
-            pairs = 1
+            parts += (b"KEYS\x01", key, b"\x02")
         if tags:
             if len(tags) > TAGS_CHARS_MAX and len(tags.decode()) > TAGS_CHARS_MAX:
                 raise _illegal(f"the tags are longer than {TAGS_CHARS_MAX} characters")
-            block = b"%bTAGS\x01%b\x02" % (block, tags)
-            pairs += 1
+            parts += (b"TAGS\x01", tags, b"\x02")
         if properties:
             good = self._good
-            parts = [block]
             for name, value in properties:
-                if name not in good:
-                    self._check_name(name)
+                start = good.get(name) or self._check_name(name)
                 if not value or value.isspace():
                     raise _illegal(f"property {name.decode()!r} has a blank value")
-                parts.append(b"%b\x01%b\x02" % (name, value))
-            pairs += len(properties)
-            block = b"".join(parts)
-        # One 0x01 and one 0x02 per pair means that no name or value brought its own (D7).
-        if block.count(1) != pairs or block.count(2) != pairs:
+                parts += (start, value, b"\x02")
+        block = b"".join(parts)
+        # Two separators for three parts mean that no name or value brought its own (D7).
+        if 3 * (len(block) - len(block.translate(None, b"\x01\x02"))) != 2 * len(parts):
             raise _illegal("key, tags, property names and values must not hold the characters 0x01 and 0x02")
         if len(block) > PROPERTIES_BYTES_MAX:
             raise _illegal(f"key, tags and properties take {len(block)} bytes, the limit is {PROPERTIES_BYTES_MAX}")
         return block
 
-    def _check_name(self, name: bytes) -> None:
+    def _check_name(self, name: bytes) -> bytes:
+        """Return what a pair of that name begins with."""
         if name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIXES):
             raise _illegal(f"property {name.decode()!r} is a name of the broker's own: choose another")
         if not name.strip():
             raise _illegal("a property has a blank name")
+        start = name + b"\x01"
         if len(self._good) < _NAMES_MAX:
-            self._good.add(name)
+            self._good[name] = start
+        return start
 
 
 def _illegal(text: str) -> Refusal:

@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from broker.java import string_hash
 from broker.metrics import Counter, Metrics, declare
-from broker.seams import Clock
+from broker.seams import Buffer, Clock
 from broker.store import DiskFull, MessageRefused, Position, Put, Store, StoreError, Topic
 from proxy.connection import Connection
 from proxy.message_rules import PropertyRules, Refusal
@@ -128,8 +128,10 @@ class ProducerService:
             connection.answer(encode_result_reply(call, ResultCode.OK, "heartbeat"))
             return
         try:
-            put, port = self._put(message)
-            self._append([put], [port], connection, call, atomic=False, fields=self._receipt_fields)
+            puts: list[Put] = []
+            ports: list[TopicPort] = []
+            self._check([message], puts, ports)
+            self._append(puts, ports, connection, call, atomic=False, fields=self._receipt_fields)
         except Refusal as refusal:
             self._refuse(connection, call, refusal, 1)
 
@@ -143,10 +145,7 @@ class ProducerService:
         ports: list[TopicPort] = []
         try:
             try:
-                for message in request.messages:
-                    put, port = self._put(message)
-                    puts.append(put)
-                    ports.append(port)
+                self._check(request.messages, puts, ports)
             except Refusal as refusal:
                 _give_tokens_back(ports)
                 text = f"message {len(puts)} of {len(request.messages)}: {refusal.text}; nothing of the batch is stored"
@@ -163,39 +162,50 @@ class ProducerService:
         text = "this version has no delay topics: send the message with sendSync"
         connection.answer(encode_delay_result_reply(call, ResultCode.FAIL_TOPIC_IS_NOT_DELAY, text, ""))
 
-    # One message.
+    # Messages.
 
-    def _put(self, message: SendMessage) -> tuple[Put, TopicPort]:
-        """Check a message and choose its queue. Raises Refusal; nothing has happened then."""
+    def _check(self, messages: Sequence[SendMessage], puts: list[Put], ports: list[TopicPort]) -> None:
+        """Check messages in order and choose their queues.
+
+        Raises:
+            Refusal: The message after those in `puts` and `ports` is refused; rate tokens were taken for these.
+        """
+        known_ports = self._ports
+        body_bytes_max = self._body_bytes_max
+        block_of = self._rules.block
         # Unpacked at once: an attribute of a named tuple costs more than a local, and this runs for every message.
-        (topic, key, value, hash_id, tags, partition_id, body, _, properties, delay_level, deliver_at, delay) = message
-        port = self._ports.get(topic)
-        if port is None:
-            port = self._new_port(topic)
-        content = value if body is None else body
+        for topic, key, value, hash_id, tags, partition_id, body, _, properties, level, deliver_at, delay in messages:
+            port = known_ports.get(topic)
+            if port is None:
+                port = self._new_port(topic)
+            content = value if body is None else body
+            if not content or len(content) > body_bytes_max:
+                raise self._body_refusal(content)
+            if level or deliver_at or delay:
+                text = "delayed delivery is not in this version: leave delayLevel, deliverAtMs and delayMs out"
+                raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+            block = block_of(key, tags, properties)
+            queues = port.queue_count
+            if partition_id >= 0:
+                queue_id = partition_id % queues
+            elif partition_id < -1:
+                queue_id = self._random.randrange(queues)
+            elif hash_id:
+                queue_id = abs(hash_id) % queues
+            elif key:
+                queue_id = (self._key_hash(key) & 0x7FFF_FFFF) % queues
+            else:
+                queue_id = port.round = (port.round + 1) % queues
+            if port.limit is not None:
+                self._take_token(port)
+            puts.append(_new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0)))
+            ports.append(port)
+
+    def _body_refusal(self, content: Buffer | None) -> Refusal:
         if not content:
-            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
-        if len(content) > self._body_bytes_max:
-            text = f"the body has {len(content)} bytes, the limit is {self._body_bytes_max}"
-            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-        if delay_level or deliver_at or delay:
-            text = "delayed delivery is not in this version: leave delayLevel, deliverAtMs and delayMs out"
-            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-        block = self._rules.block(key, tags, properties)
-        queues = port.queue_count
-        if partition_id >= 0:
-            queue_id = partition_id % queues
-        elif partition_id < -1:
-            queue_id = self._random.randrange(queues)
-        elif hash_id:
-            queue_id = abs(hash_id) % queues
-        elif key:
-            queue_id = (self._key_hash(key) & 0x7FFF_FFFF) % queues
-        else:
-            queue_id = port.round = (port.round + 1) % queues
-        if port.limit is not None:
-            self._take_token(port)
-        return _new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0)), port
+            return Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
+        text = f"the body has {len(content)} bytes, the limit is {self._body_bytes_max}"
+        return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
 
     @staticmethod
     def _take_token(port: TopicPort) -> None:
@@ -242,7 +252,7 @@ class ProducerService:
     def _append(
         self,
         puts: Sequence[Put],
-        ports: Sequence[TopicPort],
+        ports: list[TopicPort],
         connection: Connection,
         call: Call,
         *,
@@ -261,9 +271,14 @@ class ProducerService:
                 self._metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_UNKNOWN))).add(len(puts))
                 slot.answer(encode_result_reply(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
-            for put, port in zip(puts, ports, strict=True):
-                port.messages.value += 1
-                port.body_bytes.value += len(put[2])
+            port = ports[0]
+            if ports.count(port) == len(ports):
+                port.messages.value += len(puts)
+                port.body_bytes.value += sum([len(put[2]) for put in puts])
+            else:
+                for put, port in zip(puts, ports, strict=True):
+                    port.messages.value += 1
+                    port.body_bytes.value += len(put[2])
             slot.answer(encode_result_reply(call, ResultCode.OK, "OK", **fields(positions)))
 
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from random import Random
 
 from broker.unique_key import UniqueKeys
@@ -16,7 +17,7 @@ def ms(*date: int) -> int:
 def test_key_has_rocketmqs_fields() -> None:
     """Address, process, loader, milliseconds of the month, counter: 32 upper-case digits."""
     keys = UniqueKeys(b"\x0a\x0b\x0c\x0d", Random(1))
-    first, second = keys.next(ms(2024, 2, 1) + 0xABC), keys.next(ms(2024, 2, 1) + 0xABC)
+    first, second = keys.take(2, ms(2024, 2, 1) + 0xABC)
     assert len(first) == 32
     assert first == first.upper()
     assert first[:8] == b"0A0B0C0D"
@@ -32,11 +33,14 @@ def test_month_begins_anew() -> None:
         (ms(2024, 1, 1), 0),
         (ms(2023, 12, 1), 0),
     ):
-        assert int(keys.next(moment)[20:28], 16) == since
+        assert int(keys.take(1, moment)[0][20:28], 16) == since
 
 
 def test_keys_of_a_millisecond_and_of_two_openings_differ() -> None:
     """65,536 keys fit into a millisecond, and openings have prefixes of their own."""
     one, other = UniqueKeys(bytes(4), Random(1)), UniqueKeys(bytes(4), Random(2))
-    assert len({one.next(5) for _ in range(65_536)}) == 65_536
-    assert one.next(5)[:20] != other.next(5)[:20]
+    keys = [key for count in (1, 0, 65_530, 5) for key in one.take(count, 5)]
+    assert len(set(keys)) == 65_536
+    counters = [int(key[28:], 16) for key in keys]
+    assert all(after == (before + 1) & 0xFFFF for before, after in pairwise(counters))
+    assert keys[0][:20] != other.take(1, 5)[0][:20]
