@@ -214,15 +214,16 @@ class PullBuffer:
         room = self.limits.reply_bytes_max
         jobs: list[UpstreamJob] = []
         waiting, front = lane.waiting, lane.front
+        take = waiting.popleft
         while len(jobs) < count:
+            # What came back goes first; there is hardly ever any.
             if front:
                 job = front[0][1]
             elif waiting:
                 job = waiting[0]
             else:
                 break
-            alive = job.state is _BUFFERED
-            if alive:
+            if job.state is _BUFFERED:
                 size = job.size
                 if size > room and jobs:
                     break
@@ -233,7 +234,7 @@ class PullBuffer:
             if front:
                 heappop(front)
             else:
-                waiting.popleft()
+                take()
         taken = len(jobs)
         lane.line.jobs -= taken
         self.jobs -= taken
