@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from actions.async_action import AsyncAction
 from actions.json_action import JsonAction
 from actions.pull_server import PullServerAction
-from conf.actions import ActionSpec
+from conf.actions import ActionError, ActionSpec
 from conf.models import SubscriptionConfig
 from upstream.action import Action
 
@@ -25,8 +25,7 @@ BUILT_IN: Mapping[str, type[Action]] = {
 }
 
 
-class ActionError(Exception):
-    """An action cannot be found or made; the text says what to do."""
+__all__ = ["BUILT_IN", "ENTRY_POINT_GROUP", "ActionError", "Registry"]
 
 
 class Registry(Mapping[str, ActionSpec]):
@@ -89,7 +88,10 @@ class Registry(Mapping[str, ActionSpec]):
         except ActionError:
             raise
         except Exception as error:
-            raise ActionError(f"action {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+            raise ActionError(
+                f"action {name!r} cannot be imported ({type(error).__name__}: {error}); install its package in this "
+                "environment or put its folder on PYTHONPATH"
+            ) from error
         if not (isinstance(found, type) and issubclass(found, Action)):
             raise ActionError(f"action {name!r} is {found!r}; name a class derived from upstream.action.Action")
         self._classes[name] = found

@@ -4,7 +4,7 @@ Imports nothing of this project. What an action needs from its subscription is h
 `conf.diff` compares two configurations for a reload.
 """
 
-from conf.actions import ActionSpec
+from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX, GROUP_BYTES_MAX, TOPIC_BYTES_MAX, check_group_name, check_topic_name, is_system_topic
 from conf.loader import Loaded, load, loads
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
@@ -16,6 +16,7 @@ __all__ = [
     "DLQ_PREFIX",
     "GROUP_BYTES_MAX",
     "TOPIC_BYTES_MAX",
+    "ActionError",
     "ActionSpec",
     "Config",
     "ConfigError",

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 
+class ActionError(Exception):
+    """An action cannot be found or made; the text says what to do. Raised by the mapping that the loader is handed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSpec:
     """One action: what it needs of its place in the pipeline, and the model of its options.

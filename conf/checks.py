@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pydantic import ValidationError
 
-from conf.actions import ActionSpec
+from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX
 from conf.foreign import ACTIONS_OF_LATER
 from conf.models import SubscriptionConfig
@@ -37,7 +37,7 @@ def check_node(node: NodeConfig) -> Iterator[Finding]:
     ports.append(("adminPort", node.admin_host, node.admin_port))
     for index, (key, host, port) in enumerate(ports):
         for other, other_host, other_port in ports[:index]:
-            if port == other_port != 0 and (host == other_host or "0.0.0.0" in (host, other_host)):
+            if port == other_port != 0 and (host == other_host or {host, other_host} & {"0.0.0.0", "::"}):
                 yield (key,), f"{port} is {other}'s as well; give each its own port, or 0 for any free one"
     if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.segment_bytes:
         yield (
@@ -75,8 +75,14 @@ def check_pipeline(subscription: SubscriptionConfig, actions: Mapping[str, Actio
     unknown = [index for index, name in enumerate(names) if name not in actions]
     for index in unknown:
         yield ("actions", index), _unknown_action(names[index], actions)
-    if not unknown:
-        specs = [actions[name] for name in names]
+    specs = []
+    for index, name in enumerate(names):
+        if index not in unknown:
+            try:
+                specs.append(actions[name])
+            except ActionError as error:
+                yield ("actions", index), str(error)
+    if len(specs) == len(names):
         yield from _check_places(specs)
         yield from _check_order_key(subscription, specs)
     for name, options in subscription.options.items():
@@ -131,7 +137,10 @@ def _check_options(
         there = ", ".join(subscription.actions)
         yield ("options", name), f"{name!r} is not among the actions ({there}); add it there or take its options out"
         return
-    spec = actions.get(name)
+    try:
+        spec = actions.get(name)
+    except ActionError:
+        return  # Said where the pipeline names it.
     if spec is None:
         return
     if spec.options_model is None:

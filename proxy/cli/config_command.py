@@ -21,9 +21,9 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Check a configuration file: every problem with file, line and key, and what would be right."""
-    from actions.registry import ActionError, Registry
+    from actions.registry import Registry
     from conf.loader import load
-    from conf.problems import ConfigError, Problem
+    from conf.problems import ConfigError
 
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -32,9 +32,6 @@ def check(
         warnings = loaded.warnings
     except ConfigError as error:
         problems = error.problems
-    except ActionError as error:
-        # An action of somebody's own that cannot be imported: the loader cannot ask it what it needs.
-        problems = [Problem(str(file), None, "", str(error))]
     if as_json:
         told = {"problems": [_fields(each) for each in problems], "warnings": [_fields(each) for each in warnings]}
         print_json({"file": str(file), "valid": not problems, **told})
