@@ -120,7 +120,9 @@ class NodeConfig(Model):
         ge=1024,
         le=256 * _MIB,
     )
-    max_connections: int = setting(10_000, "Thrift connections in all; one more is closed at once.", reload=_LIVE, ge=1)
+    max_connections: int = setting(
+        10_000, "Connections of one Thrift port; one more is closed at once.", reload=_LIVE, ge=1
+    )
     max_outstanding_per_connection: int = setting(
         1024, "Requests of one connection that wait for their reply; then its reading stops (D18).", reload=_LIVE, ge=1
     )

@@ -35,6 +35,7 @@ from proxy.wire import (
 from proxy.wire.codes import PullCode
 from upstream.group import Batch, ConsumerGroup, ParkedFull
 from upstream.job import UpstreamJob
+from upstream.progress import ProgressFailed, ProgressFull
 
 PULLS_REFUSED = declare("pyddmq_pulls_refused_total", "Pulls answered with a PullException", ("reason",))
 RESULTS_IGNORED = declare(
@@ -64,7 +65,7 @@ class ConsumerService:
         metrics: Metrics,
         state: Callable[[], str],
         linger_ms_max: int,
-        acks_refused: Callable[[], str | None],
+        acks_refused: Callable[[], ProgressFailed | None],
     ) -> None:
         """Set up.
 
@@ -75,7 +76,8 @@ class ConsumerService:
             metrics: The node's registry.
             state: The node's state: "starting", "ready", "draining" or "failed".
             linger_ms_max: Cap of maxLingerTime (W7).
-            acks_refused: Why results cannot be recorded at present, or None.
+            acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
+                would come again and again.
         """
         self._groups = groups
         self._store = store
@@ -176,7 +178,8 @@ class ConsumerService:
             return self._topic_refusal(group, request.topic)
         refused = self._acks_refused()
         if refused is not None:
-            return PullCode.ACKS_REFUSED, refused
+            ends_by_itself = isinstance(refused, ProgressFull)
+            return PullCode.ACKS_REFUSED if ends_by_itself else PullCode.STORE_FAILED, str(refused)
         return None
 
     @staticmethod

@@ -286,7 +286,7 @@ class Node:
             metrics=self.metrics,
             state=lambda: self._state,
             linger_ms_max=node.max_linger_time,
-            acks_refused=lambda: None if self.progress.failed is None else str(self.progress.failed),
+            acks_refused=lambda: self.progress.failed,
         )
         producer_service = ProducerService(
             self.ports,
@@ -327,6 +327,16 @@ class Node:
             notices=self.notices,
             make_actions=self.registry.make,
             qid_prefix=self.qid_prefix,
+            limits=buffer_limits(node),
+            waiting_max=node.max_waiting_per_topic,
+            drain_seconds=node.drain_seconds,
+        )
+
+    def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
+        """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
+        node = self.config.node
+        group.reconfigure(
+            settings,
             limits=buffer_limits(node),
             waiting_max=node.max_waiting_per_topic,
             drain_seconds=node.drain_seconds,
@@ -387,6 +397,7 @@ class Node:
             server.stop_listening()
             server.close_connections(at_once=not orderly)
         self._state = "stopped"
+        self.notices.flush(everything=True)
         try:
             self.progress.close()
         except (ProgressFailed, OSError):

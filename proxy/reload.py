@@ -17,7 +17,7 @@ from broker.errors import StoreError
 from broker.metrics import declare
 from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, diff
-from proxy.node import Node, buffer_limits
+from proxy.node import Node
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +42,12 @@ class Reloader:
     """Reloads one node."""
 
     def __init__(
-        self, node: Node, read: Callable[[], Loaded], *, over: Callable[[Config], Config] = lambda c: c
+        self,
+        node: Node,
+        read: Callable[[], Loaded],
+        *,
+        over: Callable[[Config], Config] = lambda config: config,
+        applied: Callable[[Config], None] = lambda _: None,
     ) -> None:
         """Set up.
 
@@ -50,10 +55,12 @@ class Reloader:
             node: The running node.
             read: Loads and checks the configuration; raises ConfigError.
             over: Puts over it what the command line said.
+            applied: Told of a configuration that came into force, for what the process around the node has of it.
         """
         self._node = node
         self._read = read
         self._over = over
+        self._applied = applied
 
     def reload(self) -> ReloadResult:
         """Read and apply; the outcome is logged and counted, and returned for whoever asked."""
@@ -88,6 +95,7 @@ class Reloader:
         except (StoreError, ActionError) as error:
             return ReloadResult(problems=(str(error),))
         self._commit(config, changes, prepared)
+        self._applied(config)
         return ReloadResult(changes=tuple(changes.sentences()))
 
     def _still_draining(self, changes: Changes) -> list[str]:
@@ -129,9 +137,7 @@ class Reloader:
             node.registry.make(subscription)
 
         def step() -> None:
-            node.groups[name].reconfigure(
-                config.groups[name], limits=buffer_limits(config.node), waiting_max=config.node.max_waiting_per_topic
-            )
+            node.reconfigure_group(node.groups[name], config.groups[name])
 
         return step
 
@@ -155,9 +161,7 @@ class Reloader:
             node.apply_live_settings()
             for name, group in node.groups.items():
                 if name not in steps:
-                    group.reconfigure(
-                        group.config, limits=buffer_limits(config.node), waiting_max=config.node.max_waiting_per_topic
-                    )
+                    node.reconfigure_group(group, group.config)
         node.request_turn()
 
     def _refuse(self, problems: tuple[str, ...]) -> ReloadResult:

@@ -53,7 +53,7 @@ class ServerLimits:
         frame_bytes_max: Largest frame (maxReadBufferBytes); a longer one closes its connection before memory is taken.
         output_bytes_max: Replies waiting for one slow reader; above it nothing more is read from that connection.
         outstanding_max: Unanswered requests of one connection (D18).
-        connections_max: Connections open at once.
+        connections_max: Connections open at once on this port.
         frame_seconds_max: Time for a frame to arrive completely, from its first byte on.
     """
 

@@ -210,7 +210,12 @@ class ConsumerGroup:
             self._start(slot)
 
     def reconfigure(
-        self, config: GroupConfig, *, limits: BufferLimits | None = None, waiting_max: int | None = None
+        self,
+        config: GroupConfig,
+        *,
+        limits: BufferLimits | None = None,
+        waiting_max: int | None = None,
+        drain_seconds: float | None = None,
     ) -> None:
         """Take a changed configuration (D22): limits live, the rest as new generations, removed topics end (W24).
 
@@ -228,6 +233,8 @@ class ConsumerGroup:
             self._buffer.limits = limits
         if waiting_max is not None:
             self._waiting_max = waiting_max
+        if drain_seconds is not None:
+            self._drain_seconds = drain_seconds
         for name in list(self._slots):
             if name not in wanted:
                 self._replace(self._slots[name], None, ())
@@ -321,7 +328,13 @@ class ConsumerGroup:
             )
             subscription.start()
         except Exception as error:
-            self._notices.note("subscription_start_failed", self.name, topic=config.topic, error=repr(error))
+            self._notices.note(
+                "subscription_start_failed",
+                self.name,
+                topic=config.topic,
+                error=repr(error),
+                again_seconds=_START_AGAIN_SECONDS,
+            )
             self._scheduler.call_later(_START_AGAIN_SECONDS, self._start, slot)
             return
         slot.subscription = subscription

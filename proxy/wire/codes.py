@@ -72,8 +72,6 @@ class PullCode(enum.IntEnum):
     NO_SUCH_TOPIC = 2, "the group does not subscribe this topic", False
     STARTING = 3, "the node is starting", True
     OVERLOADED = 4, "too many pulls are waiting", True
-    SHUTTING_DOWN = 5, "the node is draining before it stops", True
-    ARGUMENT_REFUSED = 6, "an argument is outside its bounds", False
-    STORE_FAILED = 7, "the store cannot be read or written any more", False
-    GROUP_DISABLED = 8, "the group or its topic is disabled", False
-    ACKS_REFUSED = 9, "results cannot be recorded: the disk is full", True
+    GROUP_DISABLED = 5, "the group or its topic is disabled", False
+    ACKS_REFUSED = 6, "results cannot be recorded: the disk is full", True
+    STORE_FAILED = 7, "results cannot be recorded until the node is restarted: a write failed", False
