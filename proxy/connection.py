@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from proxy.network import address_text
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import FrameSplitter
 
@@ -109,7 +110,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)
         peer: Any = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            self.address = f"{peer[0]}:{peer[1]}"
+            self.address = address_text(str(peer[0]), peer[1])
         if not self._server.admit(self):
             self.closed = True
             self._transport.abort()

@@ -13,6 +13,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 
+def address_text(host: str, port: int) -> str:
+    """Return `host:port`; an IPv6 host stands in brackets, as in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class ListenError(Exception):
     """A port cannot be listened on; the text says which and what to do."""
 
@@ -28,9 +33,11 @@ class ListenError(Exception):
             text = f"port {port} on {host} needs privileges: choose a port of 1024 or above"
         elif error.errno == errno.EADDRNOTAVAIL:
             text = f"host {host} is no address of this machine: use 127.0.0.1, 0.0.0.0 or one of its own addresses"
+        elif error.errno is None or error.errno <= 0:
+            # A host name that does not resolve: the resolver has numbers of its own, below 0.
+            text = f"host {host} has no address ({error.strerror or error}): give an address of this machine"
         else:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            text = f"cannot listen on {host}:{port}: {reason}"
+            text = f"cannot listen on {address_text(host, port)}: {os.strerror(error.errno)}"
         super().__init__(text)
 
 

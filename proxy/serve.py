@@ -13,6 +13,7 @@ import json
 import random
 import signal
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from broker.seams import SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
 from proxy.cli.codes import ExitCode
-from proxy.network import AsyncioNetwork, ListenError
+from proxy.network import AsyncioNetwork, ListenError, address_text
 from proxy.node import Node, Seams
 from proxy.reload import Reloader
 
@@ -45,6 +46,7 @@ class ServeOptions:
         json: Print the ready line as JSON (D24).
         host, producer_port, consumer_port, admin_port: Where to listen; port 0 takes any free one.
         watch: Reload when the configuration file changes.
+        sample: The file is the sample that comes with pyddmq, since none was named.
     """
 
     config: Path
@@ -55,6 +57,7 @@ class ServeOptions:
     consumer_port: int | None = None
     admin_port: int | None = None
     watch: bool = True
+    sample: bool = False
 
     def over(self, config: Config) -> Config:
         """The configuration with what the command line says put over it."""
@@ -79,13 +82,15 @@ def serve(options: ServeOptions) -> int:
     seen = _signature(options.config)
     try:
         loaded = load(options.config, actions=registry)
-    except (ConfigError, ActionError) as error:
+    except ConfigError as error:
         print(error, file=sys.stderr)
         return ExitCode.CONFIG_INVALID
     config = options.over(loaded.config)
-    logs.configure(config.node.log_format, config.node.log_level)
+    _set_up_logs(config)
     for warning in loaded.warnings:
         _log.warning("config_warning", text=str(warning))
+    # Its default would end a process that is still recovering. A file that changed meanwhile is found by the watch.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # The garbage collector's full passes over long-lived jobs would show as pauses; what is loaded by now stays.
     gc.collect()
     gc.freeze()
@@ -96,12 +101,19 @@ def serve(options: ServeOptions) -> int:
     except ListenError as error:
         print(error, file=sys.stderr)
         return ExitCode.PORT_TAKEN
+    except ActionError as error:
+        print(f"{options.config}: {error}", file=sys.stderr)
+        return ExitCode.CONFIG_INVALID
     except StoreFailed as error:
         print(error, file=sys.stderr)
         return ExitCode.STORE_FAILED
     except StoreError as error:
         print(error, file=sys.stderr)
         return ExitCode.DATA_UNUSABLE
+
+
+def _set_up_logs(config: Config) -> None:
+    logs.configure(config.node.log_format, config.node.log_level)
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
@@ -122,13 +134,13 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
     clock = SystemClock()
     seams = Seams(loop=loop, clock=clock, disk=RealDisk(), randomness=random.Random(), network=AsyncioNetwork())
     node = Node(config, seams=seams, registry=registry)
-    reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over)
+    reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over, applied=_set_up_logs)
     admin = AdminServer(LiveNode(node, reloader))
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
     await admin.start(config.node.admin_host, config.node.admin_port)
     tasks: list[asyncio.Task[None]] = []
     try:
-        await node.start(admin_hint="http://{}:{}/".format(*admin.address))
+        await node.start(admin_hint=f"http://{address_text(*admin.address)}/")
         stop, hurry = asyncio.Event(), asyncio.Event()
         _on_signals(loop, stop, hurry, reloader)
         if options.watch:
@@ -161,12 +173,24 @@ async def _watch(path: Path, seen: Signature, reloader: Reloader) -> None:
     """Reload when the file is another than the one that was loaded.
 
     The folder is watched, since editors replace files. The file is also looked at every second: a change that came
-    before the watch was armed, or on a file system that tells nothing, is found all the same.
+    before the watch was armed, or on a file system that tells nothing, is found all the same. A file that vanishes
+    changes nothing; one that comes back is read if it is another.
     """
     from watchfiles import awatch
 
+    async def looks() -> AsyncIterator[None]:
+        while True:
+            try:
+                async for _ in awatch(path.parent, recursive=False, yield_on_timeout=True, rust_timeout=1000):
+                    yield
+            except (OSError, RuntimeError) as error:
+                # The folder is gone, or the system has no watches left: looking every second does as well.
+                _log.warning("config_watch_failed", folder=str(path.parent), error=str(error), again_seconds=1)
+            await asyncio.sleep(1)
+            yield
+
     with contextlib.suppress(asyncio.CancelledError):
-        async for _ in awatch(path.parent, recursive=False, yield_on_timeout=True, rust_timeout=1000):
+        async for _ in looks():
             now = _signature(path)
             if now is not None and now != seen:
                 seen = now
@@ -184,9 +208,10 @@ def _signature(path: Path) -> Signature:
 
 def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None:
     """Print where everything listens."""
-    producer, consumer = (f"{server.address[0]}:{server.address[1]}" for server in (node.producer, node.consumer))
-    admin_text = f"{admin[0]}:{admin[1]}"
+    producer, consumer = (address_text(*server.address) for server in (node.producer, node.consumer))
+    admin_text = address_text(*admin)
     data = str(Path(node.config.node.data).resolve())
+    hint = "the sample; name your own with --config" if options.sample else "changes are taken while the node runs"
     if options.json:
         print(json.dumps({"producer": producer, "consumer": consumer, "admin": admin_text, "data": data}), flush=True)
         return
@@ -196,7 +221,7 @@ def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None
         f"  consumers  {consumer}   (Thrift, framed)\n"
         f"  status     http://{admin_text}/\n"
         f"  data       {data}\n"
-        f"  config     {options.config}   (edit it: changes are taken while the node runs)\n"
+        f"  config     {options.config}   ({hint})\n"
         f"Ctrl-C stops it after what is out to clients has been answered.",
         flush=True,
     )

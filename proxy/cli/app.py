@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +29,11 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         An exit code of `ExitCode`.
     """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open for the process's life
+    if sys.stdout is None:
+        sys.stderr.write("pyddmq: stdout is closed; give the command somewhere to print, if only /dev/null\n")
+        return ExitCode.USAGE
     try:
         build()(args=list(arguments), prog_name="pyddmq")
     except SystemExit as end:
@@ -87,9 +94,20 @@ def _ending(command: Callable[..., int]) -> Callable[..., None]:
             code = error.code
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
+        except BrokenPipeError:
+            code = ExitCode.OUTPUT_CLOSED
+        _drop_output()
         raise typer.Exit(int(code))
 
     return ended
+
+
+def _drop_output() -> None:
+    """Let what stdout could not take go, so that the interpreter's own flush at its end does not fail again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _on_sigterm(command: Callable[..., int]) -> Callable[..., int]:

@@ -31,4 +31,5 @@ class ExitCode(enum.IntEnum):
     WRONG_PYTHON = 8, "this Python is too old"
     STORE_FAILED = 9, "the node stopped because its store failed"
     INTERRUPTED = 130, "ended by Ctrl-C (SIGINT)"
+    OUTPUT_CLOSED = 141, "whoever read the output has gone, as `head` does when it has seen enough"
     TERMINATED = 143, "ended by SIGTERM"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
+
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,14 +25,30 @@ Advance = Callable[[float], None]
 
 def print_json(value: object) -> None:
     """Print one JSON value on a line of its own, at once."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")) + "\n")
-    sys.stdout.flush()
+    _write(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")) + "\n")
 
 
 def print_line(text: str) -> None:
     """Print one line of text, at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    _write(text + "\n")
+
+
+def _write(text: str) -> None:
+    """Write to stdout, at once.
+
+    Raises:
+        BrokenPipeError: Nobody reads any more; `proxy.cli.app` ends the command quietly.
+        CliError: It cannot be written for another reason, such as a full disk.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        text = f"cannot write the output: {reason}; give it another place"
+        raise CliError(text, ExitCode.CHECK_FAILED) from error
 
 
 def print_error(text: str, *, code: int, as_json: bool) -> None:
@@ -58,7 +78,9 @@ def print_table(
         table.add_column(column, justify="right" if index in right else "left", no_wrap=index in right)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    _console().print(table)
+    text = io.StringIO()
+    _console(text).print(table)
+    _write(text.getvalue())
 
 
 def printable(text: str) -> str:
@@ -108,8 +130,10 @@ def progress(title: str, total: float | None, *, unit: str, enabled: bool) -> It
         yield lambda done: bar.update(task, completed=done)
 
 
-def _console() -> Console:
+def _console(target: TextIO) -> Console:
+    """Return a console that writes to `target` as it would to stdout, whose errors are `_write`'s business."""
     from rich.console import Console
 
-    options: dict[str, Any] = {} if sys.stdout.isatty() else {"width": WIDTH_WITHOUT_TERMINAL}
-    return Console(highlight=False, **options)
+    terminal = sys.stdout.isatty()
+    width = Console().width if terminal else WIDTH_WITHOUT_TERMINAL
+    return Console(file=target, highlight=False, width=width, force_terminal=terminal)

@@ -150,7 +150,7 @@ def _input(body: str | None, file: Path | None, stack: contextlib.ExitStack) -> 
         if not body:
             raise CliError("the message is empty; a body has at least one byte", ExitCode.USAGE)
         return [Line(1, body.encode("utf-8", "surrogateescape"), 0)], None
-    if file is None and sys.stdin.isatty():
+    if (file is None or str(file) == STDIN) and (sys.stdin is None or (file is None and sys.stdin.isatty())):
         raise CliError("no message: give it as an argument, or a file of lines with --file, or a pipe", ExitCode.USAGE)
     if file is None or str(file) == STDIN:
         return _lines(sys.stdin.buffer), None

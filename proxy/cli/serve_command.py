@@ -39,6 +39,7 @@ def serve(
 
     options = ServeOptions(
         config=config or packaged_configuration(),
+        sample=config is None,
         data=str(data) if data is not None else None,
         json=as_json,
         host=host,

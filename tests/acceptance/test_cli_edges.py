@@ -1,0 +1,195 @@
+"""Odd surroundings of the command: closed or full outputs, no input, IPv6, own actions that are missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.codes import ExitCode
+from proxy.client import Consumer, Producer
+from tests.acceptance.conftest import (
+    CONFIGURATION,
+    FREE_PORTS,
+    PATIENCE_SECONDS,
+    PYDDMQ,
+    NodeProcess,
+    StartNode,
+    command,
+    environment,
+)
+from tests.acceptance.test_reload_and_stop import api, wait_for
+
+
+def shell(script: str, *, node: NodeProcess | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash with `pyddmq` on its path and the node's addresses in its environment."""
+    where = (
+        {}
+        if node is None
+        else {f"PYDDMQ_{port.upper()}": node.ready[port] for port in ("producer", "consumer", "admin")}
+    )
+    path = f"{PYDDMQ.parent}:{environment()['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        env={**environment(), **where, "PATH": path},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("line", ["seq 1 9000 | pyddmq send orders --key k", "pyddmq pull billing --follow"])
+def test_reader_that_has_seen_enough_ends_the_command_quietly(node: NodeProcess, line: str) -> None:
+    """`| head -1` ends a command with a code of its own and without a traceback."""
+    with Producer(node.ready["producer"]) as producer:
+        for number in range(3):
+            producer.send("orders", b"%d" % number, key="k")
+    done = shell(f"set -o pipefail; {line} | head -1", node=node)
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (ExitCode.OUTPUT_CLOSED, "", 1)
+
+
+def test_message_whose_line_nobody_read_is_not_acked(node: NodeProcess) -> None:
+    """Of two messages of a key one was printed and acked; the other's line was lost, so it stays unfinished."""
+    with Producer(node.ready["producer"]) as producer:
+        producer.send("orders", b"first", key="k")
+        producer.send("orders", b"second", key="k")
+    shell("pyddmq pull billing --follow | head -1", node=node)
+    with Consumer(node.ready["consumer"], "billing") as consumer:
+        assert sum(stats.lag for stats in consumer.stats()) == 1
+
+
+def test_output_that_cannot_be_written_is_named() -> None:
+    """A full device under stdout, and no stdout at all, are sentences."""
+    full = shell("pyddmq version > /dev/full")
+    assert (full.returncode, full.stderr) == (
+        ExitCode.CHECK_FAILED,
+        "pyddmq: cannot write the output: no space left on device; give it another place\n",
+    )
+    closed = shell("pyddmq version >&-")
+    assert closed.returncode == ExitCode.USAGE
+    assert closed.stderr.startswith("pyddmq: stdout is closed")
+
+
+def test_send_without_input_says_where_messages_come_from() -> None:
+    """A closed stdin is no message, with and without naming it."""
+    for script in ("pyddmq send orders <&-", "pyddmq send orders --file - <&-"):
+        done = shell(script)
+        assert done.returncode == ExitCode.USAGE
+        assert done.stderr.startswith("pyddmq: no message: give it as an argument")
+
+
+def test_followed_pull_ends_on_ctrl_c(node: NodeProcess) -> None:
+    """Ctrl-C ends a follower with code 130, what it printed is acked, and nothing stands on stderr."""
+    with Producer(node.ready["producer"]) as producer:
+        producer.send("orders", b"seen", key="k")
+    follower = subprocess.Popen(
+        [PYDDMQ, "pull", "billing", "--follow", *node.consumer()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert follower.stdout is not None
+    assert "seen" in follower.stdout.readline()
+    follower.send_signal(signal.SIGINT)
+    assert follower.communicate(timeout=PATIENCE_SECONDS) == ("", "")
+    assert follower.returncode == ExitCode.INTERRUPTED
+    with Consumer(node.ready["consumer"], "billing") as consumer:
+        assert sum(stats.lag for stats in consumer.stats()) == 0
+
+
+def test_node_on_ipv6_prints_addresses_that_clients_take(start_node: StartNode) -> None:
+    """An IPv6 host stands in brackets wherever an address is shown, and every command takes it back."""
+    node = start_node(configuration='node: {host: "::1", adminHost: "::1"}\n' + CONFIGURATION)
+    assert all(re.fullmatch(r"\[::1\]:\d+", node.ready[port]) for port in ("producer", "consumer", "admin"))
+    assert command("send", "orders", "over six", *node.producer()).code == ExitCode.OK
+    pulled = command("pull", "billing", "--no-ack", "--json", *node.consumer())
+    assert [line["body"] for line in pulled.json_lines()] == ["over six"]
+    in_flight = command("groups", "billing", "--json", *node.admin()).json_lines()[0]["groups"][0]["inFlight"]
+    assert in_flight[0]["holder"].startswith("[::1]:")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--host", "203.0.113.7"], "host 203.0.113.7 is no address of this machine: use 127.0.0.1"),
+        (["--host", "nowhere.invalid"], "host nowhere.invalid has no address ("),
+    ],
+)
+def test_host_that_cannot_be_listened_on_is_named(tmp_path: Path, options: list[str], sentence: str) -> None:
+    """A foreign address and a name that does not resolve are sentences with the code for ports."""
+    done = command("serve", *FREE_PORTS, "--data", tmp_path / "data", *options)
+    assert done.code == ExitCode.PORT_TAKEN
+    assert sentence in done.err
+    assert "Traceback" not in done.err
+
+
+def test_missing_action_is_an_error_with_file_and_line(tmp_path: Path) -> None:
+    """An action of one's own that cannot be imported names its line, its cause and PYTHONPATH, in check and serve."""
+    file = tmp_path / "node.yaml"
+    file.write_text(
+        CONFIGURATION.replace("actions: [Json, Async, PullServer]", 'actions: [Json, "shop.no:A", PullServer]')
+    )
+    done = command("config", "check", file)
+    assert done.code == ExitCode.CONFIG_INVALID
+    assert re.search(
+        r"node\.yaml:9: groups\[permits-audit\].*actions\[1\]: .*No module named 'shop'.*PYTHONPATH", done.out
+    )
+    served = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data")
+    assert (served.code, served.err) == (ExitCode.CONFIG_INVALID, done.out.splitlines()[0] + "\n")
+
+
+def test_action_that_cannot_be_made_is_a_sentence(
+    start_node: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An action whose constructor fails ends `serve` with the code for configurations; a reload with it is refused."""
+    (tmp_path / "shaky.py").write_text(
+        "from actions import Action\n\n\nclass Shaky(Action):\n"
+        "    def __init__(self):\n        raise OSError('no bank')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    shaky = CONFIGURATION.replace(
+        "actions: [Json, Async, PullServer]", 'actions: [Json, Async, "shaky:Shaky", PullServer]'
+    )
+    node = start_node()
+    file = tmp_path / "node.yaml"
+    file.write_text(shaky)
+    status, answer = api(node, "/api/reload", "POST")
+    assert (status, answer["problems"]) == (409, ["action 'shaky:Shaky' cannot be made: OSError: no bank"])
+    served = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "other")
+    assert served.code == ExitCode.CONFIG_INVALID
+    assert "node.yaml: action 'shaky:Shaky' cannot be made: OSError: no bank" in served.err
+    assert "Traceback" not in served.err
+
+
+def test_configuration_that_vanishes_changes_nothing(start_node: StartNode, tmp_path: Path) -> None:
+    """Without its file, and without the folder, the node goes on; when the file is back, changed, it is taken."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    file = folder / "node.yaml"
+    file.write_text(CONFIGURATION)
+    node = start_node("--config", file, "--data", tmp_path / "data")
+    file.unlink()
+    folder.rmdir()
+    status, answer = api(node, "/api/reload", "POST")
+    assert (status, "cannot be read" in answer["problems"][0]) == (409, True)
+    folder.mkdir()
+    file.write_text(CONFIGURATION + "  - {group: late, topics: [{topic: orders}]}\n")
+    wait_for(lambda: "late" in {each["group"] for each in api(node, "/api/groups")[1]["groups"]}, "the changed file")
+
+
+def test_log_level_changes_live(start_node: StartNode, tmp_path: Path) -> None:
+    """After a reload to `error` the node's own lines of a lower level are no longer written."""
+    node = start_node()
+    file = tmp_path / "node.yaml"
+    file.write_text("node: {logLevel: error}\n" + CONFIGURATION)
+    assert api(node, "/api/reload", "POST")[1]["changes"] == ["node.logLevel: changes at once"]
+    assert node.stop() == ExitCode.OK
+    events = [json.loads(line)["event"] for line in node.log_path.read_text().splitlines()]
+    assert "store_opened" in events
+    assert "stopped" not in events
