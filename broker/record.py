@@ -236,8 +236,8 @@ def sum_matches(record: memoryview) -> bool:
     """Whether a whole record's checksum is right.
 
     That is the closing `__CRC32#` property, which all records of this broker have. RocketMQ writes none unless told to:
-    without one the body's CRC must be right and everything behind the body well-formed, so that one of our own records
-    whose end was torn off is not taken for one of RocketMQ's.
+    without one the body's CRC must be right and the end must not look like the rest of a sum, so that one of our own
+    records whose end was torn off is not taken for one of RocketMQ's.
     """
     end = len(record) - CRC_BYTES
     if end >= RECORD_OVERHEAD_BYTES and record[end : end + 9] == CRC_PREFIX:
@@ -255,23 +255,33 @@ def sum_matches(record: memoryview) -> bool:
 
 
 def _is_foreign_block(block: bytes) -> bool:
-    """Whether a property block without sum is well-formed and not one of ours with a damaged sum."""
-    if (
-        0 in block
-        or b"CRC32" in block
-        or (len(block) >= CRC_BYTES and _likeness(block[-CRC_BYTES:]) > len(CRC_PREFIX) // 2)
-    ):
+    """Whether a property block without sum is not one of ours whose sum was torn off or damaged.
+
+    Everything else that RocketMQ's clients let through is taken: zeros in a value, and values with 0x02 in them.
+    """
+    end = block[-CRC_BYTES:]
+    if CRC_PREFIX in block or (len(end) == CRC_BYTES and (_likeness(end) > len(CRC_PREFIX) // 2 or _is_torn_sum(end))):
         return False
     try:
-        tokens = block.decode("utf-8").split("\x02")
+        block.decode("utf-8")
     except UnicodeDecodeError:
         return False
-    return all(token.find("\x01") > 0 for token in tokens[:-1]) and (not tokens[-1] or tokens[-1].find("\x01") > 0)
+    return True
 
 
 def _likeness(end: bytes) -> int:
     """How many of the first bytes are those of the sum's name."""
     return sum(map(int.__eq__, end, CRC_PREFIX))
+
+
+def _is_torn_sum(end: bytes) -> bool:
+    """Whether the last bytes of a block are a sum of which a torn write left zeros in some places."""
+    return (
+        0 in end
+        and all(found in (0, wanted) for found, wanted in zip(end, CRC_PREFIX, strict=False))
+        and not end[len(CRC_PREFIX) : -1].strip(b"\x000123456789")
+        and end[-1] in (0, 2)
+    )
 
 
 def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | None:

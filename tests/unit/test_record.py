@@ -146,6 +146,35 @@ def test_sealed_record_with_a_zeroed_stretch_is_refused(body: bytes, data: st.Da
         assert check(memoryview(record), 0, len(record), 0) is None
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"",
+        b"p\x01a\x00b\x02TAGS\x01TagA\x02",
+        b"p\x01ends in a zero\x00\x02",
+        b"p\x01" + b"x" * 30 + bytes(19) + b"x\x02",
+        b"UNIQ_KEY\x01k\x02myCRC32\x0177\x02",
+        b"p\x01one\x02two\x02q\x01three\x02",
+        b"UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02p\x011234567890",
+    ],
+)
+def test_unsealed_record_is_taken_whatever_its_properties_hold(block: bytes) -> None:
+    """RocketMQ's clients let zeros and separators through in a value, and so does reading."""
+    record = plain(block=block)
+    found = check(memoryview(record), 0, len(record), 0)
+    assert found is not None
+    assert found.properties == block
+
+
+@pytest.mark.parametrize("zeros", [(0, 20), (0, 5), (15, 20), (19, 20), (3, 9)])
+def test_worn_sum_is_not_taken_for_a_property(zeros: tuple[int, int]) -> None:
+    """Zeros in the place of a part of the sum: one of our own records, torn."""
+    record = bytearray(plain(seal=True))
+    start, end = (len(record) - CRC_BYTES + at for at in zeros)
+    record[start:end] = bytes(end - start)
+    assert check(memoryview(record), 0, len(record), 0) is None
+
+
 def test_transaction_records_have_no_unit() -> None:
     """Prepared and rollback records stand in the log only; committed ones are indexed."""
     for sys_flag, indexed in ((0, True), (0x4, False), (0x8, True), (0xC, False)):

@@ -1,0 +1,157 @@
+"""What Apache RocketMQ and this broker need to know of each other before they open the same store, one after the other.
+
+The files are RocketMQ's; what differs is how large they are, since RocketMQ takes its sizes from broker.conf and this
+broker fixes them when a store is created (D4). `geometry_of` tells the sizes of any store, `adopted` makes the options
+that open it, and `broker_settings` is the broker.conf with which RocketMQ 5.3 opens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from broker.consume_queue import UNIT_BYTES
+from broker.errors import StoreFormatNewer, StoreUnreadable
+from broker.options import StoreOptions
+from broker.seams import Disk
+from broker.state_file import SealedFile
+from broker.store_json import FORMAT_VERSION, Geometry
+
+INDEX_HEADER_BYTES = 40
+INDEX_SLOT_BYTES = 4
+INDEX_ENTRY_BYTES = 20
+ENTRIES_PER_SLOT = 4
+"""RocketMQ's proportion (5,000,000 slots, 20,000,000 entries) and ours: a file's size then tells both."""
+
+_INDEX_BYTES_PER_SLOT = INDEX_SLOT_BYTES + ENTRIES_PER_SLOT * INDEX_ENTRY_BYTES
+_HOURS_KEPT = 24 * 365 * 10
+
+
+def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -> Geometry | None:
+    """Tell the file sizes of a store; nothing is changed.
+
+    A store of this broker says them in `pyddmq/store.json`. In one of RocketMQ's they are those of its files: the first
+    of the commit log, of any consume queue and of the index. What it has no file of is taken from `default`.
+
+    Args:
+        root: The store.
+        disk: Where.
+        default: Sizes for what the store has no file of; those of `StoreOptions()` if not given.
+
+    Returns:
+        The sizes, None when there is no store.
+
+    Raises:
+        StoreFormatNewer: A newer version wrote it.
+        StoreUnreadable: `store.json` is damaged.
+        OSError: A file cannot be read.
+    """
+    found: dict[str, Any] | None = SealedFile(disk, f"{root}/pyddmq/store.json").load()
+    if found is not None:
+        if found["format"] > FORMAT_VERSION:
+            raise StoreFormatNewer(root, found["format"], FORMAT_VERSION)
+        return Geometry(**{name: value for name, value in found.items() if name != "format"})
+    segment_bytes = _first_size(disk, f"{root}/commitlog")
+    if not segment_bytes:
+        return None
+    default = default or StoreOptions()
+    queue_bytes = _first_queue_size(disk, f"{root}/consumequeue")
+    index_bytes = _first_size(disk, f"{root}/index")
+    slots, rest = divmod(index_bytes - INDEX_HEADER_BYTES, _INDEX_BYTES_PER_SLOT)
+    known = index_bytes > INDEX_HEADER_BYTES and not rest
+    return Geometry(
+        segment_bytes=segment_bytes,
+        queue_file_units=queue_bytes // UNIT_BYTES or default.queue_file_units,
+        index_slots=slots if known else default.index_slots,
+        index_entries=slots * ENTRIES_PER_SLOT if known else default.index_entries,
+    )
+
+
+def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
+    """Return the options with the sizes of the store that is there, so that `Store.open` takes it as it is.
+
+    Raises:
+        StoreFormatNewer, StoreUnreadable, OSError: As `geometry_of`.
+    """
+    geometry = geometry_of(root, disk=disk, default=options)
+    return options if geometry is None else replace(options, **asdict(geometry))
+
+
+def broker_settings(root: str, geometry: Geometry, *, message_bytes_max: int) -> dict[str, str]:
+    """Return the settings of broker.conf with which RocketMQ 5.3 opens a store of these sizes.
+
+    Names and addresses are left at RocketMQ's defaults, except those that it would refuse or delete by:
+
+    - `enabledAppendPropCRC` lets RocketMQ close its records with the sum that ours have (D2).
+    - `fileReservedTime` and `deleteFileBatchMax` keep RocketMQ from deleting log files by age; it does so by default
+      after 72 hours. It still does above `diskMaxUsedSpaceRatio`, which is why that stands at its maximum.
+
+    Args:
+        root: The store.
+        geometry: Its sizes.
+        message_bytes_max: Largest body in bytes.
+    """
+    return {
+        "brokerClusterName": "pyddmq",
+        "brokerName": "broker-0",
+        "brokerId": "0",
+        "storePathRootDir": root,
+        "storePathCommitLog": f"{root}/commitlog",
+        "mappedFileSizeCommitLog": str(geometry.segment_bytes),
+        "mappedFileSizeConsumeQueue": str(geometry.queue_file_units * UNIT_BYTES),
+        "maxHashSlotNum": str(geometry.index_slots),
+        "maxIndexNum": str(geometry.index_entries),
+        "maxMessageSize": str(message_bytes_max),
+        "flushDiskType": "SYNC_FLUSH",
+        "enabledAppendPropCRC": "true",
+        "fileReservedTime": str(_HOURS_KEPT),
+        "diskMaxUsedSpaceRatio": "95",
+    }
+
+
+def broker_conf(settings: Mapping[str, str]) -> str:
+    """Write settings as RocketMQ reads them: a Java properties file in ISO 8859-1.
+
+    Raises:
+        StoreUnreadable: A path cannot be written in such a file.
+    """
+    lines = []
+    for name, value in settings.items():
+        if "\n" in value or "\r" in value:
+            raise StoreUnreadable(f"{name} {value!r} has a line break in it; RocketMQ cannot be told such a path")
+        lines.append(f"{name} = {_escaped(value)}\n")
+    return "".join(lines)
+
+
+def _escaped(value: str) -> str:
+    """Return a value as a properties file holds it: backslashes doubled, what is not ASCII as UTF-16 code units."""
+    parts = []
+    for char in value.replace("\\", "\\\\"):
+        if char.isascii():
+            parts.append(char)
+        else:
+            units = char.encode("utf-16-be", "surrogatepass")
+            parts.extend(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return "".join(parts)
+
+
+def _first_size(disk: Disk, folder: str) -> int:
+    """Size in bytes of the first file with a name of digits that is not empty; 0 when there is none."""
+    for name in disk.list(folder):
+        if name.isdigit():
+            file = disk.open(f"{folder}/{name}")
+            try:
+                if size := file.size():
+                    return size
+            finally:
+                file.close()
+    return 0
+
+
+def _first_queue_size(disk: Disk, folder: str) -> int:
+    for topic in disk.list(folder):
+        for queue in disk.list(f"{folder}/{topic}"):
+            if queue.isdigit() and (size := _first_size(disk, f"{folder}/{topic}/{queue}")):
+                return size
+    return 0
