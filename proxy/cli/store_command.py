@@ -1,0 +1,45 @@
+"""`pyddmq store`: commands that look at a data directory, without a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
+from proxy.cli.options import AsJson
+from proxy.cli.output import print_json, print_line
+
+
+def broker_conf(
+    *,
+    data: Annotated[Path, typer.Argument(help="Data directory.")],
+    as_json: AsJson = False,
+) -> int:
+    """Print the broker.conf with which Apache RocketMQ 5.3 opens a copy of the store (docs/storage.md)."""
+    from broker.disk import RealDisk
+    from broker.errors import StoreError
+    from broker.interchange import broker_conf as conf_text
+    from broker.interchange import broker_settings, geometry_of
+    from broker.options import StoreOptions
+
+    root = str(data.absolute())
+    try:
+        geometry = geometry_of(root, disk=RealDisk())
+        if geometry is None:
+            raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+        settings = broker_settings(root, geometry, message_bytes_max=StoreOptions().message_bytes_max)
+        text = conf_text(settings)
+    except StoreError as error:
+        raise CliError(str(error), ExitCode.DATA_UNUSABLE) from error
+    except OSError as error:
+        raise CliError(
+            f"cannot read data directory {data}: {error.strerror or error}", ExitCode.DATA_UNUSABLE
+        ) from error
+    if as_json:
+        print_json({"brokerConf": settings})
+    else:
+        print_line(text.rstrip("\n"))
+    return ExitCode.OK

@@ -1,0 +1,247 @@
+import com.alibaba.fastjson2.JSON;
+import com.alibaba.fastjson2.JSONObject;
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+
+/**
+ * RocketMQ's own clients, worked by JSON lines on stdin; every answer is one or more JSON lines and then "{}".
+ *
+ * <p>Requests have a "do": topic, send (a list of messages for one queue; more than one go as a batch), read (a whole
+ * topic), commit, offset, end. The only argument is the name server's address.
+ */
+public final class Interchange {
+    private static final PrintStream OUT =
+        new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
+
+    private static final long ROUTE_NANOS_MAX = 60_000_000_000L;
+    private static final long ROUTE_ASKED_EACH_MS = 100;
+
+    private final String namesrv;
+    private DefaultMQProducer producer;
+    private DefaultMQPullConsumer consumer;
+    private String consumerGroup = "";
+
+    private Interchange(String namesrv) {
+        this.namesrv = namesrv;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        // Loggers say where they write on stdout.
+        System.setOut(System.err);
+        Interchange interchange = new Interchange(arguments[0]);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            JSONObject request = JSON.parseObject(line);
+            if (request.getString("do").equals("end")) {
+                break;
+            }
+            try {
+                interchange.answer(request);
+            } catch (Exception error) {
+                print(Map.of("error", String.valueOf(error)));
+            }
+            print(Map.of());
+            OUT.flush();
+        }
+        interchange.close();
+        System.exit(0);
+    }
+
+    private void answer(JSONObject request) throws Exception {
+        switch (request.getString("do")) {
+            case "topic" -> makeTopic(request);
+            case "send" -> send(request);
+            case "read" -> read(request);
+            case "commit" -> commit(request);
+            case "offset" -> offset(request);
+            default -> throw new IllegalArgumentException(request.getString("do"));
+        }
+    }
+
+    private void makeTopic(JSONObject request) throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        admin.setNamesrvAddr(namesrv);
+        admin.setInstanceName("admin");
+        admin.start();
+        int queues = request.getIntValue("queues");
+        admin.createAndUpdateTopicConfig(
+            request.getString("broker"), new TopicConfig(request.getString("topic"), queues, queues));
+        admin.shutdown();
+    }
+
+    private void send(JSONObject request) throws Exception {
+        if (producer == null) {
+            producer = new DefaultMQProducer("interchange-producer");
+            producer.setNamesrvAddr(namesrv);
+            producer.setInstanceName("producer");
+            // Larger bodies would be compressed from 4 KiB on.
+            producer.setCompressMsgBodyOverHowmuch(request.getIntValue("compressFrom", Integer.MAX_VALUE));
+            producer.setRetryTimesWhenSendFailed(0);
+            producer.start();
+        }
+        String topic = request.getString("topic");
+        List<Message> messages = new ArrayList<>();
+        for (Object each : request.getJSONArray("messages")) {
+            JSONObject fields = (JSONObject) each;
+            Message message = new Message(topic, Base64.getDecoder().decode(fields.getString("body")));
+            if (!fields.getString("tags").isEmpty()) {
+                message.setTags(fields.getString("tags"));
+            }
+            if (!fields.getString("key").isEmpty()) {
+                message.setKeys(fields.getString("key"));
+            }
+            fields.getJSONObject("properties").forEach((name, value) -> message.putUserProperty(name, (String) value));
+            messages.add(message);
+        }
+        MessageQueue queue = queue(topic, request.getIntValue("queue"));
+        SendResult result = messages.size() == 1 ? producer.send(messages.get(0), queue) : producer.send(messages, queue);
+        print(Map.of("status", result.getSendStatus().name(), "id", result.getMsgId(), "offset", result.getQueueOffset()));
+    }
+
+    private MessageQueue queue(String topic, int id) throws Exception {
+        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
+            if (queue.getQueueId() == id) {
+                return queue;
+            }
+        }
+        throw new IllegalArgumentException("no queue " + id + " in " + topic);
+    }
+
+    private DefaultMQPullConsumer consumer(String group) throws MQClientException {
+        if (consumer == null || !consumerGroup.equals(group)) {
+            if (consumer != null) {
+                consumer.shutdown();
+            }
+            consumer = new DefaultMQPullConsumer(group);
+            consumer.setNamesrvAddr(namesrv);
+            consumer.setInstanceName("consumer-" + group);
+            consumer.start();
+            consumerGroup = group;
+        }
+        return consumer;
+    }
+
+    private void read(JSONObject request) throws Exception {
+        DefaultMQPullConsumer reader = consumer("interchange-reader");
+        for (MessageQueue queue : queuesOf(reader, request.getString("topic"))) {
+            long offset = reader.minOffset(queue);
+            long end = reader.maxOffset(queue);
+            print(Map.of("queue", queue.getQueueId(), "minimum", offset, "maximum", end));
+            while (offset < end) {
+                PullResult result = reader.pull(queue, "*", offset, 32);
+                if (result.getMsgFoundList() != null) {
+                    result.getMsgFoundList().forEach(Interchange::printMessage);
+                } else {
+                    print(Map.of("queue", queue.getQueueId(), "at", offset, "found", result.getPullStatus().name()));
+                }
+                if (result.getNextBeginOffset() <= offset) {
+                    throw new IllegalStateException(queue + " does not go on at " + offset + ": " + result);
+                }
+                offset = result.getNextBeginOffset();
+            }
+        }
+    }
+
+    private static void printMessage(MessageExt message) {
+        Map<String, Object> line = new TreeMap<>();
+        line.put("queue", message.getQueueId());
+        line.put("offset", message.getQueueOffset());
+        line.put("physical", message.getCommitLogOffset());
+        line.put("size", message.getStoreSize());
+        line.put("topic", message.getTopic());
+        line.put("born", message.getBornTimestamp());
+        line.put("bornHost", text((InetSocketAddress) message.getBornHost()));
+        line.put("stored", message.getStoreTimestamp());
+        line.put("storeHost", text((InetSocketAddress) message.getStoreHost()));
+        line.put("reconsumed", message.getReconsumeTimes());
+        line.put("replaces", message.getPreparedTransactionOffset());
+        line.put("key", message.getKeys() == null ? "" : message.getKeys());
+        line.put("tags", message.getTags() == null ? "" : message.getTags());
+        line.put("id", message.getMsgId());
+        Map<String, String> properties = new TreeMap<>(message.getProperties());
+        // The client adds these two when it pulls.
+        properties.remove("MIN_OFFSET");
+        properties.remove("MAX_OFFSET");
+        line.put("properties", properties);
+        line.put("body", Base64.getEncoder().encodeToString(message.getBody() == null ? new byte[0] : message.getBody()));
+        print(line);
+    }
+
+    private static String text(InetSocketAddress host) {
+        return host.getAddress().getHostAddress() + " " + host.getPort();
+    }
+
+    private void commit(JSONObject request) throws Exception {
+        DefaultMQPullConsumer committer = consumer(request.getString("group"));
+        MessageQueue queue = subscribed(committer, request);
+        committer.updateConsumeOffset(queue, request.getLongValue("offset"));
+        committer.getDefaultMQPullConsumerImpl().getOffsetStore().persist(queue);
+    }
+
+    private void offset(JSONObject request) throws Exception {
+        DefaultMQPullConsumer asker = consumer(request.getString("group"));
+        long offset = asker.getDefaultMQPullConsumerImpl().getOffsetStore()
+            .readOffset(subscribed(asker, request), ReadOffsetType.READ_FROM_STORE);
+        print(Map.of("offset", offset));
+    }
+
+    /** A broker says that it is up before the name server knows its topics: asks until it does. */
+    private static Iterable<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic) throws Exception {
+        long deadline = System.nanoTime() + ROUTE_NANOS_MAX;
+        while (true) {
+            try {
+                return new TreeSet<>(consumer.fetchSubscribeMessageQueues(topic));
+            } catch (MQClientException error) {
+                if (System.nanoTime() > deadline) {
+                    throw error;
+                }
+                Thread.sleep(ROUTE_ASKED_EACH_MS);
+            }
+        }
+    }
+
+    private static MessageQueue subscribed(DefaultMQPullConsumer consumer, JSONObject request) throws Exception {
+        for (MessageQueue queue : queuesOf(consumer, request.getString("topic"))) {
+            if (queue.getQueueId() == request.getIntValue("queue")) {
+                return queue;
+            }
+        }
+        throw new IllegalArgumentException("no such queue: " + request);
+    }
+
+    private static void print(Map<String, ?> line) {
+        OUT.print(JSON.toJSONString(line));
+        OUT.print('\n');
+    }
+
+    private void close() {
+        if (producer != null) {
+            producer.shutdown();
+        }
+        if (consumer != null) {
+            consumer.shutdown();
+        }
+    }
+}

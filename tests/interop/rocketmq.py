@@ -1,0 +1,288 @@
+"""A real Apache RocketMQ 5.3.3 on the loopback: name server, broker, and its own clients, each a process of ours.
+
+The jars come from Maven Central by the pom beside this file and stay in a cache folder outside of the checkout.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from broker.interchange import broker_conf
+from broker.properties import BATCH_NAME, CRC_NAME
+from tests.conftest import need, need_program
+
+HERE = Path(__file__).parent
+VERSION = "5.3.3"
+CACHE = Path(os.environ.get("PYDDMQ_INTEROP_CACHE", "~/.cache/pyddmq/interop")).expanduser() / VERSION
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+FETCH_SECONDS_MAX = 900
+END_SECONDS_MAX = 60
+PORTS_FROM = 20_000
+
+
+def fetch() -> Path:
+    """Return the folder with RocketMQ's jars, fetched when it is not there yet; skips (fails in CI) without Java."""
+    need_program("java", "apt install openjdk-17-jdk-headless")
+    need_program("javac", "apt install openjdk-17-jdk-headless")
+    complete = CACHE / "complete"
+    if not complete.exists():
+        maven = need_program("mvn", "apt install maven")
+        command = [maven, "-B", "-q", "-f", str(HERE / "pom.xml"), COPY_GOAL, "-DincludeScope=runtime"]
+        fetched = subprocess.run(
+            [*command, f"-DoutputDirectory={CACHE}"],
+            capture_output=True,
+            text=True,
+            timeout=FETCH_SECONDS_MAX,
+            check=False,
+        )
+        need(not fetched.returncode, f"RocketMQ {VERSION} from Maven Central ({fetched.stdout[-300:].strip()})")
+        complete.touch()
+    return CACHE
+
+
+def compile_client(jars: Path, folder: Path) -> None:
+    """Compile the client program into a folder."""
+    subprocess.run(
+        ["javac", "-proc:none", "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(HERE / "Interchange.java")],
+        check=True,
+        capture_output=True,
+    )
+
+
+class Message(NamedTuple):
+    """A message as RocketMQ's client shows it; times in ms since the epoch, hosts as address, blank, port."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    physical: int
+    size: int
+    born_ms: int
+    born_host: str
+    stored_ms: int
+    store_host: str
+    reconsumed: int
+    replaces: int
+    key: str
+    tags: str
+    unique_key: str
+    properties: dict[str, str]
+    body: bytes
+
+
+class JavaProcess:
+    """One JVM with a home folder of its own; it listens on the loopback and dies with the block.
+
+    Args:
+        folder: Its home and working folder; its output goes to a file there.
+        jars: Folder of the class path.
+        arguments: Main class and what follows it.
+        piped: Whether stdin and stdout are pipes of ours; otherwise stdout goes to the log.
+    """
+
+    def __init__(self, folder: Path, jars: Path, arguments: Sequence[str], *, piped: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / "output.txt"
+        command = [
+            "java", "-Xmx2g", "-XX:MaxDirectMemorySize=1g", "-Djava.net.preferIPv4Stack=true", f"-Duser.home={folder}",
+            f"-Drocketmq.client.logRoot={folder}", "-cp", f"{folder}:{folder.parent}:{jars}/*", *arguments,
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, "ROCKETMQ_HOME": str(folder)},
+                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+            )
+
+    def wait_for(self, sign: str) -> None:
+        """Read its output until a line holds `sign`.
+
+        Raises:
+            AssertionError: It ended before.
+        """
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if sign in line:
+                return
+        raise AssertionError(f"{sign!r} was not said: {''.join(seen)[-2000:]} {self.log.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait: RocketMQ closes its store in a shutdown hook."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.communicate(timeout=END_SECONDS_MAX)
+
+
+class NameServer(JavaProcess):
+    """Where clients find the broker."""
+
+    def __init__(self, folder: Path, jars: Path) -> None:
+        folder.mkdir(parents=True)
+        [port] = free_ports(1)
+        settings = folder / "namesrv.conf"
+        settings.write_text(broker_conf({"listenPort": str(port), "bindAddress": "127.0.0.1"}))
+        super().__init__(folder, jars, ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(settings)])
+        self.address = f"127.0.0.1:{port}"
+        self.wait_for("boot success")
+
+
+class Broker(JavaProcess):
+    """A broker on a store; leaving the block stops it.
+
+    Args:
+        folder: A folder of its own.
+        jars: Class path.
+        namesrv: Address of the name server.
+        settings: Its broker.conf but for addresses.
+    """
+
+    def __init__(self, folder: Path, jars: Path, namesrv: str, settings: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True)
+        # The port and its neighbours: two below for "VIP" clients, one above for replicas.
+        port = free_ports(4)[2]
+        self.address = f"127.0.0.1:{port}"
+        own = {
+            "namesrvAddr": namesrv,
+            "brokerIP1": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": str(port),
+            "haListenPort": str(port + 1),
+        }
+        settings_file = folder / "broker.conf"
+        settings_file.write_text(broker_conf({**settings, **own}))
+        super().__init__(folder, jars, ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(settings_file)])
+        self.wait_for("boot success")
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop() if kind is None else self.kill()
+
+
+class Client(JavaProcess):
+    """RocketMQ's own clients behind JSON lines (Interchange.java)."""
+
+    def __init__(self, folder: Path, jars: Path, namesrv: str) -> None:
+        super().__init__(folder, jars, ["Interchange", namesrv], piped=True)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.write({"do": "end"})
+            self.process.communicate(timeout=END_SECONDS_MAX)
+        else:
+            self.kill()
+
+    def write(self, request: Mapping[str, Any]) -> None:
+        """Send a request without waiting for its answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines that answer one request.
+
+        Raises:
+            AssertionError: The client reports an error, or ended.
+        """
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            answer = json.loads(line)
+            if not answer:
+                return
+            assert "error" not in answer, f"{answer['error']} {self.log.read_text()[-1000:]}"
+            yield answer
+        raise AssertionError(f"the client ended: {self.log.read_text()[-2000:]}")
+
+    def ask(self, **request: Any) -> list[dict[str, Any]]:
+        """Send a request and return its answers."""
+        self.write(request)
+        return list(self.answers())
+
+    def make_topic(self, broker: Broker, topic: str, queues: int) -> None:
+        """Create a topic at a broker."""
+        self.ask(do="topic", broker=broker.address, topic=topic, queues=queues)
+
+    def read(self, topic: str) -> tuple[dict[int, tuple[int, int]], list[Message]]:
+        """Return bounds [minimum, maximum) by queue of a topic, and everything in it by queue and offset."""
+        bounds: dict[int, tuple[int, int]] = {}
+        messages = []
+        for line in self.ask(do="read", topic=topic):
+            if "maximum" in line:
+                bounds[line["queue"]] = (line["minimum"], line["maximum"])
+                continue
+            assert "body" in line, f"{topic}: {line}"
+            messages.append(_message(line))
+        return bounds, sorted(messages, key=lambda each: (each.queue_id, each.offset))
+
+
+def _message(line: dict[str, Any]) -> Message:
+    # RocketMQ takes the two properties that close our records for the producer's.
+    properties = {name: value for name, value in line["properties"].items() if name not in (CRC_NAME, BATCH_NAME)}
+    return Message(
+        topic=line["topic"],
+        queue_id=line["queue"],
+        offset=line["offset"],
+        physical=line["physical"],
+        size=line["size"],
+        born_ms=line["born"],
+        born_host=line["bornHost"],
+        stored_ms=line["stored"],
+        store_host=line["storeHost"],
+        reconsumed=line["reconsumed"],
+        replaces=line["replaces"],
+        key=line["key"],
+        tags=line["tags"],
+        unique_key=line["id"],
+        properties=properties,
+        body=base64.b64decode(line["body"]),
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Return consecutive loopback ports that nobody listens on."""
+    for first in range(PORTS_FROM, 32_000, count):
+        held = []
+        try:
+            for port in range(first, first + count):
+                taken = socket.socket()
+                held.append(taken)
+                taken.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        else:
+            return [each.getsockname()[1] for each in held]
+        finally:
+            for taken in held:
+                taken.close()
+    raise AssertionError("no free ports")

@@ -1,0 +1,48 @@
+"""Both sides of the interchange: one store as RocketMQ serves it and as this broker reads it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.disk import RealDisk
+from broker.interchange import broker_settings, geometry_of
+from broker.options import StoreOptions
+from tests.interop.contents import BODY_BYTES_MAX, OPTIONS, TOPICS, Sent, open_store, read, sent_of
+from tests.interop.rocketmq import Client, Message
+
+
+def settings_for(root: Path) -> dict[str, str]:
+    """The broker.conf that the command line prints for a store."""
+    geometry = geometry_of(str(root), disk=RealDisk())
+    assert geometry is not None
+    return broker_settings(str(root), geometry, message_bytes_max=BODY_BYTES_MAX)
+
+
+def by_arrival(messages: list[Message]) -> list[Sent]:
+    """What producers sent, in the order of the log."""
+    return [sent_of(each) for each in sorted(messages, key=lambda each: each.physical)]
+
+
+def copied(root: Path) -> Path:
+    """Copy a store, so that what is compared with cannot have been changed by RocketMQ."""
+    return Path(shutil.copytree(root, root.with_name(f"{root.name}-copy")))
+
+
+def assert_same(
+    client: Client, root: Path, topics: Sequence[str] = TOPICS, options: StoreOptions = OPTIONS
+) -> list[Message]:
+    """Compare what RocketMQ serves with what stands in our store, record by record; returns all of it."""
+    store = open_store(root, options)
+    try:
+        everything: list[Message] = []
+        for topic in topics:
+            bounds, messages = client.read(topic)
+            our_bounds, ours = read(store, topic)
+            assert bounds == our_bounds
+            assert messages == ours
+            everything += messages
+        return everything
+    finally:
+        store.close()

@@ -1,0 +1,91 @@
+"""A store written here opens in a real RocketMQ, which serves every message by its own client."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.disk import RealDisk
+from broker.offsets import ConsumerOffsets
+from broker.seams import SystemClock
+from tests.interop.conftest import Surroundings
+from tests.interop.contents import TOPICS, Sent, open_store, permits, randoms, write_all
+from tests.interop.sides import assert_same, by_arrival, copied, settings_for
+
+pytestmark = pytest.mark.long
+
+RANDOM_MESSAGES = 1300
+
+
+def filled_store(root: Path) -> list[Sent]:
+    """Write the sample data and random messages into a new store and close it; returns what was sent."""
+    sent = [*permits(), *itertools.islice(randoms(1), RANDOM_MESSAGES)]
+    store = open_store(root)
+    write_all(store, sent)
+    assert len(list((root / "commitlog").iterdir())) > 3
+    store.close()
+    return sent
+
+
+def test_closed_store_is_served_record_by_record(rocket: Surroundings) -> None:
+    """Offsets, times, hosts, keys, tags, properties and bodies are those that were written."""
+    root = rocket.folder / "store"
+    sent = filled_store(root)
+    copy = copied(root)
+    with rocket.broker("broker", settings_for(copy)), rocket.client() as client:
+        served = assert_same(client, root)
+    assert by_arrival(served) == sent
+
+
+def test_committed_offsets_are_found_by_rocketmq(rocket: Surroundings) -> None:
+    """What a group has finished here is where RocketMQ lets it go on."""
+    root = rocket.folder / "store"
+    store = open_store(root)
+    write_all(store, list(itertools.islice(permits(), 500)))
+    store.close()
+    offsets = ConsumerOffsets.open(str(root), disk=RealDisk(), clock=SystemClock())
+    for queue_id in range(4):
+        offsets.set("permits-audit", "permits", queue_id, 10 + queue_id)
+    offsets.save()
+    with rocket.broker("broker", settings_for(root)), rocket.client() as client:
+        found = [
+            client.ask(do="offset", group="permits-audit", topic="permits", queue=queue_id)[0]["offset"]
+            for queue_id in range(4)
+        ]
+    assert found == [10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_store_of_a_killed_process_is_served(rocket: Surroundings, seed: int) -> None:
+    """RocketMQ recovers what SIGKILL left, with every acknowledged message in it, and we read the same from it."""
+    root = rocket.folder / "store"
+    acknowledged = written_until_killed(root, seed, 900 + 150 * seed)
+    assert (root / "abort").exists()
+    copy = copied(root)
+    with rocket.broker("broker", settings_for(copy)), rocket.client() as client:
+        served = assert_same(client, root, TOPICS[1:])
+    assert len(served) >= acknowledged
+    assert by_arrival(served) == list(itertools.islice(randoms(seed), len(served)))
+
+
+def written_until_killed(root: Path, seed: int, count: int) -> int:
+    """Run a writer and kill it once it has acknowledged `count` messages; returns how many it has."""
+    command = [sys.executable, "-m", "tests.interop.writer", str(root), str(seed)]
+    acknowledged = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            acknowledged = int(line)
+            if acknowledged >= count:
+                break
+        process.kill()
+        # What it said between its last line and its end counts as well.
+        for line in process.stdout:
+            if line.endswith("\n"):
+                acknowledged = int(line)
+    assert acknowledged >= count
+    return acknowledged
