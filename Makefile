@@ -9,7 +9,7 @@ CONFIG ?= conf/standalone.yaml
 DATA   ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench crash simulate docs clean
+.PHONY: help setup run test lint format bench crash simulate interop docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
@@ -60,6 +60,9 @@ crash: setup ## a long campaign of SIGKILLs on real processes
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long
+
+interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs Java 17 and Maven
+	$(BIN)/python -m pytest tests/interop -m long
 
 docs: setup ## write the pages that are made from the code
 	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md

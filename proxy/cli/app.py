@@ -11,7 +11,15 @@ from typing import Any
 
 import typer
 
-from proxy.cli import config_command, demo_command, node_commands, pull_command, send_command, serve_command
+from proxy.cli import (
+    config_command,
+    demo_command,
+    node_commands,
+    pull_command,
+    send_command,
+    serve_command,
+    store_command,
+)
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
@@ -67,6 +75,9 @@ def build() -> typer.Typer:
     ):
         app.command(name)(_ending(_on_sigterm(command)))
     config.command("check")(_ending(config_command.check))
+    store = typer.Typer(help="Look at data directories.", no_args_is_help=True)
+    app.add_typer(store, name="store")
+    store.command("broker-conf")(_ending(store_command.broker_conf))
     return app
 
 

@@ -1,0 +1,61 @@
+"""`pyddmq store broker-conf` in process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.disk import RealDisk
+from broker.metrics import Metrics
+from broker.store import Store, StoreOptions
+from broker.testing import ManualClock
+from proxy.cli.app import run
+from proxy.cli.codes import ExitCode
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with a store of small files."""
+    options = StoreOptions(segment_bytes=4096, queue_file_units=30)
+    root = tmp_path / "data"
+    store = Store.open(
+        str(root), options=options, disk=RealDisk(), clock=ManualClock(), random=Random(1), metrics=Metrics()
+    )
+    store.close()
+    return root
+
+
+def test_broker_conf_has_the_sizes_of_the_store(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One setting a line, as RocketMQ's -c reads it; the store is left alone."""
+    before = sorted(path.name for path in data.rglob("*"))
+    assert run(["store", "broker-conf", str(data)]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert f"storePathRootDir = {data}" in lines
+    assert "mappedFileSizeCommitLog = 4096" in lines
+    assert "mappedFileSizeConsumeQueue = 600" in lines
+    assert sorted(path.name for path in data.rglob("*")) == before
+
+
+def test_broker_conf_as_json_has_the_same_settings(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mapping of name to text."""
+    assert run(["store", "broker-conf", str(data), "--json"]) == ExitCode.OK
+    settings = json.loads(capsys.readouterr().out)["brokerConf"]
+    assert run(["store", "broker-conf", str(data)]) == ExitCode.OK
+    assert [f"{name} = {value}" for name, value in settings.items()] == capsys.readouterr().out.splitlines()
+
+
+def test_folder_without_store_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is created there."""
+    assert run(["store", "broker-conf", str(tmp_path / "none")]) == ExitCode.DATA_UNUSABLE
+    assert "there is no store" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_damaged_store_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sizes are not guessed."""
+    (data / "pyddmq" / "store.json").write_text("{")
+    assert run(["store", "broker-conf", str(data)]) == ExitCode.DATA_UNUSABLE
+    assert "damaged" in capsys.readouterr().err
