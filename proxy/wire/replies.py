@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
@@ -72,12 +73,27 @@ def encode_result_reply(
     fields = [(field_id, value) for field_id, value in optional if value is not None]
     rows = None if receipts is None else list(receipts)
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
+    if fields or rows is not None:
+        body = head + _result(call.protocol, code, msg, fields, rows)
+    else:
+        body = head + _plain_result(call.protocol, code, msg)
+    return _LENGTH(len(body)) + body
+
+
+@lru_cache(maxsize=64)
+def _plain_result(protocol: int, code: int, msg: str) -> bytes:
+    """Code and text alone: the answer to nearly every batch is the same."""
+    return _result(protocol, code, msg, [], None)
+
+
+def _result(
+    protocol: int, code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None
+) -> bytes:
     try:
-        write = _compact_result if call.protocol == COMPACT else _binary_result
-        body = head + write(int(code), msg, fields, rows)
+        write = _compact_result if protocol == COMPACT else _binary_result
+        return write(int(code), msg, fields, receipts)
     except (struct.error, TypeError, AttributeError, ValueError) as error:
         raise WireMisuse(f"a Result that cannot be written: {error}") from error
-    return _LENGTH(len(body)) + body
 
 
 def _zigzag(value: int, bits: int) -> bytes:
