@@ -193,6 +193,11 @@ class Connection(asyncio.Protocol):
         return "idle"
 
     @property
+    def carries_messages(self) -> bool:
+        """Whether a reply with messages waits to be written."""
+        return any(lost is not None for _, lost in self._out)
+
+    @property
     def ended(self) -> bool:
         """Whether the client said that it sends no more; its pulls must not wait."""
         return self._ended

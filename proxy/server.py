@@ -202,11 +202,14 @@ class ThriftServer:
         for connection in dirty:
             connection.flush()
 
-    def abort_dirty(self) -> None:
-        """End every connection that has a reply of this turn, instead of sending it."""
+    def abort_dirty(self, unkept: Callable[[Connection], bool]) -> None:
+        """End every connection that has a reply of this turn which must not leave, instead of sending it."""
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            connection.abort()
+            if unkept(connection):
+                connection.abort()
+            else:
+                self._dirty.append(connection)
 
     def sweep(self) -> None:
         """Close connections whose frame has been arriving for too long. Called every second or so."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from actions.registry import Registry
 from broker.disk import RealDisk
-from broker.seams import SystemClock
+from broker.seams import Disk, SystemClock
 from conf import Config
 from conf.loader import loads
 from proxy.network import AsyncioNetwork
@@ -25,10 +25,11 @@ T = TypeVar("T")
 class RunningNode:
     """Starts on entry and drains on exit; `call` runs a function on the node's own thread."""
 
-    def __init__(self, yaml: str, data: Path, *, uvloop: bool = False) -> None:
+    def __init__(self, yaml: str, data: Path, *, uvloop: bool = False, disk: Disk | None = None) -> None:
         self.registry = Registry()
         self._data = data
         self._uvloop = uvloop
+        self._disk = RealDisk() if disk is None else disk
         self.config = self.read(yaml)
         self.node: Node
         self._loop: asyncio.AbstractEventLoop
@@ -110,7 +111,7 @@ class RunningNode:
         seams = Seams(
             loop=self._loop,
             clock=SystemClock(),
-            disk=RealDisk(),
+            disk=self._disk,
             randomness=random.Random(1),
             network=AsyncioNetwork(),
         )

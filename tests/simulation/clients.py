@@ -9,12 +9,16 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from proxy.wire.codes import PullCode
 from tests.simulation.ledger import Place, PromiseBroken, Publish, Stamp
 from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 
 REFUSED_CODES = frozenset({11, 13, 14, 15})
 """Result codes that promise that nothing was stored; any other failure leaves it open."""
+
+NOT_RECORDED = (PullCode.ACKS_REFUSED, PullCode.STORE_FAILED)
+"""Refusals of a pull whose results were not taken."""
 
 
 @dataclass(slots=True)
@@ -266,10 +270,11 @@ class Consumer(Client):
     def on_reply(self, link: Link, about: list[Result], reply: Reply, stamp: Stamp) -> None:
         if reply.error is not None:
             code = getattr(reply.error, "code", None)
-            if code not in (3, 4, 5, 9):  # starting, overloaded, shutting down, disk full
+            if code not in (PullCode.STARTING, PullCode.OVERLOADED, *NOT_RECORDED):
                 raise PromiseBroken(7, f"{reply.method} was answered with {reply.error!r}")
-            self.around.counts[f"pull_code_{code}"] += 1
-        if reply.error is None or code != 9:
+            self.around.counts[f"pull_code_{int(code)}"] += 1
+        refused = reply.error is not None and code in NOT_RECORDED
+        if not refused and not (reply.method == "submit" and reply.value is False):
             for place, success in about:
                 if success:
                     self.around.ledger.confirmed(self.group, place, stamp)
