@@ -150,3 +150,17 @@ def test_held_key_outlasts_a_forced_change() -> None:
     assert world.pull_all(slow) == []
     world.advance(5.2)
     assert [world.body(each) for each in world.pull_all(slow)] == [2]
+
+
+def test_drain_bound_of_the_node_changes_live() -> None:
+    """After a reload with a shorter drainSeconds a generation that does not drain is replaced after that time."""
+    world = World({"topic": "t", "timeout": 100_000}, queues=1)
+    client = Client()
+    world.publish("a", "b")
+    assert world.pull(client, count=1) is not None
+    changed = world.config({"topic": "t", "orderKey": "KEY", "timeout": 100_000})
+    world.group.reconfigure(changed, drain_seconds=2)
+    world.advance(1.5)
+    assert world.group.stats().topics[0].state == "draining"
+    world.advance(1)
+    assert [world.body(job) for job in world.pull_all(client)] == [2]
