@@ -113,6 +113,10 @@ def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
         reason = " ".join(filter(None, [getattr(error, "context", None), getattr(error, "problem", None)]))
+        lines = text.splitlines()
+        if mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
+            column = lines[mark.line].index("\t") + 1
+            return Problem(file, mark.line + 1, "", f"has a tab in column {column}; YAML is indented with spaces")
         return Problem(file, mark.line + 1, "", f"is not YAML: {reason}; look at column {mark.column + 1}")
     position = getattr(error, "position", 0)
     line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None

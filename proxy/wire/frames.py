@@ -133,10 +133,19 @@ class FrameSplitter:
         if head[0] == 0x16 and head[1] == 0x03:
             return FrameError("a TLS greeting: this port serves no TLS, connect without it", reason="tls")
         if size == 0:
-            return FrameError("a frame of 0 bytes: a call has at least its header", reason="empty")
+            return FrameError(
+                "a frame of 0 bytes: send nothing between calls; each frame holds one whole Thrift message",
+                reason="empty",
+            )
         if size < 0:
-            return FrameError(f"a frame of {size} bytes: the length is a positive number", reason="negative")
-        text = f"a frame of {size} bytes: the limit is {limit}; send fewer or smaller messages at once"
+            return FrameError(
+                f"a frame of {size} bytes: what came is no frame length; connect with a client of framed Thrift",
+                reason="negative",
+            )
+        text = (
+            f"a frame of {size} bytes: the limit is {limit} (maxReadBufferBytes); send fewer or smaller messages at "
+            "once, and if the number makes no sense, see that the client speaks framed Thrift"
+        )
         return FrameError(text, reason="too_long")
 
 
