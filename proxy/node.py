@@ -1,4 +1,4 @@
-"""Assembly of one node: store, progress, groups, both services and the turn that ties them together.
+"""One node: store, progress, groups, both services, its life, and the turn that ties them together.
 
 The command line and the simulation build a node by the same class, with other seams. Nothing here is decided per
 message; see docs/architecture.md for the turn.
@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import structlog
 
 from actions.registry import Registry
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
-from broker.seams import Clock, Disk, Handle
-from broker.store import Store, StoreError, StoreOptions
+from broker.seams import Handle
+from broker.store import Store, StoreError
 from conf import Config, GroupConfig, NodeConfig
+from proxy.assembly import Seams, buffer_limits, open_progress, open_store, server_limits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
-from proxy.network import Network
 from proxy.producer_service import ProducerService, TopicPort
-from proxy.server import ServerLimits, ThriftServer
-from upstream.buffer import BufferLimits
+from proxy.server import ThriftServer
 from upstream.group import ConsumerGroup
 from upstream.limits import TokenBucket
 from upstream.progress import Progress, ProgressFailed
@@ -38,17 +35,6 @@ _FLUSH_ROUNDS_MAX = 8
 """Flushes of one turn: what a flush makes (dead letters) is flushed too, but a turn ends."""
 
 SWEEP_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seams:
-    """What a node takes from the outside world."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    disk: Disk
-    randomness: random.Random
-    network: Network
 
 
 class Node:
@@ -216,33 +202,11 @@ class Node:
     # Parts.
 
     def _open_storage(self) -> None:
-        node = self.config.node
-        options = StoreOptions(
-            segment_bytes=node.segment_bytes,
-            queue_file_units=node.queue_file_units,
-            flush=node.flush,
-            message_bytes_max=node.max_message_bytes,
-        )
-        seams = self.seams
-        self.store = Store.open(
-            node.data,
-            options=options,
-            disk=seams.disk,
-            clock=seams.clock,
-            random=seams.randomness,
-            metrics=self.metrics,
-        )
+        node, seams = self.config.node, self.seams
+        self.store = open_store(node, seams, self.metrics)
         self.store.on_pending = self.request_turn
         try:
-            self.progress = Progress.open(
-                node.data,
-                store=self.store,
-                disk=seams.disk,
-                clock=seams.clock,
-                metrics=self.metrics,
-                scheduler=seams.loop,
-                ack_flush=node.ack_flush,
-            )
+            self.progress = open_progress(node, seams, self.metrics, self.store)
             self.progress.on_pending = self.request_turn
             self.publish_topics(self.config)
         except BaseException:
@@ -416,16 +380,4 @@ class Node:
         return [(server.service, each) for server in (self.consumer, self.producer) for each in server.connections]
 
 
-def server_limits(node: NodeConfig) -> ServerLimits:
-    """What the configuration allows one server's peers."""
-    return ServerLimits(
-        frame_bytes_max=node.max_read_buffer_bytes,
-        output_bytes_max=node.output_buffer_bytes,
-        outstanding_max=node.max_outstanding_per_connection,
-        connections_max=node.max_connections,
-    )
-
-
-def buffer_limits(node: NodeConfig) -> BufferLimits:
-    """What the configuration allows one group's pull buffer."""
-    return BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls)
+__all__ = ["Node", "Seams"]

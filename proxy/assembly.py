@@ -1,0 +1,71 @@
+"""What a node is put together from: the seams, and each part as the configuration wants it.
+
+`proxy.node` decides when a part is made and how parts meet; here stands only how one is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from broker.metrics import Metrics
+from broker.seams import Clock, Disk
+from broker.store import Store, StoreOptions
+from conf import NodeConfig
+from proxy.network import Network
+from proxy.server import ServerLimits
+from upstream.buffer import BufferLimits
+from upstream.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seams:
+    """What a node takes from the outside world."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    disk: Disk
+    randomness: random.Random
+    network: Network
+
+
+def open_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Store:
+    """Open the store and recover it. Raises StoreError."""
+    options = StoreOptions(
+        segment_bytes=node.segment_bytes,
+        queue_file_units=node.queue_file_units,
+        flush=node.flush,
+        message_bytes_max=node.max_message_bytes,
+    )
+    return Store.open(
+        node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics
+    )
+
+
+def open_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store) -> Progress:
+    """Open trackers and ack journal of a store that has just been opened. Raises StoreError."""
+    return Progress.open(
+        node.data,
+        store=store,
+        disk=seams.disk,
+        clock=seams.clock,
+        metrics=metrics,
+        scheduler=seams.loop,
+        ack_flush=node.ack_flush,
+    )
+
+
+def server_limits(node: NodeConfig) -> ServerLimits:
+    """What the configuration allows one server's peers."""
+    return ServerLimits(
+        frame_bytes_max=node.max_read_buffer_bytes,
+        output_bytes_max=node.output_buffer_bytes,
+        outstanding_max=node.max_outstanding_per_connection,
+        connections_max=node.max_connections,
+    )
+
+
+def buffer_limits(node: NodeConfig) -> BufferLimits:
+    """What the configuration allows one group's pull buffer."""
+    return BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls)
