@@ -9,13 +9,17 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -39,6 +43,7 @@ public final class Interchange {
     private static final long ROUTE_ASKED_EACH_MS = 100;
 
     private final String namesrv;
+    private final Map<String, Collection<MessageQueue>> publishQueues = new HashMap<>();
     private DefaultMQProducer producer;
     private DefaultMQPullConsumer consumer;
     private String consumerGroup = "";
@@ -121,12 +126,10 @@ public final class Interchange {
     }
 
     private MessageQueue queue(String topic, int id) throws Exception {
-        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
-            if (queue.getQueueId() == id) {
-                return queue;
-            }
+        if (!publishQueues.containsKey(topic)) {
+            publishQueues.put(topic, asked(() -> producer.fetchPublishMessageQueues(topic)));
         }
-        throw new IllegalArgumentException("no queue " + id + " in " + topic);
+        return chosen(publishQueues.get(topic), id);
     }
 
     private DefaultMQPullConsumer consumer(String group) throws MQClientException {
@@ -196,8 +199,12 @@ public final class Interchange {
     private void commit(JSONObject request) throws Exception {
         DefaultMQPullConsumer committer = consumer(request.getString("group"));
         MessageQueue queue = subscribed(committer, request);
-        committer.updateConsumeOffset(queue, request.getLongValue("offset"));
-        committer.getDefaultMQPullConsumerImpl().getOffsetStore().persist(queue);
+        // The broker refuses it until the consumer's first heartbeat has made the group known.
+        asked(() -> {
+            committer.getDefaultMQPullConsumerImpl().getOffsetStore()
+                .updateConsumeOffsetToBroker(queue, request.getLongValue("offset"), false);
+            return null;
+        });
     }
 
     private void offset(JSONObject request) throws Exception {
@@ -207,13 +214,17 @@ public final class Interchange {
         print(Map.of("offset", offset));
     }
 
-    /** A broker says that it is up before the name server knows its topics: asks until it does. */
-    private static Iterable<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic) throws Exception {
+    private static Collection<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic) throws Exception {
+        return new TreeSet<>(asked(() -> consumer.fetchSubscribeMessageQueues(topic)));
+    }
+
+    /** A broker says that it is up before the name server knows its topics: asks until the answer is no error. */
+    private static <T> T asked(Callable<T> question) throws Exception {
         long deadline = System.nanoTime() + ROUTE_NANOS_MAX;
         while (true) {
             try {
-                return new TreeSet<>(consumer.fetchSubscribeMessageQueues(topic));
-            } catch (MQClientException error) {
+                return question.call();
+            } catch (MQClientException | MQBrokerException error) {
                 if (System.nanoTime() > deadline) {
                     throw error;
                 }
@@ -222,13 +233,17 @@ public final class Interchange {
         }
     }
 
-    private static MessageQueue subscribed(DefaultMQPullConsumer consumer, JSONObject request) throws Exception {
-        for (MessageQueue queue : queuesOf(consumer, request.getString("topic"))) {
-            if (queue.getQueueId() == request.getIntValue("queue")) {
+    private static MessageQueue chosen(Collection<MessageQueue> queues, int id) {
+        for (MessageQueue queue : queues) {
+            if (queue.getQueueId() == id) {
                 return queue;
             }
         }
-        throw new IllegalArgumentException("no such queue: " + request);
+        throw new IllegalArgumentException("no queue " + id + " in " + queues);
+    }
+
+    private static MessageQueue subscribed(DefaultMQPullConsumer consumer, JSONObject request) throws Exception {
+        return chosen(queuesOf(consumer, request.getString("topic")), request.getIntValue("queue"));
     }
 
     private static void print(Map<String, ?> line) {

@@ -123,7 +123,7 @@ class JavaProcess:
         raise AssertionError(f"{sign!r} was not said: {''.join(seen)[-2000:]} {self.log.read_text()[-2000:]}")
 
     def stop(self) -> None:
-        """SIGTERM, and wait: RocketMQ closes its store in a shutdown hook."""
+        """SIGTERM, and wait: RocketMQ closes its store in a shutdown hook. Harmless when it has ended."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -133,7 +133,8 @@ class JavaProcess:
     def _end(self, number: signal.Signals) -> None:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.communicate(timeout=END_SECONDS_MAX)
+        if self.process.stdout is not None and not self.process.stdout.closed:
+            self.process.communicate(timeout=END_SECONDS_MAX)
 
 
 class NameServer(JavaProcess):
@@ -150,7 +151,7 @@ class NameServer(JavaProcess):
 
 
 class Broker(JavaProcess):
-    """A broker on a store; leaving the block stops it.
+    """A broker on a store. Leaving the block kills it; `stop` before that closes the store.
 
     Args:
         folder: A folder of its own.
@@ -182,7 +183,7 @@ class Broker(JavaProcess):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop() if kind is None else self.kill()
+        self.kill()
 
 
 class Client(JavaProcess):

@@ -27,7 +27,8 @@ def by_arrival(messages: list[Message]) -> list[Sent]:
 
 def copied(root: Path) -> Path:
     """Copy a store, so that what is compared with cannot have been changed by RocketMQ."""
-    return Path(shutil.copytree(root, root.with_name(f"{root.name}-copy")))
+    number = sum(1 for _ in root.parent.glob(f"{root.name}-copy-*"))
+    return Path(shutil.copytree(root, root.with_name(f"{root.name}-copy-{number}")))
 
 
 def assert_same(

@@ -117,6 +117,7 @@ def test_closed_store_is_read_record_by_record(rocket: Surroundings, sums: bool)
         make_topics(client, broker)
         send(client, messages)
         theirs = served(client)
+        broker.stop()
     assert len(list((root / "commitlog").iterdir())) > 3
     found = ours(root, foreign_options(root))
     assert found == theirs
@@ -129,6 +130,7 @@ def test_store_of_other_sizes_is_refused_with_both(rocket: Surroundings) -> None
     with rocket.broker("broker", foreign_settings(root, sums=False)) as broker, rocket.client() as client:
         make_topics(client, broker)
         send(client, sendable(4)[:5])
+        broker.stop()
     with pytest.raises(StoreGeometryDiffers, match=f"segment_bytes {SIZES.segment_bytes}"):
         open_store(root)
     assert len(ours(root, foreign_options(root))) == 5
@@ -168,14 +170,17 @@ def test_store_goes_back_and_forth(rocket: Surroundings) -> None:
     with rocket.broker("broker-1", foreign_settings(root, sums=False)) as broker, rocket.client() as client:
         make_topics(client, broker)
         send(client, parts[0])
+        broker.stop()
     options = foreign_options(root)
     store = open_store(root, options)
     write_all(store, parts[1])
     store.close()
-    with rocket.broker("broker-2", settings_for(root)), rocket.client() as client:
-        assert_same(client, copied(root), options=options)
+    copy = copied(root)
+    with rocket.broker("broker-2", settings_for(root)) as broker, rocket.client() as client:
+        assert_same(client, copy, options=options)
         send(client, parts[2])
         theirs = served(client)
+        broker.stop()
     assert ours(root, options) == theirs
     store = open_store(root, options)
     write_all(store, parts[3])
@@ -215,6 +220,7 @@ def test_offsets_committed_at_rocketmq_are_where_a_group_goes_on(rocket: Surroun
         send(client, list(itertools.islice(permits(), 400)))
         for queue_id in range(QUEUES):
             client.ask(do="commit", group=GROUP, topic="permits", queue=queue_id, offset=20 + queue_id)
+        broker.stop()
     options = foreign_options(root)
     assert watermarks(root, options) == [20, 21, 22, 23]
     store = open_store(root, options)
@@ -224,10 +230,11 @@ def test_offsets_committed_at_rocketmq_are_where_a_group_goes_on(rocket: Surroun
     tracker.finish(40)
     progress.close()
     store.close()
-    with rocket.broker("broker-2", settings_for(root)), rocket.client() as client:
+    with rocket.broker("broker-2", settings_for(root)) as broker, rocket.client() as client:
         assert client.ask(do="offset", group=GROUP, topic="permits", queue=1) == [{"offset": 30}]
         client.ask(do="commit", group=GROUP, topic="permits", queue=1, offset=12)
         client.ask(do="commit", group=GROUP, topic="permits", queue=2, offset=33)
+        broker.stop()
     assert watermarks(root, options) == [20, 12, 33, 23]
     offsets = ConsumerOffsets.open(str(root), disk=RealDisk(), clock=SystemClock())
     assert [offsets.get(GROUP, "permits", queue_id) for queue_id in range(QUEUES)] == [20, 12, 33, 23]
