@@ -81,11 +81,11 @@ def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
 def broker_settings(root: str, geometry: Geometry, *, message_bytes_max: int) -> dict[str, str]:
     """Return the settings of broker.conf with which RocketMQ 5.3 opens a store of these sizes.
 
-    Names and addresses are left at RocketMQ's defaults, except those that it would refuse or delete by:
+    Addresses are left out. What is not a path, a name or a size:
 
     - `enabledAppendPropCRC` lets RocketMQ close its records with the sum that ours have (D2).
-    - `fileReservedTime` and `deleteFileBatchMax` keep RocketMQ from deleting log files by age; it does so by default
-      after 72 hours. It still does above `diskMaxUsedSpaceRatio`, which is why that stands at its maximum.
+    - `fileReservedTime`, ten years, keeps RocketMQ from deleting log files by age, which it does after 72 hours by
+      default. It still deletes the oldest on a nearly full disk; `diskMaxUsedSpaceRatio` stands at its maximum.
 
     Args:
         root: The store.
