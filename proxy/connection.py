@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         "_ended",
         "_out",
         "_out_bytes",
+        "_promised",
         "_reading",
         "_server",
         "_settling",
@@ -89,6 +90,7 @@ class Connection(asyncio.Protocol):
         self._slots: deque[Slot] = deque()
         self._out: deque[tuple[bytes, Lost | None]] = deque()
         self._out_bytes = 0
+        self._promised = 0
         self._writable = True
         self._reading = True
         self._settling = False
@@ -191,6 +193,18 @@ class Connection(asyncio.Protocol):
         if self._slots:
             return "waiting" if self._slots[0].withdraw is not None else "busy"
         return "idle"
+
+    def promise(self) -> None:
+        """Note that the reply to the request being handled will stand for results that were taken."""
+        self._promised = self.requests
+
+    @property
+    def carries_promise(self) -> bool:
+        """Whether a reply that stands for results waits to be written, or for its turn.
+
+        Every request has one reply, so what is neither in its slot nor in the output has left.
+        """
+        return self._promised > self.requests - len(self._slots) - len(self._out)
 
     @property
     def carries_messages(self) -> bool:

@@ -86,9 +86,6 @@ class ConsumerService:
         self._state = state
         self._acks_refused = acks_refused
         self.linger_ms_max = linger_ms_max
-        self.promised: set[Connection] = set()
-        """Connections whose results were taken since the ack journal was last written: their replies stand for it.
-        Only looked into, never gone through, so that its order does not matter."""
 
     def handlers(self) -> dict[str, Handler]:
         """Method name to handler."""
@@ -155,7 +152,7 @@ class ConsumerService:
         counted = False
         offsets = 0
         if self._acks_refused() is None:
-            self.promised.add(connection)
+            connection.promise()
         for result in results:
             offsets += len(result.success) + len(result.fail)
             if result.group is None or result.topic is None or result.qid is None:

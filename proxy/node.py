@@ -182,16 +182,13 @@ class Node:
                 _log.exception("turn_callback_failed")
         else:
             self.request_turn()
-        promised = self.consumer_service.promised
         try:
             self.progress.flush()
         except ProgressFailed:
             # Acks that cannot be kept must not be answered as if they were (D5): those clients see a broken
             # connection and keep their results. No message leaves either: it may follow from an ack or a failed
             # attempt that a restart would not know. What remains are refusals, which say why.
-            self.consumer.abort_dirty(lambda connection: connection in promised or connection.carries_messages)
-        else:
-            promised.clear()
+            self.consumer.abort_unkept()
         self.consumer.flush()
         self.producer.flush()
         if flushed:

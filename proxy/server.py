@@ -202,11 +202,11 @@ class ThriftServer:
         for connection in dirty:
             connection.flush()
 
-    def abort_dirty(self, unkept: Callable[[Connection], bool]) -> None:
-        """End every connection that has a reply of this turn which must not leave, instead of sending it."""
+    def abort_unkept(self) -> None:
+        """End every connection with a reply of this turn that stands for an ack or has messages; keep the others."""
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            if unkept(connection):
+            if connection.carries_promise or connection.carries_messages:
                 connection.abort()
             else:
                 self._dirty.append(connection)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from broker.testing import SimDisk
 from proxy.client import Consumer, Producer, PulledMessage, PullRefused, SendRefused, Unreachable
 from proxy.wire.codes import PullCode, ResultCode
+from tests.integration.test_node import Raw
 from tests.running_node import RunningNode
+from tests.simulation.wire import consumer_idl
 
 YAML = """
 node: {segmentBytes: 1048576, maxMessageBytes: 500000}
@@ -84,3 +88,24 @@ def test_failed_log_refuses_publishes_and_serves_pulls(tmp_path: Path) -> None:
             consumer.ack(message)
             assert consumer.flush() is True
         assert node.node.state == "failed"
+
+
+def test_ack_that_waited_behind_a_parked_pull_is_not_answered_after_a_failure(tmp_path: Path) -> None:
+    """Its entry is written and can no longer be made durable, so the connection ends without the `submit`'s true."""
+    disk = SimDisk()
+    with RunningNode(YAML, tmp_path, disk=disk) as node:
+        with Producer(node.producer) as producer:
+            producer.send("orders", b"one")
+        raw = Raw(node.consumer)
+        with raw.socket:
+            raw.socket.sendall(raw.pull(1, "billing", 30_000))
+            reply = raw.reply()
+            assert reply is not None
+            node.call(lambda: disk.fail("sync", path_part="/acks/"))
+            result = consumer_idl.ConsumeResult(context=reply.value.context, successOffsets=[0], failOffsets=[])
+            raw.socket.sendall(raw.pull(2, "billing", 30_000) + raw.codec.call("submit", 3, result=result))
+            pause = threading.Event()
+            while node.node.state != "failed":
+                pause.wait(0.01)
+            raw.socket.shutdown(socket.SHUT_WR)
+            assert raw.reply() is None
