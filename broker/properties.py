@@ -59,3 +59,26 @@ def find_property(block: bytes, name: bytes) -> bytes | None:
         return None
     end = block.find(b"\x02", at)
     return (block[at:end] if end >= 0 else block[at:]) or None
+
+
+SYSTEM_PROPERTIES = frozenset(
+    # R91: the names that DDMQ reserves.
+    b"KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID "
+    b"ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY "
+    b"MAX_RECONSUME_TIMES CONSUME_START_TIME "
+    # RocketMQ 5's further names for transactions, timers, POP, inner batches, clusters and sums.
+    b"__transactionId__ TRANSACTION_CHECK_TIMES TRAN_PREPARED_QUEUE_OFFSET CHECK_IMMUNITY_TIME_IN_SECONDS "
+    b"TRANSACTION_PREPARED_QUEUE_OFFSET TIMER_DELIVER_MS TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DEL_UNIQKEY "
+    b"TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_DELAY_LEVEL INNER_NUM INNER_BASE "
+    b"POP_CK 1ST_POP_TIME CLUSTER INSTANCE_ID REACHED_TIMES __CRC32#".split()
+)
+"""Names of the broker's own: never shown to consumers or actions (R11), and so refused from producers (D34), since what
+is taken must not vanish. Names that begin with `PRIVATE_PREFIX` are added to these; the properties of a dead letter
+(`DLQ_...`) are for consumers and stay."""
+
+PRIVATE_PREFIX = b"__PYDDMQ_"
+
+
+def is_system_property(name: bytes) -> bool:
+    """Whether a property is the broker's own."""
+    return name in SYSTEM_PROPERTIES or name.startswith(PRIVATE_PREFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
 from proxy.wire.codes import ResultCode
 from proxy.wire.values import Properties
 
@@ -10,16 +11,10 @@ TAGS_CHARS_MAX = 255
 PROPERTIES_BYTES_MAX = 32_767 - 128
 """RocketMQ's block limit less what the broker adds: UNIQ_KEY, the batch mark and the sum."""
 
-RESERVED_PROPERTIES = frozenset(
-    b"KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID "
-    b"ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY "
-    b"MAX_RECONSUME_TIMES CONSUME_START_TIME CHECK_IMMUNITY_TIME_IN_SECONDS __CRC32# INNER_NUM INNER_BASE "
-    b"DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __transactionId__ TRANSACTION_CHECK_TIMES "
-    b"TRAN_PREPARED_QUEUE_OFFSET POP_CK 1ST_POP_TIME".split()
-)
+RESERVED_PROPERTIES = SYSTEM_PROPERTIES | {b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID"}
 """R91 and D34: names of the broker's own, refused as user properties together with those below."""
 
-RESERVED_PREFIXES = (b"TIMER_", b"__PYDDMQ_", b"PYDDMQ_")
+RESERVED_PREFIXES = (b"TIMER_", PRIVATE_PREFIX, b"PYDDMQ_")
 
 _NAMES_MAX = 4096
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 from broker.consume_queue import FILLER, FILLER_SIZE
 from broker.errors import DamagedRecord, RecordGone
 from broker.java import tags_code
-from broker.properties import parse_properties
+from broker.properties import is_system_property, parse_properties
 from broker.record import Located, born_timestamp, locate, split
 from upstream.action import MessageUnreadable
 from upstream.counters import SubscriptionCounters
 from upstream.job import History, Message, OrderKey, UpstreamJob
 from upstream.lane import Lane, Unit
-from upstream.system_properties import is_system_property
 
 if TYPE_CHECKING:
     from broker.notices import Notices
@@ -350,7 +349,7 @@ class EmbeddedSource:
         record, body, block = self._parts(job)
         properties = parse_properties(block)
         key, tag = properties.get("KEYS"), properties.get("TAGS")
-        user = {name: value for name, value in properties.items() if not is_system_property(name)}
+        user = {name: value for name, value in properties.items() if not is_system_property(name.encode())}
         return Message(key, tag, bytes(body), user, born_timestamp(record))
 
 

@@ -29,7 +29,7 @@ from proxy.wire.generic import (
     encode_call,
     encode_reply,
 )
-from proxy.wire.pull_reply import SYSTEM_PROPERTIES, encode_pull_reply
+from proxy.wire.pull_reply import encode_pull_reply
 from proxy.wire.replies import (
     encode_bool_reply,
     encode_delay_result_reply,
@@ -66,7 +66,6 @@ __all__ = [
     "APPLICATION_UNKNOWN_METHOD",
     "BINARY",
     "COMPACT",
-    "SYSTEM_PROPERTIES",
     "ArgumentsError",
     "BatchCall",
     "Call",

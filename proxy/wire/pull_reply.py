@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from broker.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
 from broker.record import CRC_PREFIX, Located, strip_own
 from proxy.wire.block_shapes import BlockShapes
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
@@ -18,23 +19,6 @@ _LENGTH = struct.Struct(">I").pack
 _BINARY_STRING = struct.Struct(">BhI").pack
 _BINARY_I64_FIELD = struct.Struct(">Bhq").pack
 _BINARY_MAP_HEAD = struct.Struct(">BhBBI").pack
-
-SYSTEM_PROPERTIES = frozenset(
-    # R91: the names that DDMQ reserves.
-    b"KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID "
-    b"ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY "
-    b"MAX_RECONSUME_TIMES CONSUME_START_TIME "
-    # RocketMQ 5's further names for transactions, timers, POP, inner batches, clusters and sums.
-    b"__transactionId__ TRANSACTION_CHECK_TIMES TRAN_PREPARED_QUEUE_OFFSET CHECK_IMMUNITY_TIME_IN_SECONDS "
-    b"TRANSACTION_PREPARED_QUEUE_OFFSET TIMER_DELIVER_MS TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DEL_UNIQKEY "
-    b"TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_DELAY_LEVEL INNER_NUM INNER_BASE "
-    b"POP_CK 1ST_POP_TIME CLUSTER INSTANCE_ID REACHED_TIMES __CRC32#".split()
-)
-"""Names of the broker's own, never shown to consumers. Names that begin with `__PYDDMQ_` are added to these; the
-properties of a dead letter (`DLQ_...`) are for consumers and stay."""
-
-PRIVATE_PREFIX = b"__PYDDMQ_"
-
 
 _UNIQUE_KEY_PREFIX = b"UNIQ_KEY\x01"
 _UNUSUAL = (b"", b"_")

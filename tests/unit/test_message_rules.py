@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.properties import parse_properties
+from broker.properties import SYSTEM_PROPERTIES, parse_properties
 from proxy.message_rules import PROPERTIES_BYTES_MAX, RESERVED_PROPERTIES, PropertyRules, Refusal
 from proxy.wire.codes import ResultCode
 
@@ -76,3 +76,10 @@ def test_names_without_end_stay_bounded() -> None:
     for number in range(5000):
         assert own.block(None, None, [(b"n%d" % number, b"v")]) == b"n%d\x01v\x02" % number
     assert len(own._good) == 4096
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEM_PROPERTIES | {b"__PYDDMQ_X"}))
+def test_property_that_consumers_would_never_see_is_refused(name: bytes) -> None:
+    """What a producer's message may hold is handed out: a name that pulls hide is refused at the door (D34)."""
+    with pytest.raises(Refusal, match="a name of the broker's own"):
+        PropertyRules().block(None, None, [(name, b"x")])

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.properties import parse_properties
+from broker.properties import SYSTEM_PROPERTIES, parse_properties
 from broker.record import locate
 from proxy.wire import (
     BINARY,
     COMPACT,
-    SYSTEM_PROPERTIES,
     Call,
     Receipt,
     WireMisuse,
