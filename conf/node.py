@@ -55,6 +55,14 @@ class NodeConfig(Model):
         "127.0.0.1", "Address of the admin HTTP port: health, metrics, status page.", reload=_RESTART, min_length=1
     )
     admin_port: Port = setting(9813, "Port of the admin HTTP server; 0 takes any free port.", reload=_RESTART)
+    admin_token_file: str | None = setting(
+        None,
+        "File that holds the token which admin requests that change something must bring (`Authorization: Bearer`); "
+        "read anew for each of them, so that the token can be changed. Reading needs none.",
+        absent="no token is asked for",
+        reload=_RESTART,
+        min_length=1,
+    )
     backlog: int = setting(
         128, "Connections that the system may hold before they are accepted.", reload=_RESTART, ge=1, le=65535
     )

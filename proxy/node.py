@@ -196,6 +196,17 @@ class Node:
             with contextlib.suppress(ProgressFailed):
                 self.progress.sync()
 
+    def settle(self) -> None:
+        """End the turn now and make all that it changed durable; for changes that are answered when they are kept.
+
+        Raises:
+            StoreError: It could not be written; it may be undone by a restart.
+        """
+        self._turn()
+        if self.store.failed is not None:
+            raise self.store.failed
+        self.progress.sync()
+
     # Parts.
 
     def _open_storage(self) -> None:

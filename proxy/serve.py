@@ -86,6 +86,11 @@ def serve(options: ServeOptions) -> int:
         print(error, file=sys.stderr)
         return ExitCode.CONFIG_INVALID
     config = options.over(loaded.config)
+    try:
+        _token(config)
+    except OSError as error:
+        print(f"node.adminTokenFile: {config.node.admin_token_file}: {error.strerror}", file=sys.stderr)
+        return ExitCode.CONFIG_INVALID
     _set_up_logs(config)
     for warning in loaded.warnings:
         _log.warning("config_warning", text=str(warning))
@@ -116,6 +121,12 @@ def _set_up_logs(config: Config) -> None:
     logs.configure(config.node.log_format, config.node.log_level)
 
 
+def _token(config: Config) -> str | None:
+    """Token that changes through the admin port must bring; None when none is asked for. Raises OSError."""
+    file = config.node.admin_token_file
+    return None if file is None else Path(file).read_text(encoding="utf-8").strip()
+
+
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     """Uvloop's loop where it is installed, else asyncio's own."""
     try:
@@ -128,6 +139,8 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 async def _serve(options: ServeOptions, config: Config, seen: Signature, registry: Registry) -> int:
     from proxy.admin import AdminServer
+    from proxy.admin.changes import AdminToken
+    from proxy.node_changes import node_changes
     from proxy.node_view import LiveNode
 
     loop = asyncio.get_running_loop()
@@ -135,7 +148,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
     seams = Seams(loop=loop, clock=clock, disk=RealDisk(), randomness=random.Random(), network=AsyncioNetwork())
     node = Node(config, seams=seams, registry=registry)
     reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over, applied=_set_up_logs)
-    admin = AdminServer(LiveNode(node, reloader))
+    admin = AdminServer(LiveNode(node, reloader), changes=node_changes(node), token=AdminToken(lambda: _token(config)))
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
     await admin.start(config.node.admin_host, config.node.admin_port)
     tasks: list[asyncio.Task[None]] = []

@@ -1,22 +1,21 @@
 """The admin port: an aiohttp server on the node's own loop, loopback by default, never on a Thrift port.
 
-It reads the node's view and sets off nothing but a reload. Import this module only where the port is started: aiohttp
-and prometheus_client cost half a second and tens of megabytes (D38).
+It reads the node's view, and runs the changes that it is given (`proxy.admin.changes`). Import this module only where
+the port is started: aiohttp and prometheus_client cost half a second and tens of megabytes (D38).
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
-from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from aiohttp import web
 
 from broker.metrics import declare
 from proxy.admin import api, page
+from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
@@ -44,10 +43,14 @@ class AdminServer:
 
     Args:
         node: What is shown.
+        changes: What may be changed, besides a reload.
+        token: What requests that change something must bring; nothing when left out.
     """
 
-    def __init__(self, node: NodeView) -> None:
+    def __init__(self, node: NodeView, *, changes: Sequence[Change] = (), token: AdminToken | None = None) -> None:
         self._node = node
+        self._changes = changes
+        self._token = token or AdminToken(lambda: None)
         self._runner: web.AppRunner | None = None
         self._lag: LoopLag | None = None
 
@@ -70,8 +73,10 @@ class AdminServer:
         """
         loop = asyncio.get_running_loop()
         self._lag = LoopLag(loop, self._node.clock)
-        routes = _Routes(self._node, self._lag, host, f"{type(loop).__module__}.{type(loop).__name__}")
-        self._runner = web.AppRunner(routes.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        desk = ChangeDesk(self._node.metrics, host, self._token)
+        routes = _Routes(self._node, self._lag, desk, f"{type(loop).__module__}.{type(loop).__name__}")
+        application = routes.application(self._changes)
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port, backlog=64).start()
@@ -92,14 +97,13 @@ class AdminServer:
 class _Routes:
     """The request handlers; they share the node and what measures its loop."""
 
-    def __init__(self, node: NodeView, lag: LoopLag, host: str, loop_name: str) -> None:
+    def __init__(self, node: NodeView, lag: LoopLag, desk: ChangeDesk, loop_name: str) -> None:
         self._node = node
         self._lag = lag
-        self._host = host
+        self._desk = desk
         self._exposition = Exposition(node, lag, loop_name)
-        self._reloading = asyncio.Lock()
 
-    def application(self) -> web.Application:
+    def application(self, changes: Sequence[Change]) -> web.Application:
         """Return the application with its routes."""
         application = web.Application(middlewares=[self._guard], client_max_size=_BODY_BYTES_MAX)
         application.router.add_get("/", self._page)
@@ -110,6 +114,8 @@ class _Routes:
         application.router.add_get("/api/groups", self._groups)
         application.router.add_get("/api/stats", self._stats)
         application.router.add_post("/api/reload", self._reload)
+        for change in changes:
+            application.router.add_route(change.method, change.path, self._handler_of(change))
         return application
 
     @web.middleware
@@ -119,6 +125,10 @@ class _Routes:
             response = await handler(request)
         except web.HTTPException as error:
             response = self._error(request, error)
+        except ChangeRefused as refusal:
+            response = self._refusal(refusal.status, refusal.text)
+            if refusal.status == 401:
+                response.headers["WWW-Authenticate"] = "Bearer"
         except Exception:
             log.exception("admin_request_failed", path=request.path)
             text = "The node could not put this answer together; its log has the cause."
@@ -181,12 +191,18 @@ class _Routes:
     async def _stats(self, request: web.Request) -> web.Response:
         return _json(api.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
+    def _handler_of(self, change: Change) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return _json(await self._desk.run(request, change))
+
+        return handle
+
     async def _reload(self, request: web.Request) -> web.Response:
-        _refuse_other_sites(request, self._host)
-        # One at a time: two that overlap could each apply half of what the other read.
-        async with self._reloading:
-            outcome = await self._node.reload()
-        return _json(api.reload(outcome), 200 if outcome.accepted else 409)
+        async def reload(_: ChangeBody) -> api.Document:
+            return api.reload(await self._node.reload())
+
+        document = await self._desk.run(request, Change(name="reload", path="/api/reload", run=reload))
+        return _json(document, 200 if document["accepted"] else 409)
 
 
 def _json(document: object, status: int = 200) -> web.Response:
@@ -200,28 +216,3 @@ def _limit(request: web.Request) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise web.HTTPBadRequest(text=f"limit is {text!r}; it must be a whole number from 0 to {api.LIMIT_MAX}.")
     return min(int(text), api.LIMIT_MAX)
-
-
-def _refuse_other_sites(request: web.Request, own_host: str) -> None:
-    """Refuse what a web page of another site could send through a person's browser, DNS rebinding included."""
-    name = _host_name(f"//{request.host}")
-    if name not in ("localhost", own_host) and not _is_address(name):
-        raise web.HTTPForbidden(text=f"The Host header names {name!r}; use the node's address or localhost.")
-    origin = request.headers.get("Origin")
-    if origin is not None and origin != f"{request.scheme}://{request.host}":
-        raise web.HTTPForbidden(text=f"A page of {origin!r} may not reload this node.")
-
-
-def _host_name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -1,6 +1,6 @@
 """What the admin port sees of a node: one protocol, and plain records that it answers with.
 
-The admin port reads and never writes, apart from `reload`. Moments (`since_ms`) are Unix times in milliseconds of the
+What the port may change stands in `proxy.admin.changes`. Moments (`since_ms`) are Unix times in milliseconds of the
 node's wall clock; whoever shows them subtracts them from the `now_ms` of the same answer.
 """
 

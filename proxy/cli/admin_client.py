@@ -1,9 +1,12 @@
-"""Reads the admin port's JSON (docs/admin.md)."""
+"""Asks the admin port: reads its JSON, and sets off changes (docs/admin.md)."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from proxy.cli.codes import ExitCode
@@ -11,6 +14,8 @@ from proxy.cli.errors import CliError
 from proxy.client import ClientMisuse, parse_address
 
 TIMEOUT_SECONDS = 10.0
+CHANGE_TIMEOUT_SECONDS = 60.0
+"""A change is answered when it is durable, and one at a time."""
 
 
 def get(address: str, path: str) -> dict[str, Any]:
@@ -23,13 +28,47 @@ def get(address: str, path: str) -> dict[str, Any]:
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses.
     """
+    return _ask("GET", address, path, None, TIMEOUT_SECONDS)
+
+
+def post(address: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Set off a change and return its answer; it is durable then.
+
+    The node's token, where it asks for one, is taken from the environment: PYDDMQ_ADMIN_TOKEN, or the file that
+    PYDDMQ_ADMIN_TOKEN_FILE names.
+
+    Args:
+        address: `host:port` of the admin port.
+        path: Path of the change.
+        document: Its JSON body.
+
+    Raises:
+        CliError: Nobody answers there, something else does, or the node refuses; it has changed nothing then.
+    """
+    return _ask("POST", address, path, document or {}, CHANGE_TIMEOUT_SECONDS)
+
+
+def delete(address: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Delete something; as `post`."""
+    return _ask("DELETE", address, path, document or {}, CHANGE_TIMEOUT_SECONDS)
+
+
+def _ask(
+    method: str, address: str, path: str, document: Mapping[str, Any] | None, timeout_seconds: float
+) -> dict[str, Any]:
     try:
         host, port = parse_address(address)
     except ClientMisuse as error:
         raise CliError(str(error), ExitCode.USAGE) from error
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    headers = {"Accept": "application/json"}
+    body = None
+    if document is not None:
+        headers["Content-Type"] = "application/json"
+        headers.update(_authorization())
+        body = json.dumps(document, ensure_ascii=False).encode()
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
     try:
-        connection.request("GET", path, headers={"Accept": "application/json"})
+        connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
         value = json.loads(answer.read())
     except (ConnectionError, TimeoutError, OSError) as error:
@@ -49,3 +88,15 @@ def get(address: str, path: str) -> dict[str, Any]:
     if answer.status != http.client.OK:
         raise CliError(f"the node refused: {value['error'].get('message', answer.reason)}", ExitCode.REFUSED)
     return value
+
+
+def _authorization() -> dict[str, str]:
+    """Return the header that carries the node's token, where the environment has one."""
+    token = os.environ.get("PYDDMQ_ADMIN_TOKEN", "")
+    file = os.environ.get("PYDDMQ_ADMIN_TOKEN_FILE", "")
+    if not token and file:
+        try:
+            token = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CliError(f"cannot read PYDDMQ_ADMIN_TOKEN_FILE {file}: {error}", ExitCode.USAGE) from error
+    return {"Authorization": f"Bearer {token}"} if token else {}
