@@ -37,6 +37,8 @@ READ_JOBS = 256
 """Jobs read at once."""
 GATED_JOBS = 16
 """Jobs read at once at least where the order key is in the body: one permit must not mean one look-up per job."""
+READ_AHEAD_JOBS = 256
+"""Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
 READS_PER_PUMP = 8
 """Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
 
@@ -178,6 +180,7 @@ class Subscription:
     def _set_limits(self, config: SubscriptionConfig) -> None:
         self.permits.maximum = config.concurrency
         self.batch_max = config.max_pull_batch_size
+        self._read_ahead = max(READ_AHEAD_JOBS, 2 * config.max_pull_batch_size)
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
 
@@ -319,6 +322,8 @@ class Subscription:
         self.reading_stopped = False
         if self._gate is not None and self._gate.closed:
             return False
+        if self._line.jobs >= self._read_ahead:
+            return False
         return self.permits.free > 0 and self.buffer.has_room(self._line, self.batch_max)
 
     def _admit(self) -> bool:
@@ -439,6 +444,8 @@ class Subscription:
         self.deadlines.add(delivery)
         self.counters.delivered.value += delivery.open
         self.counters.batches.value += 1
+        if self._line.jobs < self._read_ahead:
+            self.pump()
 
     def now(self) -> float:
         """Monotonic seconds."""

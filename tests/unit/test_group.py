@@ -7,6 +7,7 @@ import pytest
 from tests.unit.upstream_world import QID, Client, World
 from upstream.progress import ProgressFailed
 from upstream.results import Applied
+from upstream.subscription import READ_AHEAD_JOBS, READ_JOBS
 
 
 def keyed(**settings: object) -> World:
@@ -95,6 +96,22 @@ def test_one_key_that_never_answers_leaves_all_others_to_finish() -> None:
     assert finished == 20 * 499
     [stuck] = world.group.stats().topics[0].stuck_keys
     assert (stuck.key, stuck.offset, stuck.waiting, stuck.holder) == ("stuck", 0, 20, silent.address)
+
+
+@pytest.mark.parametrize("order_key", [None, "KEY"])
+def test_backlog_is_read_no_further_than_pulls_need(order_key: str | None) -> None:
+    """However far a group is behind, a few hundred jobs are in memory; pulls without an ack get all the others too."""
+    world = World({"topic": "t", "orderKey": order_key, "concurrency": 100_000}, queues=1)
+    for start in range(0, 20_000, 1000):
+        world.stage(*[f"key-{number % 1500}" for number in range(start, start + 1000)])
+    world.turn_end()
+    world.scheduler.run_until_idle()
+    [lane] = (lanes["c_b_0"] for lanes in world.group._lanes.values())
+    assert len(lane.live) <= 2 * READ_AHEAD_JOBS + READ_JOBS
+    client, offsets = Client(), list[int]()
+    while (batch := world.group.pull(None, 32, client)) is not None:
+        offsets += [job.offset for job in batch.jobs]
+    assert sorted(offsets) == list(range(1500 if order_key else 20_000))
 
 
 def test_waiting_jobs_at_their_cap_stop_the_reading_and_are_named() -> None:
