@@ -25,13 +25,14 @@ SYSTEM_TOPICS = frozenset(
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
-        "rmq_sys_wheel_timer",
         "TBW102",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
+        "BenchmarkTest",
     }
 )
-"""RocketMQ's own; clients may neither publish nor subscribe to them (D34)."""
+"""RocketMQ's own, with all that begin with `rmq_sys_`; clients may neither publish nor subscribe to them (D34)."""
+SYSTEM_PREFIX = "rmq_sys_"
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _PERM_READ_WRITE = 6
@@ -39,7 +40,11 @@ _PERM_READ_WRITE = 6
 
 def is_system(name: str) -> bool:
     """Whether clients may not publish to a topic of that name: RocketMQ's own, dead letters and retries."""
-    return name in SYSTEM_TOPICS or name.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX))
+    return (
+        name in SYSTEM_TOPICS
+        or name.lower().startswith(SYSTEM_PREFIX)
+        or name.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX))
+    )
 
 
 def dead_letter_topic(group: str) -> str:

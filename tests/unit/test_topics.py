@@ -10,7 +10,8 @@ import pytest
 from broker.errors import MessageRefused
 from broker.store import DiskFull, StoreFailed
 from broker.testing import ManualClock, SimDisk
-from broker.topics import check_name, dead_letter_topic, is_system
+from broker.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system
+from conf import is_system_topic
 from tests.integration.store_tools import ROOT, open_store
 
 PATH = f"{ROOT}/config/topics.json"
@@ -100,6 +101,16 @@ def test_system_topics_are_told() -> None:
     assert not store.create_topic("plain", 1).system
     assert all(map(is_system, ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "%RETRY%g", "%DLQ%g")))
     check_name(dead_letter_topic("g" * 120))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*sorted(SYSTEM_TOPICS), "rmq_sys_wheel_timer", "RMQ_SYS_NEW", "%RETRY%g", "%DLQ%g", "permits", "rmq", "xrmq_sys_"],
+)
+def test_broker_and_configuration_agree_on_system_topics(name: str) -> None:
+    """A topic that YAML may list is one that clients may publish to, and the reverse (D34)."""
+    assert is_system(name) == is_system_topic(name)
+    assert is_system(name) == (name not in {"permits", "rmq", "xrmq_sys_"})
 
 
 def test_topic_that_cannot_be_written_is_not_made() -> None:
