@@ -11,12 +11,14 @@ import errno
 import fcntl
 import mmap
 import os
+import struct
 from collections.abc import Sequence
 
 from broker.seams import Buffer
 
 _IOV_MAX = 1024
 _JOIN_BYTES_MAX = 1 << 20
+_FLOCK = "hhqqi4x"  # Linux's struct flock on 64 bits: type, whence, start, length, process
 
 
 class RealFile:
@@ -118,12 +120,18 @@ _held: set[tuple[int, int]] = set()
 
 
 class RealDisk:
-    """The operating system's file tree."""
+    """The operating system's file tree.
+
+    Args:
+        read_only: Open files for reading alone, which needs no permission to write; for `broker.reading.ReadingDisk`.
+    """
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        self._flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, 0o644))
+        return RealFile(os.open(path, self._flags | (os.O_CREAT if create else 0), 0o644))
 
     def exists(self, path: str) -> bool:
         """Whether the path is there."""
@@ -133,7 +141,7 @@ class RealDisk:
         """Sorted names in a folder; empty when it is not there."""
         try:
             return sorted(os.listdir(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_folder(self, path: str) -> None:
@@ -186,6 +194,21 @@ class RealDisk:
         identity = (status.st_dev, status.st_ino)
         _held.add(identity)
         return RealLock(descriptor, identity)
+
+    def locked(self, path: str) -> bool:
+        """Whether a process holds the lock on byte 0; the file is not opened when this process holds it."""
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return False
+        if (status.st_dev, status.st_ino) in _held:
+            return True
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            return bool(struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+        finally:
+            os.close(descriptor)
 
     def free_bytes(self, path: str) -> int:
         """Bytes that an unprivileged process may still use."""

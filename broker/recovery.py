@@ -244,6 +244,9 @@ class _Scan:
                 found = self._resynchronise(position)
                 if found is None:
                     return
+                if view and (check(view, start, limit, position) is not None or _is_blank(view, start)):
+                    # The store's owner wrote it while this reader was searching.
+                    continue
                 self.holes.append((position, found))
                 self.end = found
 
@@ -312,6 +315,7 @@ class _Build:
     _held: list[Entry] = field(default_factory=list)  # members of batches already known to be incomplete
     _held_batches: int = 0
     _tail_units: int = 0
+    tail_units_max: int = _TAIL_UNITS_MAX  # units held in memory before queue files are written
 
     def take(self, entry: Entry) -> None:
         """Take the next record of the log."""
@@ -384,7 +388,7 @@ class _Build:
             return
         self.fillers += added
         self._tail_units += 1 + added
-        if self._tail_units > _TAIL_UNITS_MAX:
+        if self._tail_units > self.tail_units_max:
             # Rebuilding a large store must not hold all its units in memory.
             self._tail_units = 0
             for each in self.topics.by_name.values():

@@ -144,6 +144,10 @@ class Disk(Protocol):
         """
         ...
 
+    def locked(self, path: str) -> bool:
+        """Whether somebody holds the lock of that file; nothing is taken or created."""
+        ...
+
     def free_bytes(self, path: str) -> int:
         """Bytes free for this process on the file system that holds `path`."""
         ...

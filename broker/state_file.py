@@ -81,7 +81,11 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
     """Content of a file, None when it is not there."""
     if not disk.exists(path):
         return None
-    file = disk.open(path)
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        # Its owner is putting a new version in place; a reader without the lock sees that.
+        return None
     try:
         return file.read(0, file.size())
     finally:

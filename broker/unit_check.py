@@ -27,10 +27,18 @@ def unit_of(entry: Entry) -> Unit:
 
 
 class UnitChecker:
-    """Checks the units of one store."""
+    """Checks the units of one store.
 
-    def __init__(self, log: CommitLog, *, metrics: Metrics, notices: Notices) -> None:
+    Args:
+        log: Where the records are.
+        metrics: Counts what is mended and lost.
+        notices: Says it.
+        write: Mend the files as well as what is returned; False for a store that is only read.
+    """
+
+    def __init__(self, log: CommitLog, *, metrics: Metrics, notices: Notices, write: bool = True) -> None:
         self._log = log
+        self._write = write
         self._notices = notices
         self._repaired = metrics.counter(UNITS_REPAIRED)
         self._lost = metrics.counter(UNITS_LOST)
@@ -53,7 +61,8 @@ class UnitChecker:
             mended[place] = unit
             self._repaired.add()
             self._notices.note("unit_repaired", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
-            queue.repair(offset + place, unit)
+            if self._write:
+                queue.repair(offset + place, unit)
         return mended
 
     def _fits(self, queue: ConsumeQueue, offset: int, unit: Unit) -> bool:

@@ -262,6 +262,11 @@ class SimDisk:
         self.locks.add(path)
         return SimLock(self, path)
 
+    def locked(self, path: str) -> bool:
+        """Whether the file is locked."""
+        self.check_alive()
+        return path in self.locks
+
     def free_bytes(self, path: str) -> int:
         """Bytes left of the capacity."""
         self.check_alive()

@@ -43,6 +43,37 @@ def test_file_is_written_and_read_at_offsets(place: Place) -> None:
     assert disk.open(f"{root}/f").read(0, 3) == b"x\x00a"
 
 
+def test_held_lock_is_seen_and_not_disturbed_by_looking(place: Place) -> None:
+    """`locked` tells what `lock` would meet, and takes nothing."""
+    disk, root = place
+    path = f"{root}/lock"
+    assert not disk.locked(path)
+    assert not disk.exists(path)
+    lock = disk.lock(path)
+    assert disk.locked(path)
+    with pytest.raises(BlockingIOError):
+        disk.lock(path)
+    lock.release()
+    assert not disk.locked(path)
+
+
+def test_lock_of_another_process_is_seen(tmp_path: Path) -> None:
+    """As the owner of a store is by a tool."""
+    path = str(tmp_path / "lock")
+    program = (
+        "import sys; from broker.disk import RealDisk; held = RealDisk().lock(sys.argv[1]); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        assert RealDisk(read_only=True).locked(path)
+        process.communicate(b"")
+    assert not RealDisk(read_only=True).locked(path)
+
+
 def test_file_takes_many_and_large_buffers(place: Place) -> None:
     """More buffers than one system call takes, and more bytes than are joined."""
     disk, root = place
