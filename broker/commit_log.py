@@ -28,9 +28,9 @@ from broker.record import (
     MAGIC_V1,
     MAGICS,
     RECORD_OVERHEAD_BYTES,
-    SYS_BORN_HOST_V6,
-    SYS_STORE_HOST_V6,
+    SYS_UNUSUAL,
     Located,
+    Locator,
     locate,
     sum_matches,
 )
@@ -40,7 +40,6 @@ SEGMENT_NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20
 _unpack_claim = CLAIM.unpack_from
 _unpack_usual = struct.Struct(">ii20xqi44xi").unpack_from  # size, magic, own offset, sysFlag, body length (IPv4 hosts)
-_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 
 def segment_name(base: int) -> str:
@@ -333,10 +332,15 @@ class CommitLog:
             raise DamagedRecord(physical, "its checksum is wrong", sum_wrong=True)
         return record
 
-    def locate(self, places: Iterable[tuple[int, int]]) -> list[Located]:
+    def locate(self, places: Iterable[tuple[int, int]], unusual: Locator = locate) -> list[Located]:
         """Find bodies and property blocks of the records at these (physical offset, size), compared as `read` does.
 
         One look at each header does all: a quarter of the cost of `read` and `split`.
+
+        Args:
+            places: Where.
+            unusual: What looks into a record that is cold, of another layout than this broker's, or has a packed
+                body. What it raises is raised.
 
         Raises:
             DamagedRecord: Other bytes stand in one of the places.
@@ -359,7 +363,7 @@ class CommitLog:
                     total == size
                     and own == physical
                     and magic == MAGIC_V1
-                    and not flags & _HOSTS_V6
+                    and not flags & SYS_UNUSUAL
                     and 0 <= body_bytes <= size - RECORD_OVERHEAD_BYTES
                     and cold_end <= physical <= visible_end - size
                 ):
@@ -370,8 +374,8 @@ class CommitLog:
                     if block_at <= end <= segment_bytes:
                         found.append((view, body_at, body_end, block_at, end))
                         continue
-            # Cold, of another layout, or wrong in some way.
-            found.append(locate(self.read(physical, size)))
+            # Cold, of another layout, packed, or wrong in some way.
+            found.append(unusual(self.read(physical, size)))
         return found
 
     def view(self, number: int) -> memoryview:

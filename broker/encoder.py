@@ -86,7 +86,7 @@ class Encoder:
         sizes: list[int] = []
         keys: list[bytes] = []
         known_bytes, length = 0, b"\x00\x00"
-        for (topic, queue_id, body, properties, _, given_key, _, _), new_key, end in zip(
+        for (topic, queue_id, body, properties, _, given_key, _, _, _), new_key, end in zip(
             puts, self._keys.take(count, stamp.store_ms), ends, strict=True
         ):
             if given_key:
@@ -153,19 +153,20 @@ class Encoder:
             Four buffers per record (header, body, tail, sum), and the positions.
         """
         pack, _ = _header_packers(len(stamp.born_host))
-        middle = self._middle(stamp, 0, 0)
+        middle = self._middle(stamp, 0, 0, 0)
         pack_unit = UNIT.pack
         buffers: list[Buffer] = []
         positions: list[Position] = []
         crcs: list[int] = []
         known_tags, code = b"", 0
         for put, tail, size, key, physical in zip(puts, *measured, physicals, strict=True):
-            topic, queue_id, body, _, tags, _, prepared, reconsumed = put
+            topic, queue_id, body, _, tags, _, prepared, reconsumed, flags = put
             queue = topic.queues[queue_id]
             offset = queue.next_offset
             if offset == queue.max_offset:
                 touched[queue] = topic
-            shared = middle if not (prepared or reconsumed) else self._middle(stamp, prepared, reconsumed)
+            plain = not (prepared or reconsumed or flags)
+            shared = middle if plain else self._middle(stamp, prepared, reconsumed, flags)
             body_crc = crc32(body) & 0x7FFFFFFF
             header = pack(size, MAGIC_V1, body_crc, queue_id, 0, offset, physical, shared, len(body))
             crcs.append(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
@@ -178,10 +179,10 @@ class Encoder:
         buffers[3::4] = crc_properties(crcs)
         return buffers, positions
 
-    def _middle(self, stamp: Stamp, prepared: int, reconsumed: int) -> bytes:
+    def _middle(self, stamp: Stamp, prepared: int, reconsumed: int, flags: int) -> bytes:
         """The header from sysFlag to the prepared offset: the same for nearly all records of an append."""
         born_ms, born_host, store_ms = stamp
-        sys_flag = 0 if len(born_host) == 8 else SYS_BORN_HOST_V6
+        sys_flag = flags if len(born_host) == 8 else flags | SYS_BORN_HOST_V6
         pack = _header_packers(len(born_host))[1]
         return pack(sys_flag, born_ms, born_host, store_ms, self._store_host, reconsumed, prepared)
 

@@ -1,7 +1,8 @@
 """What can go wrong in the store, one class per cause; every sentence says what to do.
 
 `StoreError` is the root. Opening raises `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`, `StoreGeometryDiffers` or
-`StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`; reading `DamagedRecord` or `RecordGone`.
+`StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`; reading `DamagedRecord` or `RecordGone`,
+unpacking a body `BodyUnusable`.
 """
 
 from __future__ import annotations
@@ -119,3 +120,17 @@ class RecordGone(StoreError):
     def __init__(self, physical: int) -> None:
         super().__init__(f"record at commit-log offset {physical} is no longer kept")
         self.physical = physical
+
+
+class BodyUnusable(StoreError):
+    """A record's body is packed in a way that cannot be undone; the record itself is sound.
+
+    Attributes:
+        reason: Label of the counters: too_large, damaged, unknown_compression, no_library or inner_batch.
+        text: A sentence about the body.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(f"the body cannot be handed out: {text}")
+        self.reason = reason
+        self.text = text

@@ -22,6 +22,7 @@ class Put(NamedTuple):
         unique_key: b"" has the broker stamp UNIQ_KEY; otherwise it is in `properties` already.
         prepared_offset: Commit-log offset of the record that this one replaces (D27).
         reconsume_times: How often the message was redelivered before.
+        sys_flag: How the body is packed (`broker.body.SYS_PACKING`), for a copy of a record whose body stays as it is.
     """
 
     topic: Topic
@@ -32,6 +33,7 @@ class Put(NamedTuple):
     unique_key: bytes = b""
     prepared_offset: int = 0
     reconsume_times: int = 0
+    sys_flag: int = 0
 
 
 class Position(NamedTuple):

@@ -59,6 +59,8 @@ MAGIC_COMMON_BYTES = b"\xda\xa3\x20"
 
 SYS_BORN_HOST_V6 = 0x10
 SYS_STORE_HOST_V6 = 0x20
+SYS_UNUSUAL = 0xF1
+"""IPv6 hosts, or a packed body (`broker.body`)."""
 SYS_TRANSACTION_MASK = 0xC
 SYS_PREPARED = 0x4
 SYS_ROLLBACK = 0xC
@@ -95,6 +97,10 @@ _IDENTITY = struct.Struct(">iiii4xqqi")  # total, magic, body CRC, queue id, que
 Located = tuple[memoryview, int, int, int, int]
 """A view that holds a record, and positions in it: of the body and its end, of the property block and its end, which
 is the record's."""
+Locator = Callable[[memoryview], Located]
+"""Finds body and property block in a whole record."""
+Splitter = Callable[[memoryview], tuple[memoryview, bytes]]
+"""Splits a whole record into body and property block."""
 
 
 def crc_property(crc: int) -> bytes:
@@ -113,26 +119,31 @@ def batch_property(place: int, count: int) -> bytes:
     return b"%b%05d/%05d\x02" % (BATCH_PREFIX, place, count)
 
 
-def split(record: memoryview) -> tuple[memoryview, bytes]:
+def _split_any(record: memoryview) -> tuple[memoryview, bytes]:
+    _, body_at, body_end, block_at, end = locate(record)
+    return record[body_at:body_end], strip_own(record[block_at:end].tobytes())
+
+
+def split(record: memoryview, unusual: Splitter = _split_any) -> tuple[memoryview, bytes]:
     """Return the body and the property block of a whole record, the block without our own closing properties.
+
+    Args:
+        record: The record.
+        unusual: What splits a record of another layout than this broker's, or with a packed body; by default the body
+            is returned as it is stored.
 
     Raises:
         DamagedRecord: The bytes are not one whole record.
     """
-    total, magic, sys_flag, body_bytes = _unpack_split(record)
-    if magic == MAGIC_V1 and not sys_flag & 0x30:
-        # Nearly every record: V1, IPv4 hosts, our sum, no batch.
+    total, magic, flags, body_bytes = _unpack_split(record)
+    if magic == MAGIC_V1 and not flags & SYS_UNUSUAL:
+        # Nearly every record: V1, IPv4 hosts, our sum, a plain body, no batch.
         end = HEADER_BYTES + body_bytes
         if total == len(record) and HEADER_BYTES <= end < total - 2:
             head, found, tail = bytes(record[end + 3 + record[end] :]).rpartition(CRC_PREFIX)
             if found and len(tail) == _CRC_TAIL_BYTES and (len(head) < BATCH_BYTES or head[-7] != _SLASH):
                 return record[HEADER_BYTES:end], head
-    return _split_any(record)
-
-
-def _split_any(record: memoryview) -> tuple[memoryview, bytes]:
-    _, body_at, body_end, block_at, end = locate(record)
-    return record[body_at:body_end], strip_own(record[block_at:end].tobytes())
+    return unusual(record)
 
 
 def locate(record: memoryview) -> Located:
@@ -141,10 +152,10 @@ def locate(record: memoryview) -> Located:
     Raises:
         DamagedRecord: The bytes are not one whole record.
     """
-    total, magic, sys_flag, body_bytes = _unpack_split(record)
+    total, magic, flags, body_bytes = _unpack_split(record)
     body_at = HEADER_BYTES
-    if sys_flag & 0x30:
-        body_at = _body_at(sys_flag)
+    if flags & 0x30:
+        body_at = _body_at(flags)
         body_bytes = _I32.unpack_from(record, body_at - 4)[0]
     end = body_at + body_bytes
     if total != len(record) or body_bytes < 0 or end + 3 > total:
@@ -169,9 +180,14 @@ def strip_own(block: bytes) -> bytes:
     return head
 
 
-def _body_at(sys_flag: int) -> int:
+def _body_at(flags: int) -> int:
     """Where the body begins: each IPv6 host adds 12 bytes."""
-    return HEADER_BYTES + (12 if sys_flag & SYS_BORN_HOST_V6 else 0) + (12 if sys_flag & SYS_STORE_HOST_V6 else 0)
+    return HEADER_BYTES + (12 if flags & SYS_BORN_HOST_V6 else 0) + (12 if flags & SYS_STORE_HOST_V6 else 0)
+
+
+def sys_flag(record: Buffer) -> int:
+    """RocketMQ's sysFlag field."""
+    return int(_I32.unpack_from(record, 36)[0])
 
 
 def queue_id(record: Buffer) -> int:
@@ -310,8 +326,8 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | No
 
 def _entry(record: memoryview) -> Entry | None:
     """Take a record apart whose sum is right; None when its lengths do not add up."""
-    total, magic, _, queue, offset, physical, sys_flag = _IDENTITY.unpack_from(record)
-    body_at = _body_at(sys_flag)
+    total, magic, _, queue, offset, physical, flags = _IDENTITY.unpack_from(record)
+    body_at = _body_at(flags)
     topic_at = body_at + _I32.unpack_from(record, body_at - 4)[0]
     width = 1 if magic == MAGIC_V1 else 2
     if topic_at < body_at or topic_at + width > total:
@@ -333,5 +349,5 @@ def _entry(record: memoryview) -> Entry | None:
         store_ms=store_timestamp(record),
         properties=strip_own(block),
         batch=batch,
-        indexed=sys_flag & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK),
+        indexed=flags & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK),
     )

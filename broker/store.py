@@ -48,7 +48,7 @@ from broker.opening import open_log, report, sync_names, take_lock
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Done, Position, Put
-from broker.record import Located
+from broker.record import Located, Locator, locate
 from broker.recovery import ProgressCallback, RecoveryFacts, recover
 from broker.seams import Buffer, Clock, Disk, Lock
 from broker.store_json import AbortFile
@@ -473,14 +473,16 @@ class Store:
             self._notices.note("record_gone", physical=physical)
             raise
 
-    def locate(self, places: Iterable[tuple[int, int]]) -> list[Located]:
+    def locate(self, places: Iterable[tuple[int, int]], unusual: Locator = locate) -> list[Located]:
         """Find bodies and property blocks of the records at these (physical offset, size): `read` for batches.
+
+        `unusual` looks into records of other layouts and with packed bodies; see `CommitLog.locate`.
 
         Raises:
             DamagedRecord: Something else stands in one of the places. Nothing is counted: `read` them one by one.
             RecordGone: Retention deleted one of them; the same.
         """
-        return self._log.locate(places)
+        return self._log.locate(places, unusual)
 
     @property
     def min_offset(self) -> int:

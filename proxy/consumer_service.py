@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from broker.body import BodyPacked, body_limit, locate_body, locate_unpacked
+from broker.errors import BodyUnusable
 from broker.metrics import Metrics, declare
-from broker.record import Located, locate
+from broker.record import Located
 from broker.seams import Scheduler
 from broker.store import DamagedRecord, RecordGone, Store
 from proxy.connection import Connection, Slot
@@ -240,23 +242,45 @@ class ConsumerService:
         """Assemble the reply from record slices."""
         jobs = batch.jobs
         try:
-            located = self._store.locate([(job.physical, job.size) for job in jobs])
-        except (DamagedRecord, RecordGone):
+            located = self._store.locate([(job.physical, job.size) for job in jobs], locate_unpacked)
+        except (DamagedRecord, RecordGone, BodyPacked):
             jobs, located = self._readable(group, batch)
         messages = list(zip([job.offset for job in jobs], located, strict=True))
         data = encode_pull_reply(call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages)
         answer(data, partial(group.give_back, batch, connection))
 
     def _readable(self, group: ConsumerGroup, batch: Batch) -> tuple[list[UpstreamJob], list[Located]]:
-        """Find a batch's records one by one; those that cannot be read are finished and counted, and left out."""
-        jobs, found, unreadable = [], [], []
-        for job in batch.jobs:
+        """Find a batch's records one by one, unpacking their bodies.
+
+        Those that cannot be read are finished and counted, those whose body cannot be unpacked are dead-lettered, and
+        those that would make the reply too long once unpacked go back; all of them are left out.
+        """
+        jobs: list[UpstreamJob] = []
+        found: list[Located] = []
+        unreadable: list[UpstreamJob] = []
+        unusable: list[tuple[UpstreamJob, BodyUnusable]] = []
+        left: list[UpstreamJob] = []
+        limit = body_limit(self._store.options.message_bytes_max)
+        room = group.reply_bytes_max
+        for place, job in enumerate(batch.jobs):
             try:
-                found.append(locate(self._store.read(job.physical, job.size)))
+                located = locate_body(self._store.read(job.physical, job.size), limit)
             except (DamagedRecord, RecordGone):
                 unreadable.append(job)
-            else:
-                jobs.append(job)
-        self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(unreadable))
+                continue
+            except BodyUnusable as error:
+                unusable.append((job, error))
+                continue
+            _, body_at, _, _, end = located
+            room -= end - body_at
+            if room < 0 and jobs:
+                left = batch.jobs[place:]
+                break
+            jobs.append(job)
+            found.append(located)
+        if unreadable:
+            self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(unreadable))
         group.drop_unreadable(batch, unreadable)
+        group.drop_unusable(unusable)
+        group.return_undelivered(left)
         return jobs, found

@@ -33,6 +33,18 @@ class Unprocessable(Exception):
     """Raised by an action for a message that no attempt can ever process: it is dead-lettered at once (D17)."""
 
 
+class BodyUnprocessable(Unprocessable):
+    """The body cannot be unpacked (`broker.body`); raised when an action asks for it.
+
+    Attributes:
+        reason: Label of the counter.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 class MessageUnreadable(Exception):
     """The record of a job is damaged or gone. The pipeline finishes and counts the job; actions let this pass."""
 

@@ -37,6 +37,12 @@ DEAD_LETTERS = declare("pyddmq_dead_letters_total", "Messages moved to the group
 DEAD_LETTERS_REFUSED = declare(
     "pyddmq_dead_letters_refused_total", "Dead-letter appends refused by the store; retried, the key waits", _LABELS
 )
+BODIES_UNUSABLE = declare(
+    "pyddmq_bodies_unusable_total",
+    "Messages dead-lettered because their body cannot be unpacked; by reason: too_large, damaged, unknown_compression, "
+    "no_library, inner_batch",
+    _REASONS,
+)
 PARKED_REFUSED = declare("pyddmq_parked_pulls_refused_total", "Pulls refused because too many wait", ("group",))
 READING_STOPPED = declare(
     "pyddmq_reading_stopped_total", "Times that reading stopped because too many jobs wait behind their keys", _LABELS
@@ -73,3 +79,7 @@ class SubscriptionCounters:
     def dead_letters(self, reason: str) -> Counter:
         """Messages moved to the dead-letter topic, for one kind of reason."""
         return self._metrics.counter(DEAD_LETTERS, *self._labels, reason)
+
+    def bodies_unusable(self, reason: str) -> Counter:
+        """Messages whose body cannot be unpacked, for one reason."""
+        return self._metrics.counter(BODIES_UNUSABLE, *self._labels, reason)

@@ -4,7 +4,9 @@ The durable record in that topic is the commit point. Only when the store report
 and its key go on. A refused append (disk full) is tried again; the key waits, visibly. After a restart the records
 that the ack journal does not know yet finish their origins.
 
-A record keeps the message's key, tags, properties, body and UNIQ_KEY, and adds:
+A record keeps the message's key, tags, properties, body and UNIQ_KEY, and adds what stands below. A body that
+RocketMQ's client compressed is unpacked; if that is impossible it is kept as stored, and the sysFlag says how.
+
 
 ==================== =========================================================
 DLQ_GROUP            group that gave up
@@ -23,9 +25,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.body import SYS_PACKING, split_body
+from broker.errors import BodyUnusable, DamagedRecord, RecordGone, StoreError
 from broker.properties import PROPERTIES_BYTES_MAX, find_property
-from broker.record import BATCH_BYTES, CRC_BYTES, born_host, born_timestamp, prepared_offset, split
+from broker.record import BATCH_BYTES, CRC_BYTES, born_host, born_timestamp, prepared_offset, split, sys_flag
 from broker.seams import Handle, Scheduler
 from broker.store import Put, Store
 from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
@@ -149,7 +152,7 @@ class DeadLetters:
                 self.unsettled -= 1
 
     def _put(self, job: UpstreamJob, reason: str, record: memoryview) -> tuple[Put, int, bytes]:
-        body, block = split(record)
+        body, block, flags = self._carried(record)
         unique_key = find_property(block, b"UNIQ_KEY") or b""
         facts = [
             ("DLQ_GROUP", self.group),
@@ -170,8 +173,17 @@ class DeadLetters:
             unique_key=unique_key,
             prepared_offset=job.physical,
             reconsume_times=job.attempts,
+            sys_flag=flags,
         )
         return put, born_timestamp(record), born_host(record)
+
+    def _carried(self, record: memoryview) -> tuple[memoryview, bytes, int]:
+        """Body, properties and packing of the dead letter: unpacked if that is possible, else as it is stored."""
+        limit = self._store.options.message_bytes_max
+        try:
+            return *split_body(record, limit), 0
+        except BodyUnusable:
+            return *split(record), sys_flag(record) & SYS_PACKING
 
 
 def _join(block: bytes, added: bytes, unique_key: bytes) -> bytes:

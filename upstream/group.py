@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.errors import BodyUnusable
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.record import store_timestamp
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import GroupConfig, SubscriptionConfig
-from upstream.action import Action
+from upstream.action import Action, BodyUnprocessable
 from upstream.buffer import Batch, BufferLimits, Parked, ParkedFull, PullBuffer
 from upstream.counters import PARKED_REFUSED, UNKNOWN_QUEUE
 from upstream.dead_letters import DeadLetters, is_dead_letter_topic, recover_dead_letters
@@ -168,6 +169,11 @@ class ConsumerGroup:
         if subscription is not None and not subscription.outcomes.stopped:
             subscription.outcomes.give_back(batch.jobs, holder)
 
+    @property
+    def reply_bytes_max(self) -> int:
+        """Bytes of one reply beyond which no further message goes into it."""
+        return self._buffer.limits.reply_bytes_max
+
     def drop_unreadable(self, batch: Batch, jobs: Sequence[UpstreamJob]) -> None:
         """Finish jobs of a batch whose records turned out damaged or gone when the reply was assembled."""
         for job in jobs:
@@ -177,6 +183,21 @@ class ConsumerGroup:
                 outcomes.skip(job, "damaged")
         if jobs:
             jobs[0].subscription.pump()
+
+    def drop_unusable(self, jobs: Sequence[tuple[UpstreamJob, BodyUnusable]]) -> None:
+        """Dead-letter jobs of a batch whose bodies cannot be unpacked, as the reply's assembly found (D17)."""
+        for job, error in jobs:
+            outcomes = job.subscription.outcomes
+            if job.state is State.OUT and not outcomes.stopped:
+                outcomes.leave_delivery(job)
+                outcomes.error(job, BodyUnprocessable(error.reason, str(error)))
+        if jobs:
+            jobs[0][0].subscription.pump()
+
+    def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Take back jobs of a batch that its reply has no room for: at once available again and uncounted (D18)."""
+        if jobs and not jobs[0].subscription.outcomes.stopped:
+            jobs[0].subscription.outcomes.return_undelivered([job for job in jobs if job.delivery is not None])
 
     # Results
 

@@ -13,7 +13,7 @@ from functools import partial
 from broker.notices import Notices
 from broker.seams import Clock, Scheduler
 from conf.models import SubscriptionConfig
-from upstream.action import MessageUnreadable, Unprocessable
+from upstream.action import BodyUnprocessable, MessageUnreadable, Unprocessable
 from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters
 from upstream.dead_letters import DeadLetters, is_dead_letter_topic
@@ -176,6 +176,8 @@ class Outcomes:
             return
         if self._was_finished(job):
             return
+        if isinstance(error, BodyUnprocessable):
+            self.counters.bodies_unusable(error.reason).add()
         if isinstance(error, Unprocessable):
             self._history(job, str(error))
             self.bury(job, "unprocessable", str(error))
@@ -349,11 +351,14 @@ class Outcomes:
 
     def give_back(self, jobs: list[UpstreamJob], holder: object) -> None:
         """Put jobs whose reply never left the node to the front, at once and uncounted (D18)."""
+        self.return_undelivered(
+            [job for job in jobs if (out := job.delivery) is not None and out.jobs is jobs and out.holder is holder]
+        )
+
+    def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Put jobs that are in a delivery, and were not sent after all, to the front, at once and uncounted."""
         back = []
         for job in jobs:
-            delivery = job.delivery
-            if delivery is None or delivery.jobs is not jobs or delivery.holder is not holder:
-                continue
             if job.state is State.OUT:
                 self.leave_delivery(job)
                 job.deliveries -= 1

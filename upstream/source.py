@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
+from broker.body import body_limit, split_body
 from broker.consume_queue import FILLER, FILLER_SIZE
-from broker.errors import DamagedRecord, RecordGone
+from broker.errors import BodyUnusable, DamagedRecord, RecordGone
 from broker.java import tags_code
 from broker.properties import is_system_property, parse_properties
 from broker.record import Located, born_timestamp, locate, split
-from upstream.action import MessageUnreadable
+from upstream.action import BodyUnprocessable, MessageUnreadable
 from upstream.counters import SubscriptionCounters
 from upstream.job import History, Message, OrderKey, UpstreamJob
 from upstream.lane import Lane, Unit
@@ -66,6 +67,7 @@ class Source(Protocol):
 
         Raises:
             MessageUnreadable: It is damaged or gone.
+            BodyUnprocessable: It cannot be unpacked.
         """
         ...
 
@@ -74,6 +76,7 @@ class Source(Protocol):
 
         Raises:
             MessageUnreadable: It is damaged or gone.
+            BodyUnprocessable: It cannot be unpacked.
         """
         ...
 
@@ -115,6 +118,7 @@ class EmbeddedSource:
         self._lanes = list(lanes)
         self._store = store
         self._read = store.read
+        self._body_bytes_max = body_limit(store.options.message_bytes_max)
         self._counters = counters
         self._notices = notices
         self._strict_order = strict_order
@@ -338,11 +342,17 @@ class EmbeddedSource:
             record = job.record
             if record is None:
                 record = job.record = self._read(job.physical, job.size)
-            return record, *split(record)
+            return record, *split(record, self._split_unusual)
         except DamagedRecord as error:
             raise MessageUnreadable("damaged") from error
         except RecordGone as error:
             raise MessageUnreadable("gone") from error
+
+    def _split_unusual(self, record: memoryview) -> tuple[memoryview, bytes]:
+        try:
+            return split_body(record, self._body_bytes_max)
+        except BodyUnusable as error:
+            raise BodyUnprocessable(error.reason, str(error)) from error
 
     def load(self, job: UpstreamJob) -> Message:
         """Read a message from the log; see `Source.load`."""
