@@ -16,7 +16,7 @@ so that memory stays flat while a large log streams through.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import (
@@ -258,40 +258,35 @@ class CommitLog:
         self._unsynced.clear()
         return True
 
-    def cut(self, end: int, *, deep: bool) -> bool:
-        """Make everything from `end` on empty, durably; returns whether anything was there.
-
-        Args:
-            end: The log's new end.
-            deep: Look at every byte; otherwise the rest is known to be empty.
+    def cut(self, end: int) -> Iterator[bool]:
+        """Make everything from `end` on empty, durably; yields per segment whether anything was there.
 
         Raises:
             OSError: A file cannot be changed.
         """
         self._views.clear()
         self._idle_views.clear()
-        found = False
-        for number in sorted(self.segments) if deep else ():
+        for number in sorted(self.segments):
             segment = self.segments[number]
             if segment.base + self.segment_bytes <= end:
                 continue
-            if segment.base >= end and self._zero(segment, 0, probe=True):
+            found = self._zero(segment, max(end - segment.base, 0), probe=segment.base >= end)
+            if found and segment.base >= end:
                 # A whole segment behind the end: its file goes.
-                found = True
                 segment.file.close()
                 del self.segments[number]
                 self._disk.remove(f"{self.folder}/{segment_name(segment.base)}")
                 self._disk.sync_folder(self.folder)
-            elif segment.base < end and self._zero(segment, end - segment.base, probe=False):
-                found = True
+            elif found:
                 segment.file.sync()
-        return found
+            yield found
 
-    def sync_from(self, start: int) -> None:
-        """Sync the segments that hold offsets from `start` on, whoever wrote them. Raises OSError."""
-        for segment in self.segments.values():
+    def sync_from(self, start: int) -> Iterator[None]:
+        """Sync the segments that hold offsets from `start` on, whoever wrote them, one per step. Raises OSError."""
+        for segment in list(self.segments.values()):
             if segment.base + self.segment_bytes > start:
                 segment.file.sync()
+                yield
 
     def _zero(self, segment: Segment, start: int, *, probe: bool) -> bool:
         """Zero a segment from a place on, or with `probe` only look; returns whether anything was not zero."""

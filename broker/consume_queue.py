@@ -201,14 +201,13 @@ class ConsumeQueue:
         self._unsynced.clear()
         self._close_surplus()
 
-    def cut_files(self) -> None:
-        """Remove what the files hold beyond the tail's base, so that old units can never be taken for new ones.
+    def remove_later_files(self) -> None:
+        """Remove the files that hold nothing but offsets from `max_offset` on, or below the oldest that counts.
 
         Raises:
-            OSError: A file cannot be changed.
+            OSError: A file cannot be removed.
         """
-        number, place = divmod(self._tail_base, self.file_units)
-        keep = number + 1 if place else number
+        keep = -(-self.max_offset // self.file_units)
         removed = False
         for name in self._disk.list(self._folder):
             if name.isdigit() and not self._files_base // self.file_units <= self._number(name) < keep:
@@ -219,6 +218,17 @@ class ConsumeQueue:
                 removed = True
         if removed:
             self._disk.sync_folder(self._folder)
+
+    def cut_files(self) -> None:
+        """Remove what the files hold from `max_offset` on, so that old units can never be taken for new ones.
+
+        Reads the rest of the queue's last file. Durable after `sync`.
+
+        Raises:
+            OSError: A file cannot be changed.
+        """
+        self.remove_later_files()
+        number, place = divmod(self.max_offset, self.file_units)
         if place and (file := self._file(number, create=False)) is not None:
             for start in range(place * UNIT_BYTES, self.file_units * UNIT_BYTES, _ZEROS_BYTES):
                 count = min(_ZEROS_BYTES, self.file_units * UNIT_BYTES - start)

@@ -1,6 +1,9 @@
-"""The steps of opening a store that need no open store: folders, lock, geometry, and the report of what was found."""
+"""The steps of opening a store that need no open store: folders, lock, geometry, recovery, and its report."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 import structlog
 
@@ -8,14 +11,28 @@ from broker.commit_log import CommitLog
 from broker.errors import StoreInUse, StoreUnreadable, StoreUnwritable
 from broker.metrics import Metrics
 from broker.options import StoreOptions
-from broker.recovery import RecoveryFacts
+from broker.recovery import RecoveryFacts, RecoverySteps, recover
 from broker.seams import Disk, Lock
-from broker.store_json import Geometry, check_geometry
+from broker.store_json import AbortFile, Checkpoint, Geometry, check_geometry
 from broker.store_metrics import BATCHES_CUT, DUPLICATES, FILLERS, HOLE_BYTES, HOLES, RECOVERED, TAILS_CUT
+from broker.topics import Topics
 
 FOLDERS = ("", "/commitlog", "/consumequeue", "/config", "/pyddmq")
 
+Step = TypeVar("Step")
+T = TypeVar("T")
+
 logger = structlog.get_logger()
+
+
+def run_to_end(steps: Generator[Step, None, T], progress: Callable[[Step], None]) -> T:
+    """Run all steps one after the other, telling `progress` of each; return what the generator returns."""
+    while True:
+        try:
+            progress(next(steps))
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def take_lock(root: str, disk: Disk) -> Lock:
@@ -74,6 +91,25 @@ def sync_names(root: str, disk: Disk) -> None:
         disk.sync_folder(root + folder)
 
 
+def recovered(
+    root: str, *, log: CommitLog, topics: Topics, abort: AbortFile, checkpoint: Checkpoint | None, disk: Disk
+) -> RecoverySteps:
+    """Mark the store as open and recover it, in steps (`recovery.recover`).
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    clean = not abort.exists()
+    if not clean:
+        sync_names(root, disk)
+    abort.create()
+    steps = recover(log, topics, checkpoint, clean=clean)
+    first = next(steps)
+    logger.info("store_recovering", root=root, clean=clean, bytes_to_scan=first.total_bytes, whole_log=first.whole_log)
+    yield first
+    return (yield from steps)
+
+
 def report(root: str, facts: RecoveryFacts, metrics: Metrics) -> None:
     """Count and log what recovery found."""
     for name, amount in (
@@ -91,6 +127,8 @@ def report(root: str, facts: RecoveryFacts, metrics: Metrics) -> None:
         root=root,
         clean=facts.clean,
         records_scanned=facts.records,
+        scanned_from=facts.scanned_from,
+        whole_log=facts.whole_log,
         log_end=facts.end,
         truncated_to=facts.truncated_to,
     )

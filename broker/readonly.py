@@ -18,12 +18,14 @@ from broker.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment
 from broker.consume_queue import ConsumeQueue, Unit
 from broker.errors import RecordGone, StoreUnreadable
 from broker.interchange import geometry_of
+from broker.log_scan import LogScan
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
+from broker.queue_build import QueueBuild
 from broker.reading import NumberedFile, ReadingDisk
 from broker.record import Entry, Located
-from broker.recovery import ProgressCallback, _begin_at, _Build, _Scan
+from broker.recovery import ProgressCallback, begin_at
 from broker.seams import Clock, Disk
 from broker.store_json import Checkpoint, CheckpointFile, Geometry
 from broker.topics import Topic, Topics
@@ -97,16 +99,16 @@ class ReadOnlyStore:
         topics.load()
         log.visible_end = max(log.segments, default=-1) * log.segment_bytes + log.segment_bytes
         start = log.min_offset
-        if checkpoint is not None and _begin_at(log, topics, checkpoint):
+        if checkpoint is not None and begin_at(log, topics, checkpoint) is None:
             start = checkpoint.log_end
         else:
             for topic in topics.by_name.values():
                 for queue in topic.queues:
                     queue.start_at(0, 0)
         self.scanned_from = start
-        build = _Build(topics, log, store_ms=0, last_record=-1, tail_units_max=sys.maxsize)
+        build = QueueBuild(topics, log, store_ms=0, last_record=-1, tail_units_max=sys.maxsize)
         total = log.visible_end - start
-        walk = _Scan(log, start)
+        walk = LogScan(log, start)
         for entry in walk.entries():
             build.take(entry)
             if progress is not None and build.records % 4096 == 0:
@@ -176,7 +178,7 @@ class ReadOnlyStore:
             start: Commit-log offset of a record; the oldest if not given.
             damaged: Called with start and end of each damaged stretch that is passed.
         """
-        walk = _Scan(self.log, self.min_offset if start is None else max(start, self.min_offset))
+        walk = LogScan(self.log, self.min_offset if start is None else max(start, self.min_offset))
         seen = 0
         for entry in walk.entries():
             if entry.physical >= self.end:
@@ -221,6 +223,13 @@ class _SegmentFile(NumberedFile):
         super().__init__(disk, path)
         self._log = log
         self._number = number
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes; nothing when the file is deleted."""
+        data = super().read(offset, size)
+        if not data:
+            self._log.segments.pop(self._number, None)
+        return data
 
     def view(self) -> memoryview:
         """Return a view. Raises RecordGone when the file is deleted."""

@@ -19,7 +19,7 @@ the next flush.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from random import Random
 
 import structlog
@@ -44,12 +44,12 @@ from broker.errors import (
 from broker.java import queue_of_key
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.opening import open_log, report, sync_names, take_lock
+from broker.opening import open_log, recovered, report, run_to_end, take_lock
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Done, Position, Put
 from broker.record import Located, Locator, locate
-from broker.recovery import ProgressCallback, RecoveryFacts, recover
+from broker.recovery import RecoveryFacts, RecoveryProgress
 from broker.seams import Buffer, Clock, Disk, Lock
 from broker.store_json import AbortFile
 from broker.store_metrics import (
@@ -62,7 +62,8 @@ from broker.store_metrics import (
     SYNCS,
     WRITTEN,
 )
-from broker.topics import QUEUES_MAX, Topic, Topics, check_name
+from broker.topic_changes import TopicChanges
+from broker.topics import Topic, Topics
 from broker.unique_key import UniqueKeys
 from broker.unit_check import UnitChecker
 
@@ -125,6 +126,7 @@ class Store:
         self._read = self._log.read
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
+        self._topic_changes = TopicChanges(root, topics=self._topics, metrics=metrics, fail=self._fail)
         self._abort = AbortFile(root, disk=disk)
         self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
         self._notices = Notices(clock)
@@ -156,9 +158,9 @@ class Store:
         clock: Clock,
         random: Random,
         metrics: Metrics,
-        progress: ProgressCallback | None = None,
+        progress: Callable[[RecoveryProgress], None] = lambda _: None,
     ) -> Store:
-        """Open a store, creating it when the directory is empty, and recover it.
+        """Open a store, creating it when the directory is empty, and recover it; `progress` is told now and then.
 
         Raises:
             StoreInUse: Somebody has it open.
@@ -167,36 +169,49 @@ class Store:
             StoreGeometryDiffers: The configured file sizes are not its own.
             StoreUnreadable: A file that cannot be derived is damaged with all its copies.
         """
+        steps = cls.opening(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics)
+        return run_to_end(steps, progress)
+
+    @classmethod
+    def opening(
+        cls, root: str, *, options: StoreOptions, disk: Disk, clock: Clock, random: Random, metrics: Metrics
+    ) -> Generator[RecoveryProgress, None, Store]:
+        """`open` in steps of bounded work, for a caller that does other things in between; returns the store.
+
+        The first step takes the lock and compares the geometry; nothing is changed before the second. Closing the
+        generator early gives the lock back and leaves the store as a kill would: the next opening recovers it.
+
+        Raises:
+            StoreError: As `open`.
+        """
         lock = take_lock(root, disk)
+        store = cls(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics, lock=lock)
         try:
-            store = cls(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics, lock=lock)
-            store._open(progress)
-        except OSError as error:
-            lock.release()
-            raise StoreUnwritable(root, error) from error
-        except BaseException:
-            lock.release()
+            yield from store._open()
+        except BaseException as error:
+            store.abandon()
+            if isinstance(error, OSError):
+                raise StoreUnwritable(root, error) from error
             raise
         return store
 
-    def _open(self, progress: ProgressCallback | None) -> None:
+    def _open(self) -> Generator[RecoveryProgress, None, None]:
         open_log(self.root, self.options, log=self._log, disk=self._disk)
         self._topics.load()
-        clean = not self._abort.exists()
-        if not clean:
-            sync_names(self.root, self._disk)
-        self._abort.create()
-        facts = self.recovery = recover(
-            self._log, self._topics, self._checkpointer.load(), clean=clean, progress=progress
+        yield RecoveryProgress(0, 0)
+        facts = self.recovery = yield from recovered(
+            self.root,
+            log=self._log,
+            topics=self._topics,
+            abort=self._abort,
+            checkpoint=self._checkpointer.load(),
+            disk=self._disk,
         )
         self._store_ms = facts.store_ms
         self._staged_record = self._last_record = facts.last_record
         self._log.cold_end = facts.scanned_from
-        for topic in self._topics.by_name.values():
-            for queue in topic.queues:
-                queue.checker = self._checker.check
-        if any(self._topics.entry_differs(topic) for topic in self._topics.by_name.values()):
-            self._topics.save()
+        self._topics.check_with(self._checker.check)
+        self._topics.save_if_changed()
         report(self.root, facts, self._metrics)
         self._write_checkpoint()
 
@@ -230,9 +245,7 @@ class Store:
 
     def _release(self) -> None:
         self._log.close()
-        for topic in self._topics.by_name.values():
-            for queue in topic.queues:
-                queue.close()
+        self._topics.close()
         self._lock.release()
 
     @property
@@ -258,24 +271,7 @@ class Store:
         """
         if self.failed is not None:
             raise self.failed
-        check_name(name)
-        if not 1 <= queues <= QUEUES_MAX:
-            raise ValueError(f"a topic has 1 to {QUEUES_MAX} queues, not {queues}")
-        known = self._topics.by_name.get(name)
-        if known is None or len(known.queues) < queues:
-            # Memory grows only once the file says so.
-            try:
-                self._topics.save((name, queues))
-            except OSError as error:
-                if error.errno in NO_SPACE:
-                    self._metrics.counter(REFUSED, "disk_full").add()
-                    raise DiskFull(self.root, 4096) from error
-                raise self._fail("writing the topic file", error) from error
-        topic = self._topics.grow(name, queues)
-        for queue in topic.queues:
-            queue.checker = self._checker.check
-        topic.system = topic.system or system
-        return topic
+        return self._topic_changes.create(name, queues, system=system)
 
     # Appending
 

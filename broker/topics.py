@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from broker.consume_queue import ConsumeQueue
+from broker.consume_queue import Checker, ConsumeQueue
 from broker.errors import MessageRefused
 from broker.record import TOPIC_BYTES_MAX
 from broker.seams import Clock, Disk
@@ -64,6 +64,18 @@ def check_name(name: str) -> None:
         )
 
 
+def check_wanted(name: str, queues: int) -> None:
+    """Check a topic that is asked for.
+
+    Raises:
+        MessageRefused: The name is not allowed.
+        ValueError: The number of queues is out of range.
+    """
+    check_name(name)
+    if not 1 <= queues <= QUEUES_MAX:
+        raise ValueError(f"a topic has 1 to {QUEUES_MAX} queues, not {queues}")
+
+
 class Topic:
     """A topic and its queues.
 
@@ -103,6 +115,14 @@ class Topics:
         self._table: dict[str, dict[str, Any]] = {}
         self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
         self._rest: dict[str, Any] = {}
+        self._checker: Checker | None = None
+
+    def check_with(self, checker: Checker) -> None:
+        """Have units of an earlier process, of present queues and those to come, compared with their records."""
+        self._checker = checker
+        for topic in self.by_name.values():
+            for queue in topic.queues:
+                queue.checker = checker
 
     def load(self) -> None:
         """Read the file and make the topics' queues, still empty.
@@ -128,13 +148,17 @@ class Topics:
         if topic is None:
             topic = self.by_name[name] = Topic(name, system=is_system(name))
         for queue_id in range(len(topic.queues), queues):
-            topic.queues.append(
-                ConsumeQueue(name, queue_id, root=self._root, disk=self._disk, file_units=self._file_units)
-            )
+            queue = ConsumeQueue(name, queue_id, root=self._root, disk=self._disk, file_units=self._file_units)
+            queue.checker = self._checker
+            topic.queues.append(queue)
         return topic
 
-    def entry_differs(self, topic: Topic) -> bool:
-        """Whether the file says something else of the topic's queues than memory does."""
+    def save_if_changed(self) -> None:
+        """Write the file when it says something else of a topic's queues than memory does. Raises OSError."""
+        if any(self._entry_differs(topic) for topic in self.by_name.values()):
+            self.save()
+
+    def _entry_differs(self, topic: Topic) -> bool:
         entry = self._table.get(topic.name)
         return entry is None or entry.get("readQueueNums") != len(topic.queues)
 
@@ -159,6 +183,12 @@ class Topics:
         self._file.save({**self._rest, "dataVersion": version, "topicConfigTable": table})
         self._table = table
         self._version = version
+
+    def close(self) -> None:
+        """Close all queues' files."""
+        for topic in self.by_name.values():
+            for queue in topic.queues:
+                queue.close()
 
     def _entry(self, name: str, queues: int) -> dict[str, Any]:
         fresh = {

@@ -10,6 +10,7 @@ from broker.consume_queue import FILLER
 from broker.metrics import Metrics
 from broker.properties import parse_properties
 from broker.record import split
+from broker.recovery import RecoveryProgress
 from broker.seams import Clock, Disk
 from broker.store import DamagedRecord, Position, Put, Store, StoreOptions
 from broker.testing import ManualClock
@@ -26,7 +27,7 @@ def open_store(
     seed: int = 1,
     metrics: Metrics | None = None,
     root: str = ROOT,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[RecoveryProgress], None] = lambda _: None,
     **options: Any,
 ) -> Store:
     """Open a store with small files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from broker.consume_queue import FILLER
 from broker.metrics import Metrics
 from broker.record import CRC_PREFIX, split
+from broker.recovery import RecoveryProgress
 from broker.store import Put, Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
@@ -262,11 +264,13 @@ def test_recovery_reports_progress() -> None:
         append(store, *[b"x"] * 1000)
     store.flush()
     disk.kill()
-    seen: list[tuple[int, int]] = []
-    open_store(disk, segment_bytes=1 << 21, progress=lambda at, total: seen.append((at, total)))
-    assert [at for at, _ in seen] == sorted(at for at, _ in seen)
-    assert len(seen) == 2
-    assert all(0 < at < total for at, total in seen)
+    seen: list[RecoveryProgress] = []
+    store = open_store(disk, segment_bytes=1 << 21, progress=seen.append)
+    assert [each.scanned_bytes for each in seen] == sorted(each.scanned_bytes for each in seen)
+    steps = [each for each in seen if 0 < each.scanned_bytes < store.end]
+    assert len(steps) >= 9000 // 256
+    assert all(each.total_bytes == 1 << 21 for each in steps)
+    assert all(later.records - each.records <= 256 for each, later in itertools.pairwise(steps))
 
 
 def run_until_stop(disk: SimDisk, random: Random, clock: ManualClock, acknowledged: dict[int, bytes]) -> None:
