@@ -33,7 +33,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Class path, and the folder with the compiled client."""
     jars = rocketmq.fetch()
     folder = tmp_path_factory.mktemp("classes")
-    rocketmq.compile_client(jars, folder)
+    rocketmq.compile_programs(jars, folder)
     return jars, folder
 
 

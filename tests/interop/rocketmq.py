@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from broker.interchange import broker_conf
 from broker.properties import BATCH_NAME, CRC_NAME
@@ -22,40 +23,52 @@ from tests.conftest import need, need_program
 
 HERE = Path(__file__).parent
 VERSION = "5.3.3"
-CACHE = Path(os.environ.get("PYDDMQ_INTEROP_CACHE", "~/.cache/pyddmq/interop")).expanduser() / VERSION
+POM = HERE / "pom.xml"
+# Another pom is another folder, so a cache is whole or not there.
+CACHE = (
+    Path(os.environ.get("PYDDMQ_INTEROP_CACHE", "~/.cache/pyddmq/interop")).expanduser()
+    / f"{VERSION}-{crc32(POM.read_bytes()):08x}"
+)
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-FETCH_SECONDS_MAX = 900
+FETCH_SECONDS_MAX = 300
+FETCH_ATTEMPTS = 3
 END_SECONDS_MAX = 60
 PORTS_FROM = 20_000
 
 
 def fetch() -> Path:
-    """Return the folder with RocketMQ's jars, fetched when it is not there yet; skips (fails in CI) without Java."""
+    """Return the folder with the jars of pom.xml, fetched when it is not there yet.
+
+    What the machine lacks (Java, Maven, the way to Maven Central) is a skip with the reason, and a failure in CI.
+    """
     need_program("java", "apt install openjdk-17-jdk-headless")
     need_program("javac", "apt install openjdk-17-jdk-headless")
-    complete = CACHE / "complete"
-    if not complete.exists():
-        maven = need_program("mvn", "apt install maven")
-        command = [maven, "-B", "-q", "-f", str(HERE / "pom.xml"), COPY_GOAL, "-DincludeScope=runtime"]
-        fetched = subprocess.run(
-            [*command, f"-DoutputDirectory={CACHE}"],
-            capture_output=True,
-            text=True,
-            timeout=FETCH_SECONDS_MAX,
-            check=False,
-        )
-        need(not fetched.returncode, f"RocketMQ {VERSION} from Maven Central ({fetched.stdout[-300:].strip()})")
-        complete.touch()
-    return CACHE
+    if (CACHE / "complete").exists():
+        return CACHE
+    maven = need_program("mvn", "apt install maven")
+    command = [maven, "-B", "-q", "-ntp", "-f", str(POM), COPY_GOAL, "-DincludeScope=runtime"]
+    command += [f"-DoutputDirectory={CACHE}", "-Dmaven.wagon.http.retryHandler.count=3"]
+    said = ""
+    for _ in range(FETCH_ATTEMPTS):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)
+        except subprocess.TimeoutExpired:
+            said = f"no end within {FETCH_SECONDS_MAX} s"
+            continue
+        if not done.returncode:
+            (CACHE / "complete").touch()
+            return CACHE
+        said = " ".join(done.stdout.split())[:500]
+    need(False, f"RocketMQ {VERSION}: {FETCH_ATTEMPTS} attempts to fetch it from Maven Central failed ({said}), so it")
+    raise AssertionError("need() does not return")
 
 
-def compile_client(jars: Path, folder: Path) -> None:
-    """Compile the client program into a folder."""
-    subprocess.run(
-        ["javac", "-proc:none", "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(HERE / "Interchange.java")],
-        check=True,
-        capture_output=True,
-    )
+def compile_programs(jars: Path, folder: Path) -> None:
+    """Compile the programs beside this file into a folder."""
+    sources = [str(each) for each in sorted(HERE.glob("*.java"))]
+    command = ["javac", "-proc:none", "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), *sources]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 class Message(NamedTuple):
