@@ -101,6 +101,13 @@ class NodeConfig(Model):
         ge=10,
         le=10_000_000,
     )
+    ack_segment_bytes: int = setting(
+        2 * _MIB,
+        "Bytes of acks after which the ack journal begins a new file with a snapshot; twice that is on disk (D10).",
+        reload=_RESTART,
+        ge=4096,
+        le=2**30,
+    )
     max_message_bytes: int = setting(
         2 * _MIB, "Largest message body in bytes; a larger one is refused with code 11.", reload=_RESTART, ge=1
     )

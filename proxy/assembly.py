@@ -53,6 +53,7 @@ def open_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store
         metrics=metrics,
         scheduler=seams.loop,
         ack_flush=node.ack_flush,
+        segment_bytes=node.ack_segment_bytes,
     )
 
 

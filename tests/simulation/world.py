@@ -48,6 +48,7 @@ def settings(ack_flush: str = "async") -> dict[str, Any]:
             "ackFlush": ack_flush,
             "segmentBytes": 131_072,
             "queueFileUnits": 100,
+            "ackSegmentBytes": 4_096,
             "commitIntervalMs": 1_000,
             "drainSeconds": 5,
             "maxMessageBytes": 32_768,
