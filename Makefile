@@ -56,7 +56,7 @@ bench: setup ## speed, beside Redis where it is installed
 	$(BIN)/python -m bench
 
 crash: setup ## a long campaign of SIGKILLs on real processes
-	$(BIN)/python -m pytest tests/crash -m long
+	$(BIN)/python -m pytest -s tests/crash -m long
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long

@@ -22,7 +22,7 @@ import structlog
 from actions.registry import ActionError, Registry
 from broker.disk import RealDisk
 from broker.errors import StoreError, StoreFailed
-from broker.seams import SystemClock
+from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
 from proxy.cli.codes import ExitCode
@@ -72,8 +72,12 @@ class ServeOptions:
         return config.model_copy(update={"node": config.node.model_copy(update=update)}) if update else config
 
 
-def serve(options: ServeOptions) -> int:
+def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     """Run a node until it is told to stop.
+
+    Args:
+        options: What the command line says.
+        disk: Where its data lies; the operating system's files when absent.
 
     Returns:
         The exit code of the process (docs/cli.md).
@@ -102,7 +106,7 @@ def serve(options: ServeOptions) -> int:
     gc.set_threshold(50_000, 50, 1000)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(options, config, seen, registry))
+            return runner.run(_serve(options, config, seen, registry, disk or RealDisk()))
     except ListenError as error:
         print(error, file=sys.stderr)
         return ExitCode.PORT_TAKEN
@@ -137,7 +141,7 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(options: ServeOptions, config: Config, seen: Signature, registry: Registry) -> int:
+async def _serve(options: ServeOptions, config: Config, seen: Signature, registry: Registry, disk: Disk) -> int:
     from proxy.admin import AdminServer
     from proxy.admin.changes import AdminToken
     from proxy.node_changes import node_changes
@@ -145,7 +149,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
 
     loop = asyncio.get_running_loop()
     clock = SystemClock()
-    seams = Seams(loop=loop, clock=clock, disk=RealDisk(), randomness=random.Random(), network=AsyncioNetwork())
+    seams = Seams(loop=loop, clock=clock, disk=disk, randomness=random.Random(), network=AsyncioNetwork())
     node = Node(config, seams=seams, registry=registry)
     reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over, applied=_set_up_logs)
     admin = AdminServer(LiveNode(node, reloader), changes=node_changes(node), token=AdminToken(lambda: _token(config)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.crash.campaign import Campaign, Outcome
+from tests.crash.campaigns import run_campaign
 
 PREFIX = "pyddmq-crash-"
 
@@ -16,12 +15,13 @@ PREFIX = "pyddmq-crash-"
 def main() -> int:
     """Run one campaign; 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-strace", action="store_true", help="kill by the node's own disk instead of strace")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         try:
-            outcome = asyncio.run(_run(Path(name), options.seed, options.kills))
+            outcome = run_campaign(Path(name), options.seed, options.kills, strace=False if options.no_strace else None)
         except AssertionError as error:
             kept = Path(tempfile.mkdtemp(prefix=PREFIX)) / "evidence"
             Path(name).rename(kept)
@@ -30,10 +30,6 @@ def main() -> int:
             return 1
     print(outcome.table())
     return 0
-
-
-async def _run(folder: Path, seed: int, kills: int) -> Outcome:
-    return await Campaign(folder, seed=seed, kills=kills).run()
 
 
 if __name__ == "__main__":

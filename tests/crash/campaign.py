@@ -1,16 +1,16 @@
-"""A campaign of kills: clients work, the node dies at random, and the ledger knows what it had promised.
+"""A campaign of kills: clients work, the node dies, and the ledger knows what it had promised.
 
-The clients are those of the simulation, here on real sockets. A kill comes when a seeded number of things has
-happened and publishes, deliveries and acks are in the middle; so every kill catches something.
+The clients are those of the simulation, here on real sockets. A kill at random comes when a seeded number of things has
+happened and publishes, deliveries and acks are in the middle; so every such kill catches something. A kill at a call
+comes in a seeded phase of the node's life: while it recovers, works, reloads or drains.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,122 +19,28 @@ from broker.disk import RealDisk
 from broker.metrics import Metrics
 from broker.seams import SystemClock
 from broker.store import Store
-from proxy.testing.network import Mark
+from tests.crash.edge import RealEdge, Stats
+from tests.crash.moments import Phase, Planned
+from tests.crash.outcome import Kill, Outcome
 from tests.crash.process import NodeProcess
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
-from tests.simulation.ledger import Ledger, PromiseBroken, Stamp
-from tests.simulation.lines import Client, Link, Surroundings
-from tests.simulation.wire import Reply, consumer_codec, consumer_idl
+from tests.simulation.ledger import ACK_LOSS_SECONDS, Ledger, PromiseBroken
+from tests.simulation.lines import Client, Surroundings
 from tests.simulation.world import TIMEOUT_MS, dead_letters, settings, store_options, stored_records, subscriptions
 
 SLACK_SECONDS = 1.0
 """How late a client on a busy machine may read what the node wrote."""
 WAIT_SECONDS_MAX = 60.0
-
-
-class RealEdge:
-    """Real sockets as clients see them: an answer counts as given when it is sent, a delivery when it is read."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._sequence = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def connect(self, link: Link, address: tuple[str, int], host: str) -> None:
-        """Connect from `host`, an address of the loopback network."""
-        task = self._loop.create_task(self._connect(link, address, host))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def now(self) -> Mark:
-        """Return the next mark; each is a turn of its own."""
-        sequence = next(self._sequence)
-        return Mark(sequence, sequence, self._loop.time(), False)
-
-    def written(self, transport: Any, position: int) -> Mark:
-        """Return the time of reading."""
-        return self.now()
-
-    def when_arrived(self, transport: Any, callback: Callable[[Mark], None]) -> None:
-        """Call back at once."""
-        callback(self.now())
-
-    async def _connect(self, link: Link, address: tuple[str, int], host: str) -> None:
-        try:
-            await self._loop.create_connection(lambda: link, *address, local_addr=(host, 0))
-        except OSError:
-            link.refused()
-
-
-class Stats(Client):
-    """Asks for getConsumeStats over and over and keeps the last answer."""
-
-    def __init__(self, around: Surroundings, groups: tuple[str, ...]) -> None:
-        super().__init__("stats", "127.3.0.1", consumer_codec(), around, around.consumer_address)
-        self.groups = groups
-        self.lag: dict[str, int] = {}
-
-    @property
-    def idle(self) -> bool:
-        """Whether every group has answered and has nothing unfinished."""
-        return set(self.lag) == set(self.groups) and not any(self.lag.values())
-
-    def on_connected(self) -> None:
-        self.lag = {}
-        self._ask()
-
-    def _ask(self) -> None:
-        if self.link is not None:
-            for group in self.groups:
-                self.call("getConsumeStats", group, request=consumer_idl.ConsumeStatsRequest(group=group))
-            self.later(0.1, self._ask)
-
-    def on_reply(self, link: Link, about: str, reply: Reply, stamp: Stamp) -> None:
-        if reply.error is not None:
-            raise reply.error
-        self.lag[about] = sum(
-            each.produceOffsets[qid] - each.consumeOffsets[qid] for each in reply.value for qid in each.produceOffsets
-        )
-
-
-@dataclass(slots=True)
-class Kill:
-    """One kill: what it caught in the middle, and how long the restart took in seconds."""
-
-    publishes: int
-    deliveries: int
-    acks: int
-    pulls: int
-    restart_seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class Outcome:
-    """A campaign's figures."""
-
-    seed: int
-    kills: list[Kill] = field(default_factory=list)
-    acknowledged: int = 0
-    delivered: int = 0
-    events: Counter[str] = field(default_factory=Counter)
-
-    def table(self) -> str:
-        """Return the figures for people."""
-        lines = ["kill  publishes  deliveries  acks  pulls   restart"]
-        for number, kill in enumerate(self.kills, 1):
-            lines.append(
-                f"{number:4}  {kill.publishes:9}  {kill.deliveries:10}  {kill.acks:4}  {kill.pulls:5}"
-                f"  {kill.restart_seconds:6.2f} s"
-            )
-        total = [
-            sum(getattr(kill, name) for kill in self.kills) for name in ("publishes", "deliveries", "acks", "pulls")
-        ]
-        lines.append(f" all  {total[0]:9}  {total[1]:10}  {total[2]:4}  {total[3]:5}")
-        lines.append(
-            f"seed {self.seed}: {len(self.kills)} kills with that much in the middle; {self.acknowledged} publishes "
-            f"acknowledged, {self.delivered} deliveries; nothing lost, nothing acknowledged came again"
-        )
-        return "\n".join(lines)
+DEATH_SECONDS_MAX = 2.0
+"""How long a call may not come before the node is killed without it."""
+SMALL = {
+    "segmentBytes": 131_072,
+    "queueFileUnits": 100,
+    "ackSegmentBytes": 4_096,
+    "drainSeconds": 1,
+    "commitIntervalMs": 300,
+}
+"""Sizes that make segments roll and the ack journal begin anew many times in a campaign."""
 
 
 class Campaign:
@@ -143,21 +49,35 @@ class Campaign:
     Args:
         folder: For the node's files.
         seed: Of the workload and of the moments of the kills.
-        kills: How many.
+        planned: The kills.
+        data: The data directory, where it is not in `folder`.
+        power: Makes a kill a power loss: takes from the dead node's disk what may be lost.
     """
 
-    def __init__(self, folder: Path, *, seed: int, kills: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        planned: Sequence[Planned],
+        data: Path | None = None,
+        power: Callable[[], None] | None = None,
+    ) -> None:
         wanted = settings()
-        wanted["node"] |= {"segmentBytes": 1 << 20, "queueFileUnits": 1_000}
+        wanted["node"] |= SMALL
         self._settings = wanted
-        self._node = NodeProcess(folder, wanted)
+        self._node = NodeProcess(folder, wanted, data=data)
         self._random = Random(f"crash {seed}")
-        self._kills = kills
-        self._ledger = Ledger(subscriptions(), slack_seconds=SLACK_SECONDS)
+        self._planned = list(planned)
+        self._power = power
+        self._ledger = Ledger(
+            subscriptions(), slack_seconds=SLACK_SECONDS, ack_loss_seconds=ACK_LOSS_SECONDS + SLACK_SECONDS
+        )
         self._outcome = Outcome(seed)
         self._errors: list[Exception] = []
         self._noticed = asyncio.Event()
         self._clients: list[Producer | Consumer] = []
+        self._reloads = 0
 
     async def run(self) -> Outcome:
         """Run the campaign and hold its history against the promises.
@@ -166,11 +86,11 @@ class Campaign:
             PromiseBroken: With the seed's history; the node's log is in the folder.
         """
         try:
-            self._node.start()
+            self._start()
             around = self._surroundings()
             self._begin(around)
-            for _ in range(self._kills):
-                await self._kill()
+            while self._planned:
+                await self._kill(self._planned.pop())
             await self._settle(around)
             self._check()
         finally:
@@ -213,20 +133,91 @@ class Campaign:
         self._clients.append(consumer)
         return consumer
 
-    async def _kill(self) -> None:
-        """Wait for the seeded moment, kill, start again."""
-        aim = self._progress() + self._random.randrange(50, 600)
-        await self._wait(
-            lambda: self._progress() >= aim and self._pulls() > 0 and all(self._ledger.outstanding().values())
-        )
-        kill = Kill(pulls=self._pulls(), **self._ledger.outstanding())
-        self._node.kill()
+    async def _kill(self, planned: Planned) -> None:
+        """Wait for the moment, have the node die, start again."""
+        moment, reaper = planned.moment, planned.reaper
+        await self._busy(strictly=reaper is None)
+        kill = Kill(moment=moment, reaper=reaper.name if reaper else "", pulls=self._pulls())
+        if moment.phase is not Phase.RECOVERY:
+            self._catch(kill)
+        if reaper is None:
+            self._node.kill()
+        elif moment.phase is Phase.RECOVERY:
+            self._node.kill()
+            self._end_life()
+            if self._node.start(prefix=reaper.prefix(moment), command=reaper.command):
+                kill.reached = await self._died()
+            reaper.disarm()
+        else:
+            await self._begin_phase(planned)
+            kill.reached = await self._died()
+            reaper.disarm()
+        self._end_life()
         self._outcome.kills.append(kill)
         loop = asyncio.get_running_loop()
-        self._ledger.ended(power_lost=False, time=loop.time())
         began = loop.time()
-        self._node.start()
+        self._start()
         kill.restart_seconds = loop.time() - began
+
+    def _start(self) -> None:
+        """Start the node in the way that its next death needs."""
+        reaper = self._planned[-1].reaper if self._planned else None
+        if reaper is None:
+            assert self._node.start()
+        else:
+            assert self._node.start(command=reaper.command)
+
+    def _catch(self, kill: Kill) -> None:
+        """Note what is in the middle."""
+        for name, count in self._ledger.outstanding().items():
+            setattr(kill, name, count)
+
+    async def _begin_phase(self, planned: Planned) -> None:
+        """Arm the reaper, and begin the drain or the reload that the moment lies in."""
+        moment, reaper = planned.moment, planned.reaper
+        assert reaper is not None
+        reaper.arm(self._node.pid, moment)
+        if moment.phase is Phase.RELOAD:
+            self._reloads += 1
+            self._node.configure(self._reloaded())
+            self._node.signal(signal.SIGHUP)
+        elif moment.phase is Phase.DRAIN:
+            self._node.signal(signal.SIGTERM)
+
+    def _reloaded(self) -> dict[str, Any]:
+        """Return settings that renew one group's subscriptions (D22)."""
+        wanted = settings()
+        wanted["node"] |= SMALL
+        for topic in wanted["groups"][2]["topics"]:
+            topic["actions"] = [["PullServer"], ["NonBlockAsync", "PullServer"]][self._reloads % 2]
+        return wanted
+
+    async def _died(self) -> bool:
+        """Wait for the node's death; False when the call did not come, and then it is killed without."""
+        code = await self._node.ended(DEATH_SECONDS_MAX)
+        if code is None:
+            self._node.kill()
+            return False
+        if code not in (0, -signal.SIGKILL):
+            raise PromiseBroken(0, f"the node ended with {code}: {self._node.log.read_text()[-2000:]}")
+        return code != 0
+
+    def _end_life(self) -> None:
+        """Enter the end of a process, and of the power where that is what it was, in the ledger."""
+        loop = asyncio.get_running_loop()
+        self._ledger.ended(power_lost=self._power is not None, time=loop.time())
+        if self._power is not None:
+            self._power()
+
+    async def _busy(self, *, strictly: bool) -> None:
+        """Wait until things have happened; `strictly`: and publishes, deliveries, pulls and acks are in the middle."""
+        aim = self._progress() + self._random.randrange(50, 400 if strictly else 150)
+        await self._wait(
+            lambda: (
+                self._progress() >= aim
+                and (not strictly or (self._pulls() > 0 and all(self._ledger.outstanding().values())))
+            )
+        )
 
     def _pulls(self) -> int:
         """Calls of consumers that are unanswered now."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +22,19 @@ class NodeProcess:
     """`pyddmq serve` on free ports, on one data directory, over many lives.
 
     Args:
-        folder: Holds configuration, data and the node's log.
+        folder: Holds configuration, the node's log and, unless `data` says otherwise, its data.
         settings: The configuration as YAML would be read; ports are replaced by 0.
+        data: The data directory.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.data = folder / "data"
+    def __init__(self, folder: Path, settings: dict[str, Any], *, data: Path | None = None) -> None:
+        self.data = data or folder / "data"
         self.log = folder / "node.log"
         self._config = folder / "node.yaml"
-        node = settings["node"] | {"producerPort": 0, "consumerPort": 0, "adminPort": 0, "data": str(self.data)}
-        self._config.write_text(yaml.safe_dump(settings | {"node": node}))
         self._process: subprocess.Popen[str] | None = None
         self.producer: tuple[str, int] | None = None
         self.consumer: tuple[str, int] | None = None
+        self.configure(settings)
 
     @property
     def pid(self) -> int:
@@ -40,42 +42,83 @@ class NodeProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
+    def configure(self, settings: dict[str, Any]) -> None:
+        """Write the configuration file, in one step: a running node that sees it change reloads it."""
+        node = settings["node"] | {"producerPort": 0, "consumerPort": 0, "adminPort": 0, "data": str(self.data)}
+        new = self._config.with_suffix(".new")
+        new.write_text(yaml.safe_dump(settings | {"node": node}))
+        new.rename(self._config)
+
+    def start(self, *, prefix: Sequence[str] = (), command: Sequence[str] = (str(COMMAND), "serve")) -> bool:
         """Start and wait for the ready line (D24).
 
+        Args:
+            prefix: Put in front of the command; must leave the node's process id as it is.
+            command: Takes the options of `serve`.
+
+        Returns:
+            False when it was killed by SIGKILL before it was ready.
+
         Raises:
-            AssertionError: It did not come; the text is the end of the node's log.
+            AssertionError: It ended otherwise; the text is the end of the node's log.
         """
-        command = [str(COMMAND), "serve", "--config", str(self._config), "--data", str(self.data), "--json"]
+        options = ["--config", str(self._config), "--data", str(self.data), "--json"]
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                [*prefix, *command, *options], stdout=subprocess.PIPE, stderr=log, text=True
+            )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            self._process.wait(START_SECONDS_MAX)
-            raise AssertionError(f"no ready line: {self.log.read_text()[-3000:]}")
+            code = self.wait()
+            if code == -signal.SIGKILL:
+                return False
+            raise AssertionError(f"no ready line, exit code {code}: {self.log.read_text()[-3000:]}")
         ready = json.loads(line)
         self.producer = _address(ready["producer"])
         self.consumer = _address(ready["consumer"])
+        return True
 
-    def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
-        self._end(signal.SIGKILL)
+    def kill(self) -> int:
+        """SIGKILL, and wait until the process is gone; returns the exit code."""
+        self.signal(signal.SIGKILL)
+        return self.wait()
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
-        return self._end(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; harmless when the process is gone."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def close(self) -> None:
         """Leave nothing behind."""
         if self._process is not None:
             self.kill()
 
-    def _end(self, number: signal.Signals) -> int:
+    async def ended(self, seconds: float) -> int | None:
+        """Wait up to `seconds` for the process to end by itself; returns its exit code, None when it lives."""
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        descriptor = os.pidfd_open(self.pid)
+        loop.add_reader(descriptor, gone.set)
+        try:
+            await asyncio.wait_for(gone.wait(), seconds)
+        except TimeoutError:
+            return None
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until the process is gone; returns its exit code."""
         assert self._process is not None
         process, self._process = self._process, None
         self.producer = self.consumer = None
-        os.kill(process.pid, number)
         code = process.wait(START_SECONDS_MAX)
         assert process.stdout is not None
         process.stdout.close()
