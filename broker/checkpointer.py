@@ -1,4 +1,4 @@
-"""What a running store does in the background: queue tails, checkpoints, and the next log file ahead of its need."""
+"""What a running store writes in the background: queue tails and checkpoints."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Checkpointer:
 
     Attributes:
         end: Log end that the last checkpoint covers, -1 before the first.
+        outdated: Queues begin later than the last checkpoint says; set by retention.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Checkpointer:
         self._file = CheckpointFile(root, disk=disk)
         self._at = clock.monotonic()
         self.end = -1
+        self.outdated = False
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None when there is none that can be read."""
@@ -52,9 +54,13 @@ class Checkpointer:
 
     @property
     def due(self) -> bool:
-        """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s."""
+        """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s, or lost files."""
         grown = self._log.visible_end - self.end
-        return grown >= LOG_BYTES_MAX or (grown > 0 and self._clock.monotonic() - self._at >= INTERVAL_SECONDS)
+        return (
+            self.outdated
+            or grown >= LOG_BYTES_MAX
+            or (grown > 0 and self._clock.monotonic() - self._at >= INTERVAL_SECONDS)
+        )
 
     def write(self, *, last_record: int, store_ms: int) -> None:
         """Write queue tails, sync them, then the checkpoint; everything visible must be durable in the log already.
@@ -74,7 +80,7 @@ class Checkpointer:
                     queue.write_tail()
                     queue.sync()
                 queues[topic.name] = [[queue.min_offset, queue.max_offset] for queue in topic.queues]
-            if log_end != self.end:
+            if log_end != self.end or self.outdated:
                 self._file.save(Checkpoint(log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues))
         except OSError as error:
             if error.errno not in NO_SPACE:
@@ -82,20 +88,6 @@ class Checkpointer:
             self._notices.note("checkpoint_postponed_disk_full", root=self._root)
             return
         self.end = log_end
+        self.outdated = False
         self._at = self._clock.monotonic()
         self._written.add()
-
-    def claim_ahead(self) -> None:
-        """Claim the next log file when the present one is half full, so that no publish waits for it.
-
-        Raises:
-            OSError: Another failure than a full disk.
-        """
-        log = self._log
-        number, used = divmod(log.end, log.segment_bytes)
-        if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
-            try:
-                log.claim(number + 1)
-            except OSError as error:
-                if error.errno not in NO_SPACE:
-                    raise

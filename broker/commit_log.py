@@ -187,6 +187,30 @@ class CommitLog:
             raise
         self.segments[number] = Segment(base, file)
 
+    def adopt(self, path: str, number: int) -> None:
+        """Make a segment of a file that has its full size already, all zero; durable when this returns.
+
+        Raises:
+            OSError: The file cannot be put in place; no segment was added.
+        """
+        base = number * self.segment_bytes
+        self._disk.replace(path, f"{self.folder}/{segment_name(base)}")
+        self._disk.sync_folder(self.folder)
+        self.segments[number] = Segment(base, self._disk.open(f"{self.folder}/{segment_name(base)}"))
+
+    def drop(self, number: int) -> None:
+        """Delete a segment's file, durably; views handed out stay readable, other reads of it raise RecordGone.
+
+        Raises:
+            OSError: It could not be deleted.
+        """
+        # Until that is done its records can be read: the open file outlives its name.
+        self._disk.remove(f"{self.folder}/{segment_name(number * self.segment_bytes)}")
+        self._disk.sync_folder(self.folder)
+        self._views.pop(number, None)
+        self._idle_views.pop(number, None)
+        self.segments.pop(number).file.close()
+
     def stage(self, physicals: list[int], sizes: list[int], buffers: list[Buffer]) -> None:
         """Stage records where `reserve` put them; a segment that is left gets its blank record.
 

@@ -144,13 +144,64 @@ class ConsumeQueue:
         self.next_offset = self.max_offset = offset + 1
         return gap
 
-    def advance_minimum(self, log_minimum: int) -> None:
-        """Move `min_offset` past units whose records lie before `log_minimum`."""
+    def advance_minimum(self, log_minimum: int, *, all_there: bool = False) -> bool:
+        """Move `min_offset` past units whose records lie before `log_minimum`, or that are missing.
+
+        Args:
+            log_minimum: Commit-log offset of the first byte that is kept.
+            all_there: Every unit should be in the files: stop at one that is not.
+
+        Returns:
+            False when it stopped: whether that record is kept cannot be told.
+        """
         while log_minimum and self.min_offset < self.max_offset:
             for physical, size, _ in self._raw(self.min_offset, 1024):
+                if not size and all_there:
+                    return False
                 if physical >= log_minimum and size != FILLER_SIZE:
-                    return
+                    return True
                 self.min_offset += 1
+        return True
+
+    def first_at(self, log_offset: int) -> int:
+        """Return the first offset whose record lies at `log_offset` or behind it; `max_offset` when there is none.
+
+        Raises:
+            OSError: The queue's file cannot be read.
+        """
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            offset, physical = self._next_record(middle, high)
+            if physical is None or physical >= log_offset:
+                high = middle
+            else:
+                low = offset + 1
+        return low
+
+    def _next_record(self, offset: int, end: int) -> tuple[int, int | None]:
+        """First offset from `offset` on with a record, and where that lies; None when only empty units are left."""
+        count = 1
+        while offset < end:
+            for physical, size, _ in self.read(offset, min(count, end - offset)):
+                if size not in (0, FILLER_SIZE):
+                    return offset, physical
+                offset += 1
+            count = 1024
+        return end, None
+
+    def end_in_files(self) -> int:
+        """Return one past the highest offset that the files hold, whoever wrote them; 0 when there is no file.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        names = [name for name in self._disk.list(self._folder) if name.isdigit()]
+        file = self._file(self._number(names[-1]), create=False) if names else None
+        if file is None:
+            return 0
+        used = len(file.read(0, self.file_units * UNIT_BYTES).rstrip(b"\x00"))
+        return self._number(names[-1]) * self.file_units + -(-used // UNIT_BYTES)
 
     def _raw(self, offset: int, count: int) -> list[Unit]:
         checker, self.checker = self.checker, None
@@ -235,6 +286,28 @@ class ConsumeQueue:
                 if file.read(start, count).strip(b"\x00"):
                     file.write(start, [bytes(count)])
                     self._unsynced[number] = file
+
+    def drop_files(self) -> int:
+        """Delete the files that hold nothing from `min_offset` on, but never the last one, as RocketMQ does.
+
+        Returns:
+            How many were deleted.
+
+        Raises:
+            OSError: One cannot be deleted.
+        """
+        names = [name for name in self._disk.list(self._folder) if name.isdigit()]
+        gone = [name for name in names[:-1] if self._number(name) < self.min_offset // self.file_units]
+        for name in gone:
+            number = self._number(name)
+            self._unsynced.pop(number, None)
+            file = self._files.pop(number, None)
+            if file is not None:
+                file.close()
+            self._disk.remove(f"{self._folder}/{name}")
+        if gone:
+            self._disk.sync_folder(self._folder)
+        return len(gone)
 
     def repair(self, offset: int, unit: Unit) -> None:
         """Overwrite one unit in the files."""

@@ -214,3 +214,8 @@ class RealDisk:
         """Bytes that an unprivileged process may still use."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        """Bytes in use or free for an unprivileged process; what is set aside for root counts as neither."""
+        status = os.statvfs(path)
+        return (status.f_blocks - status.f_bfree + status.f_bavail) * status.f_frsize

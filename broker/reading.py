@@ -129,6 +129,10 @@ class ReadingDisk:
         """Bytes free where `path` is."""
         return self._disk.free_bytes(path)
 
+    def total_bytes(self, path: str) -> int:
+        """Bytes in use or free there."""
+        return self._disk.total_bytes(path)
+
     def make_folder(self, path: str) -> None:
         """Refuse, unless it is there."""
         if not self._disk.exists(path):

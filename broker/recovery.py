@@ -112,10 +112,11 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
     log.visible_end = max(log.segments, default=-1) * log.segment_bytes + log.segment_bytes
     whole_log = "there is no checkpoint" if checkpoint is None else begin_at(log, topics, checkpoint)
     if checkpoint is not None and whole_log is None:
-        start = checkpoint.log_end
+        start, floors = checkpoint.log_end, {}
         build = QueueBuild(topics, log, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record)
     else:
         start = log.min_offset
+        floors = _floors(topics, checkpoint) if start else {}
         for queue in _queues(topics):
             queue.start_at(0, 0)
         build = QueueBuild(topics, log, store_ms=0, last_record=-1)
@@ -139,6 +140,10 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
         shown_at, shown_records = walk.looked_at, build.records
         yield RecoveryProgress(shown_at - start, total, shown_records, whole_log)
     batches_cut, end = build.finish(walk.end)
+    for queue, floor in floors.items():
+        # Retention took all records of this queue: its offsets go on where they stood (D11).
+        if not queue.max_offset:
+            queue.start_at(floor, floor)
     if batches_cut:
         # A hole right before the first of them held their earlier members: it belongs to the tail.
         end = next((hole[0] for hole in walk.holes if hole[1] == end), end)
@@ -194,8 +199,21 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | No
             queue.start_at(minimum, maximum)
             if not _fits(log, reader, topic.name_bytes, queue):
                 return f"the checkpoint does not fit the files of queue {name}/{queue.queue_id}"
-            queue.advance_minimum(log.min_offset)
+            if not queue.advance_minimum(log.min_offset, all_there=True):
+                return f"a file of queue {name}/{queue.queue_id} is missing"
     return None
+
+
+def _floors(topics: Topics, checkpoint: Checkpoint | None) -> dict[ConsumeQueue, int]:
+    """One past the highest offset that each queue is known to have had, from the checkpoint or its files."""
+    floors: dict[ConsumeQueue, int] = {}
+    for name, bounds in (checkpoint.queues if checkpoint is not None else {}).items():
+        for queue, (_, maximum) in zip(topics.grow(name, len(bounds)).queues, bounds, strict=False):
+            floors[queue] = maximum
+    for queue in _queues(topics):
+        if queue not in floors:
+            floors[queue] = queue.end_in_files()
+    return floors
 
 
 def _ends_at(log: CommitLog, reader: LogReader, record_end: int, log_end: int) -> bool:

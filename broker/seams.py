@@ -151,3 +151,7 @@ class Disk(Protocol):
     def free_bytes(self, path: str) -> int:
         """Bytes free for this process on the file system that holds `path`."""
         ...
+
+    def total_bytes(self, path: str) -> int:
+        """Bytes of that file system that are in use or free for this process: use is 1 - free / total, as df shows."""
+        ...

@@ -24,7 +24,7 @@ from random import Random
 
 import structlog
 
-from broker.checkpointer import NO_SPACE, Checkpointer
+from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
 from broker.consume_queue import ConsumeQueue
 from broker.encoder import Encoder, Stamp
@@ -50,6 +50,8 @@ from broker.properties import encode_properties
 from broker.put import Done, Position, Put
 from broker.record import Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
+from broker.retention import Retention
+from broker.room import Room
 from broker.seams import Buffer, Clock, Disk, Lock
 from broker.store_json import AbortFile
 from broker.store_metrics import (
@@ -98,6 +100,7 @@ class Store:
         recovery: What opening found.
         pending: Something is staged.
         on_pending: Called when the first record is staged after a flush.
+        retention: Deletes old log files; without limits until they are set.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
 
@@ -132,6 +135,18 @@ class Store:
         self._notices = Notices(clock)
         self._checkpointer = Checkpointer(
             root, log=self._log, topics=self._topics, disk=disk, clock=clock, notices=self._notices, metrics=metrics
+        )
+        self._room = Room(root, log=self._log, disk=disk, metrics=metrics, notices=self._notices, fail=self._fail)
+        self.retention = Retention(
+            root,
+            log=self._log,
+            topics=self._topics,
+            checkpointer=self._checkpointer,
+            disk=disk,
+            clock=clock,
+            metrics=metrics,
+            fail=self._fail,
+            closed=lambda: self._closed or self.failed is not None,
         )
         self._checker = UnitChecker(self._log, metrics=metrics, notices=self._notices)
         self._store_ms = 0
@@ -214,6 +229,7 @@ class Store:
         self._topics.save_if_changed()
         report(self.root, facts, self._metrics)
         self._write_checkpoint()
+        self._room.set_aside()
 
     def _write_checkpoint(self) -> None:
         self._checkpointer.write(last_record=self._last_record, store_ms=self._store_ms)
@@ -315,7 +331,7 @@ class Store:
         except MessageRefused:
             self._metrics.counter(REFUSED, "illegal").add(len(puts))
             raise
-        physicals = self._reserve(measured.sizes, atomic=atomic)
+        physicals = self._room.reserve(puts, measured.sizes, atomic=atomic)
         buffers, positions = self._encoder.encode(puts, measured, physicals, stamp, self._touched)
         self._log.stage(physicals, measured.sizes, buffers)
         self._staged_record = physicals[-1]
@@ -327,16 +343,6 @@ class Store:
             if self.on_pending is not None:
                 self.on_pending()
         return positions
-
-    def _reserve(self, sizes: list[int], *, atomic: bool) -> list[int]:
-        try:
-            return self._log.reserve(sizes, contiguous=atomic)
-        except OSError as error:
-            if error.errno in NO_SPACE:
-                self._metrics.counter(REFUSED, "disk_full").add(len(sizes))
-                self._notices.note("append_refused_disk_full", root=self.root)
-                raise DiskFull(self.root, self.options.segment_bytes) from error
-            raise self._fail("claiming a commit-log file", error) from error
 
     def put(
         self,
@@ -443,7 +449,7 @@ class Store:
                 self._syncs.value += 1
             if self._checkpointer.due:
                 self._write_checkpoint()
-            self._checkpointer.claim_ahead()
+            self._room.tend()
         except OSError as error:
             self._fail("writing the checkpoint", error)
 

@@ -22,3 +22,14 @@ DUPLICATES = declare("pyddmq_store_duplicate_offsets_total", "Records left out o
 RECOVERED = declare("pyddmq_store_records_scanned_total", "Records scanned by recovery")
 CHECKPOINTS = declare("pyddmq_store_checkpoints_total", "Checkpoints written")
 FAILED = declare("pyddmq_store_failed", "1 after a failed write or sync", kind="gauge")
+RESERVE = declare(
+    "pyddmq_store_reserve_bytes", "Bytes set aside for the broker's own records; 0 while there is none.", kind="gauge"
+)
+RESERVE_USED = declare("pyddmq_store_reserve_used_total", "Times that the file set aside became part of the log.")
+RETAINED_OUT = declare("pyddmq_retention_files_total", "Log files deleted by retention, by reason", ("reason",))
+RETENTION_WAITS = declare(
+    "pyddmq_retention_waits_total", "Log files that were due and waited for pending messages to be put elsewhere."
+)
+DEAD_LETTERS_DELETED = declare(
+    "pyddmq_retention_dead_letters_total", "Dead letters deleted with their log file, read or not.", ("group",)
+)

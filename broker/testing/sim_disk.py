@@ -272,6 +272,11 @@ class SimDisk:
         self.check_alive()
         return (1 << 62) if self.capacity_bytes is None else max(self.capacity_bytes - self._used(), 0)
 
+    def total_bytes(self, path: str) -> int:
+        """The capacity; what is in use when that was set below it."""
+        self.check_alive()
+        return (1 << 62) + self._used() if self.capacity_bytes is None else max(self.capacity_bytes, self._used())
+
     # Faults
 
     def fail(self, operation: str, *, error: int = errno.EIO, path_part: str = "", skip: int = 0) -> None:

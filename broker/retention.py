@@ -1,0 +1,324 @@
+"""Retention: old log files go, oldest first, in steps that a kill may interrupt anywhere (D29).
+
+A log file is due by age (of its last record), by the size of the log, or by the use of the disk. It goes only when
+
+- the checkpoint covers records behind it: so the last file never goes, and recovery never begins in what is gone;
+- every `Keeper` has put what is pending in it elsewhere. A keeper may need many steps, and the file waits for it;
+  it may not refuse: nothing pins a file for good but a disk that takes no append.
+
+One file goes like this:
+
+1. `rescue` of every keeper, until each says that nothing pending is left.
+2. The file is deleted, and its folder synced.
+3. Queues begin at their first unit whose record is kept, in memory; keepers are told (`dropped`).
+4. The next checkpoint says so, too.
+5. Queue files that hold nothing any more are deleted, never a queue's last one.
+
+A stop after 2 is mended when the store is opened: queues are moved up to the smallest log offset. A stop after 4 leaves
+queue files that opening deletes. Offsets never start anew: a queue that lost everything goes on where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from broker.checkpointer import Checkpointer
+from broker.commit_log import CommitLog
+from broker.consume_queue import ConsumeQueue
+from broker.errors import DamagedRecord, StoreFailed
+from broker.log_scan import scan
+from broker.metrics import Metrics
+from broker.record import store_timestamp
+from broker.seams import Clock, Disk
+from broker.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_WAITS
+from broker.topics import DEAD_LETTER_PREFIX, Topics
+
+RESCUES_PER_STEP = 256
+"""Messages that a keeper puts again in one step: about 10 ms of the loop's time."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionLimits:
+    """When log files go; None is never.
+
+    Attributes:
+        age_ms: A file whose last record is older.
+        log_bytes: The oldest file while the log's files take more.
+        disk_ratio: The oldest file while more of the disk is used (0 to 1), if no keeper needs anything in it.
+        disk_ratio_forced: The same, needed or not.
+    """
+
+    age_ms: int | None = None
+    log_bytes: int | None = None
+    disk_ratio: float | None = None
+    disk_ratio_forced: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Doomed:
+    """A log file that is about to go.
+
+    Attributes:
+        start: Its first commit-log offset.
+        end: One past its last.
+        last_ms: Store timestamp of its last record, or of the first one behind it; None when neither can be read.
+        minimums: By (topic, queue id), the first queue offset that is kept; only queues that lose something.
+        reason: `age`, `size` or `disk`; empty while it is not due.
+    """
+
+    start: int
+    end: int
+    last_ms: int | None
+    minimums: Mapping[tuple[str, int], int]
+    reason: str = ""
+
+
+class Left(NamedTuple):
+    """What is left until a record goes; None where no such limit is set.
+
+    `seconds` is a lower bound, `bytes` what may be written to the disk until then, `share` the smaller of the two as a
+    part of its limit (1.0 to 0.0).
+    """
+
+    seconds: float | None
+    bytes: int | None
+    share: float | None
+
+
+class Keeper(Protocol):
+    """Somebody who still needs records: groups with unfinished messages, and whatever keeps messages for later."""
+
+    def needs(self, doomed: Doomed) -> bool:
+        """Whether anything in the file is still needed, pending or only unread."""
+        ...
+
+    def rescue(self, doomed: Doomed, count_max: int) -> bool:
+        """Put what is pending in the file elsewhere, durably, at most `count_max` messages of it.
+
+        Returns:
+            Whether nothing pending is left; otherwise it is called again, and the file waits.
+        """
+        ...
+
+    def dropped(self, doomed: Doomed) -> None:
+        """Take notice that the file is gone and that queues begin at `doomed.minimums`."""
+        ...
+
+
+class Retention:
+    """Deletes the log files of one store; see the module's docstring.
+
+    Attributes:
+        limits: May be replaced at any time.
+        keepers: Asked in this order.
+        waiting: The file that waits for a keeper, or None.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        log: CommitLog,
+        topics: Topics,
+        checkpointer: Checkpointer,
+        disk: Disk,
+        clock: Clock,
+        metrics: Metrics,
+        fail: Callable[[str, OSError], StoreFailed],
+        closed: Callable[[], bool],
+    ) -> None:
+        self.limits = RetentionLimits()
+        self.keepers: list[Keeper] = []
+        self.waiting: Doomed | None = None
+        self._root = root
+        self._log = log
+        self._topics = topics
+        self._checkpointer = checkpointer
+        self._disk = disk
+        self._clock = clock
+        self._metrics = metrics
+        self._fail = fail
+        self._closed = closed
+        self._oldest: Doomed | None = None
+        self._files_due = False
+
+    def step(self) -> bool:
+        """Do a bounded piece of what is due; at most one log file goes.
+
+        Returns:
+            Whether there may be more to do at once; else call it again in about a second. False after a failure.
+        """
+        if self._closed():
+            return False
+        try:
+            if self._files_due and not self._checkpointer.outdated:
+                self._drop_queue_files()
+            return self._step()
+        except OSError as error:
+            self._fail("deleting an old file", error)
+            return False
+
+    def _step(self) -> bool:
+        doomed = self._due()
+        if doomed is None:
+            self.waiting = None
+            return False
+        left = RESCUES_PER_STEP
+        for keeper in self.keepers:
+            if not keeper.rescue(doomed, left):
+                if self.waiting is None or self.waiting.start != doomed.start:
+                    self._metrics.counter(RETENTION_WAITS).add()
+                self.waiting = doomed
+                return True
+        # A keeper's append may have failed the store.
+        if self._closed():
+            return False
+        self.waiting = None
+        self._drop(doomed)
+        return True
+
+    # What is due
+
+    def _due(self) -> Doomed | None:
+        """Return the oldest file if it may and must go."""
+        limits = self.limits
+        if limits == RetentionLimits():
+            return None
+        doomed = self._oldest_file()
+        if doomed is None:
+            return None
+        reason = self._reason(doomed, limits)
+        if not reason:
+            return None
+        if reason != doomed.reason:
+            doomed = self._oldest = Doomed(
+                start=doomed.start, end=doomed.end, last_ms=doomed.last_ms, minimums=doomed.minimums, reason=reason
+            )
+        return doomed
+
+    def _reason(self, doomed: Doomed, limits: RetentionLimits) -> str:
+        if limits.age_ms and doomed.last_ms is not None and doomed.last_ms + limits.age_ms <= self._clock.wall_ms():
+            return "age"
+        if limits.log_bytes and self.log_bytes > limits.log_bytes:
+            return "size"
+        if not limits.disk_ratio and not limits.disk_ratio_forced:
+            return ""
+        used = self.disk_ratio
+        if limits.disk_ratio_forced and used > limits.disk_ratio_forced:
+            return "disk"
+        if limits.disk_ratio and used > limits.disk_ratio and not any(each.needs(doomed) for each in self.keepers):
+            return "disk"
+        return ""
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes that the log's files take on disk."""
+        return len(self._log.segments) * self._log.segment_bytes
+
+    @property
+    def disk_ratio(self) -> float:
+        """Part of the disk that is used, 0 to 1, as df shows it."""
+        total = self._disk.total_bytes(self._root)
+        return 1 - self._disk.free_bytes(self._root) / total if total else 0.0
+
+    def _oldest_file(self) -> Doomed | None:
+        """Look at the oldest file, once; None while it must stay."""
+        number = min(self._log.segments, default=None)
+        if number is None:
+            return None
+        start = number * self._log.segment_bytes
+        end = start + self._log.segment_bytes
+        # Behind `end` there is a record, and the checkpoint knows it.
+        if self._checkpointer.end <= end:
+            return None
+        if self._oldest is None or self._oldest.start != start:
+            queues = {
+                (topic.name, queue.queue_id): queue for topic in self._topics.by_name.values() for queue in topic.queues
+            }
+            firsts = {key: queue.first_at(end) for key, queue in queues.items()}
+            minimums = {key: first for key, first in firsts.items() if first > queues[key].min_offset}
+            last_ms = self._last_ms([(queues[key], first) for key, first in minimums.items()], start, end)
+            self._oldest = Doomed(start=start, end=end, last_ms=last_ms, minimums=minimums)
+        return self._oldest
+
+    def _last_ms(self, firsts: list[tuple[ConsumeQueue, int]], start: int, end: int) -> int | None:
+        """Store timestamp of the last record of a file: the furthest of the queues' last ones in it."""
+        last = max((queue.read(first - 1, 1)[0] for queue, first in firsts), default=(0, 0, 0))
+        if start <= last[0] < end:
+            try:
+                return store_timestamp(self._log.read(last[0], last[1]))
+            except DamagedRecord:
+                pass
+        following = next(scan(self._log, end), None)
+        return None if following is None else following.store_ms
+
+    # Steps
+
+    def _drop(self, doomed: Doomed) -> None:
+        self._log.drop(doomed.start // self._log.segment_bytes)
+        self._oldest = None
+        self._checkpointer.outdated = self._files_due = True
+        messages = 0
+        for (name, queue_id), minimum in doomed.minimums.items():
+            topic = self._topics.by_name.get(name)
+            if topic is None:
+                continue  # It was deleted meanwhile.
+            queue = topic.queues[queue_id]
+            count = minimum - queue.min_offset
+            queue.min_offset = minimum
+            messages += count
+            if name.startswith(DEAD_LETTER_PREFIX):
+                self._metrics.counter(DEAD_LETTERS_DELETED, name.removeprefix(DEAD_LETTER_PREFIX)).add(count)
+        self._metrics.counter(RETAINED_OUT, doomed.reason).add()
+        log.info(
+            "log_file_deleted",
+            root=self._root,
+            start=doomed.start,
+            end=doomed.end,
+            messages=messages,
+            reason=doomed.reason,
+        )
+        for keeper in self.keepers:
+            keeper.dropped(doomed)
+
+    def _drop_queue_files(self) -> None:
+        self._files_due = False
+        for topic in self._topics.by_name.values():
+            for queue in topic.queues:
+                queue.drop_files()
+
+    # What is left
+
+    def left(self, physical: int, stored_ms: int) -> Left:
+        """Tell how long a record stays.
+
+        Args:
+            physical: Its commit-log offset.
+            stored_ms: Its store timestamp.
+        """
+        limits = self.limits
+        seconds: float | None = None
+        shares: list[float] = []
+        if limits.age_ms:
+            seconds = max(0.0, (stored_ms + limits.age_ms - self._clock.wall_ms()) / 1000)
+            shares.append(min(1.0, seconds * 1000 / limits.age_ms))
+        rooms: list[tuple[int, int]] = []
+        segment_bytes = self._log.segment_bytes
+        # The file of the record goes when all before it are gone and that is not enough.
+        before = max(0, physical // segment_bytes * segment_bytes - self._log.min_offset)
+        if limits.log_bytes:
+            rooms.append((limits.log_bytes - self.log_bytes + before, limits.log_bytes))
+        if limits.disk_ratio_forced:
+            total = self._disk.total_bytes(self._root)
+            room = int(limits.disk_ratio_forced * total) - (total - self._disk.free_bytes(self._root))
+            rooms.append((room + before, room + self.log_bytes))
+        for room, limit in rooms:
+            shares.append(min(1.0, max(0.0, room / limit)) if limit > 0 else 0.0)
+        room_left = max(0, min(room for room, _ in rooms)) if rooms else None
+        return Left(seconds, room_left, min(shares) if shares else None)
