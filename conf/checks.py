@@ -19,6 +19,8 @@ from conf.order_key import is_json_path
 
 RECORD_OVERHEAD_BYTES = 64 * 1024
 """Room beside the body in a record or a frame: header, topic, properties of up to 32,767 bytes."""
+MEMORY_SHARES = 8
+"""The last eighth of the memory ceiling must hold the largest single thing that may be under way."""
 
 Path = tuple[str | int, ...]
 Finding = tuple[Path, str]
@@ -50,6 +52,13 @@ def check_node(node: NodeConfig) -> Iterator[Finding]:
             ("maxMessageBytes",),
             f"{node.max_message_bytes} bytes and {RECORD_OVERHEAD_BYTES} for the rest do not fit into a frame of "
             f"maxReadBufferBytes ({node.max_read_buffer_bytes}); lower the one or raise the other",
+        )
+    largest = max(node.max_read_buffer_bytes, node.max_recv_msgs_length)
+    if largest * MEMORY_SHARES > node.memory_max:
+        yield (
+            ("memoryMax",),
+            f"{node.memory_max} bytes are too few for a frame of maxReadBufferBytes ({node.max_read_buffer_bytes}) or "
+            f"a reply of maxRecvMsgsLength ({node.max_recv_msgs_length}); give {largest * MEMORY_SHARES} or more",
         )
 
 

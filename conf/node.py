@@ -135,8 +135,22 @@ class NodeConfig(Model):
         ge=1024,
         le=256 * _MIB,
     )
+    memory_max: int = setting(
+        512 * _MIB,
+        "Ceiling in bytes of what the node holds for clients and groups: unfinished frames, replies that were not "
+        "taken, waiting pulls, jobs. The nearer it is, the more is held back or refused (docs/operations.md). The "
+        "process itself takes about 100 MB beside it.",
+        reload=_LIVE,
+        ge=64 * _MIB,
+    )
     max_connections: int = setting(
         10_000, "Connections of one Thrift port; one more is closed at once.", reload=_LIVE, ge=1
+    )
+    frame_timeout: int = setting(
+        30_000,
+        "How long a frame may take to arrive, from its first byte on, in ms; then its connection is closed.",
+        reload=_LIVE,
+        ge=100,
     )
     max_outstanding_per_connection: int = setting(
         1024, "Requests of one connection that wait for their reply; then its reading stops (D18).", reload=_LIVE, ge=1

@@ -13,7 +13,7 @@ from broker.metrics import Metrics
 from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
 from conf import NodeConfig
-from proxy.network import Network
+from proxy.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.server import ServerLimits
 from upstream.buffer import BufferLimits
 from upstream.progress import Progress
@@ -21,13 +21,14 @@ from upstream.progress import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
-    """What a node takes from the outside world."""
+    """What a node takes from the outside world; `descriptors_max` as in `ServerLimits`."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
     disk: Disk
     randomness: random.Random
     network: Network
+    descriptors_max: int = DESCRIPTORS_UNBOUNDED
 
 
 def open_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Store:
@@ -57,13 +58,15 @@ def open_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store
     )
 
 
-def server_limits(node: NodeConfig) -> ServerLimits:
+def server_limits(node: NodeConfig, seams: Seams) -> ServerLimits:
     """What the configuration allows one server's peers."""
     return ServerLimits(
         frame_bytes_max=node.max_read_buffer_bytes,
         output_bytes_max=node.output_buffer_bytes,
         outstanding_max=node.max_outstanding_per_connection,
         connections_max=node.max_connections,
+        frame_seconds_max=node.frame_timeout / 1000,
+        descriptors_max=seams.descriptors_max,
     )
 
 

@@ -35,6 +35,7 @@ from proxy.wire import (
     scan_submit,
 )
 from proxy.wire.codes import PullCode
+from upstream.budget import Budget, Pressure
 from upstream.group import Batch, ConsumerGroup, ParkedFull
 from upstream.job import UpstreamJob
 from upstream.progress import ProgressFailed, ProgressFull
@@ -68,6 +69,7 @@ class ConsumerService:
         state: Callable[[], str],
         linger_ms_max: int,
         acks_refused: Callable[[], ProgressFailed | None],
+        budget: Budget,
     ) -> None:
         """Set up.
 
@@ -80,6 +82,7 @@ class ConsumerService:
             linger_ms_max: Cap of maxLingerTime (W7).
             acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
                 would come again and again.
+            budget: The node's account of memory.
         """
         self._groups = groups
         self._store = store
@@ -87,6 +90,7 @@ class ConsumerService:
         self._metrics = metrics
         self._state = state
         self._acks_refused = acks_refused
+        self._budget = budget
         self.linger_ms_max = linger_ms_max
 
     def handlers(self) -> dict[str, Handler]:
@@ -119,8 +123,10 @@ class ConsumerService:
             elif connection.ended:
                 connection.answer(encode_empty_pull_reply(call))
             else:
-                self._park(connection.later(), call, request, group, connection)
+                self._park(connection.later(), call.header(), _without_results(request), group, connection)
             return
+        # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
+        call, request = call.header(), _without_results(request)
         slot = connection.later()
         slot.start = partial(self._start, slot, call, request, group, connection)
         slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
@@ -180,6 +186,8 @@ class ConsumerService:
             return PullCode.GROUP_DISABLED, text
         if request.topic is not None and not group.has_topic(request.topic):
             return self._topic_refusal(group, request.topic)
+        if self._budget.level >= Pressure.REFUSING:
+            return PullCode.OVERLOADED, "the node is short of memory (memoryMax): pull again in a moment"
         refused = self._acks_refused()
         if refused is not None:
             ends_by_itself = isinstance(refused, ProgressFull)
@@ -284,3 +292,8 @@ class ConsumerService:
         group.drop_unusable(unusable)
         group.return_undelivered(left)
         return jobs, found
+
+
+def _without_results(request: PullRequest) -> PullRequest:
+    """Return a pull whose results have been applied, without them."""
+    return request._replace(results=[]) if request.results else request

@@ -9,8 +9,33 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
+import socket
 from collections.abc import Callable
 from typing import Protocol
+
+DESCRIPTORS_UNBOUNDED = 1 << 31
+_DESCRIPTORS_KEPT_MAX = 1024
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
+"""A peer that vanished without a word is noticed after two minutes; sockets take this from the one they came from."""
+
+
+def raise_descriptor_limit() -> int:
+    """Raise this process's soft limit of open files to its hard one.
+
+    Returns:
+        From which descriptor on no connection is accepted: a part is kept for the files of the store.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            pass  # Some systems know no limit for the process and have one all the same.
+    if soft == resource.RLIM_INFINITY:
+        return DESCRIPTORS_UNBOUNDED
+    return soft - min(_DESCRIPTORS_KEPT_MAX, soft // 2)
 
 
 def address_text(host: str, port: int) -> str:
@@ -91,5 +116,9 @@ class AsyncioNetwork:
             server = await loop.create_server(factory, host, port, backlog=backlog)
         except OSError as error:
             raise ListenError(host, port, error) from error
+        for listening in server.sockets:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEPALIVE:
+                listening.setsockopt(socket.IPPROTO_TCP, option, value)
         bound = server.sockets[0].getsockname()
         return _ServerListener(server, (bound[0], bound[1]))

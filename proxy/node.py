@@ -21,8 +21,10 @@ from conf import Config, GroupConfig, NodeConfig
 from proxy.assembly import Seams, buffer_limits, open_progress, open_store, server_limits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
+from proxy.memory import MemoryWatch
 from proxy.producer_service import ProducerService, TopicPort
 from proxy.server import ThriftServer
+from upstream.budget import Budget
 from upstream.group import ConsumerGroup
 from upstream.limits import TokenBucket
 from upstream.progress import Progress, ProgressFailed
@@ -54,6 +56,15 @@ class Node:
         self.registry = registry
         self.metrics = metrics or Metrics()
         self.notices = Notices(seams.clock)
+        self.budget = Budget(config.node.memory_max)
+        self.memory = MemoryWatch(
+            self.budget,
+            groups=self._all_groups,
+            clock=seams.clock,
+            scheduler=seams.loop,
+            metrics=self.metrics,
+            notices=self.notices,
+        )
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
         """Groups that a reload took out and that still drain."""
@@ -191,6 +202,10 @@ class Node:
             self.consumer.abort_unkept()
         self.consumer.flush()
         self.producer.flush()
+        self.budget.flushed()
+        if self.budget.level:
+            self.budget.settle()
+            self.memory.relieve()
         if flushed:
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
             with contextlib.suppress(ProgressFailed):
@@ -263,6 +278,7 @@ class Node:
             state=lambda: self._state,
             linger_ms_max=node.max_linger_time,
             acks_refused=lambda: self.progress.failed,
+            budget=self.budget,
         )
         producer_service = ProducerService(
             self.ports,
@@ -274,22 +290,26 @@ class Node:
             body_bytes_max=node.max_message_bytes,
             qid_prefix=self.qid_prefix,
             auto_create=self.auto_create,
+            budget=self.budget,
         )
 
         def server(service: str, handlers: Callable[[], dict[str, Callable[..., None]]]) -> ThriftServer:
             return ThriftServer(
                 service,
                 handlers(),
-                limits=server_limits(node),
+                limits=server_limits(node, seams),
                 clock=seams.clock,
                 scheduler=seams.loop,
                 metrics=self.metrics,
                 request_turn=self.request_turn,
                 admin_hint=admin_hint,
+                budget=self.budget,
+                relieve=self.memory.relieve,
             )
 
         self.consumer = server("consumer", self.consumer_service.handlers)
         self.producer = server("producer", producer_service.handlers)
+        self.memory.servers = (self.consumer, self.producer)
 
     def build_group(self, config: GroupConfig, node: NodeConfig) -> ConsumerGroup:
         """Build one group; it consumes from its `start` on."""
@@ -306,6 +326,7 @@ class Node:
             limits=buffer_limits(node),
             waiting_max=node.max_waiting_per_topic,
             drain_seconds=node.drain_seconds,
+            budget=self.budget,
         )
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
@@ -323,7 +344,8 @@ class Node:
         node = self.config.node
         self.consumer_service.linger_ms_max = node.max_linger_time
         for server in (self.consumer, self.producer):
-            server.limits = server_limits(node)
+            server.limits = server_limits(node, self.seams)
+        self.budget.configure(node.memory_max)
         self._repeat("commit", node.commit_interval_ms / 1000, self.progress.commit)
 
     def _all_groups(self) -> Iterable[ConsumerGroup]:
@@ -354,6 +376,7 @@ class Node:
     def _sweep(self) -> None:
         self.consumer.sweep()
         self.producer.sweep()
+        self.memory.sweep()
         self.notices.flush()
         self.leaving = [group for group in self.leaving if not self._left(group)]
 

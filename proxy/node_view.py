@@ -12,6 +12,7 @@ from proxy.admin.groups import group_view
 from proxy.admin.view import (
     ConnectionView,
     GroupView,
+    MemoryView,
     QueueRange,
     ReloadOutcome,
     State,
@@ -120,6 +121,11 @@ class LiveNode:
             free_bytes=node.seams.disk.free_bytes(path),
             flush=node.config.node.flush,
         )
+
+    def memory(self) -> MemoryView:
+        """What is held in memory, against the ceiling."""
+        budget = self._node.budget
+        return MemoryView(held_bytes=budget.used, max_bytes=budget.limit, pressure=budget.level.name.lower())
 
     async def reload(self) -> ReloadOutcome:
         """Do what SIGHUP does; the file is read and applied in one turn of the loop."""

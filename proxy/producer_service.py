@@ -29,6 +29,7 @@ from proxy.wire import (
     scan_send_batch,
 )
 from proxy.wire.codes import ResultCode
+from upstream.budget import Budget, Pressure
 from upstream.limits import TokenBucket
 
 MESSAGES_SENT = declare("pyddmq_messages_published_total", "Messages stored, by topic", ("topic",))
@@ -85,6 +86,7 @@ class ProducerService:
         body_bytes_max: int,
         qid_prefix: str,
         auto_create: Callable[[str], TopicPort | None],
+        budget: Budget,
     ) -> None:
         """Set up.
 
@@ -98,8 +100,10 @@ class ProducerService:
             body_bytes_max: Largest body (R91).
             qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
             auto_create: Makes a topic on its first publish, or answers None where that is off.
+            budget: The node's account of memory.
         """
         self._auto_create = auto_create
+        self._budget = budget
         self._ports = ports
         self._store = store
         self._clock = clock
@@ -265,6 +269,10 @@ class ProducerService:
             _give_tokens_back(ports)
             text = f"the node is {state}: send to another node, or again in a moment"
             raise Refusal(ResultCode.FAIL_SERVER_SHUTDOWN, text)
+        if self._budget.level >= Pressure.REFUSING:
+            _give_tokens_back(ports)
+            text = "the node is short of memory (memoryMax): send again in a moment"
+            raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
         def done(error: StoreError | None) -> None:
             if error is not None:
@@ -293,6 +301,8 @@ class ProducerService:
             _give_tokens_back(ports)
             raise self._store_refusal(error) from error
         slot = connection.later()
+        # Puts are slices of the frame and keep all of it until they are written.
+        self._budget.stage(len(call.frame))
 
     @staticmethod
     def _store_refusal(error: StoreError) -> Refusal:

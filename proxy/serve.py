@@ -26,7 +26,7 @@ from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
 from proxy.cli.codes import ExitCode
-from proxy.network import AsyncioNetwork, ListenError, address_text
+from proxy.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.node import Node, Seams
 from proxy.reload import Reloader
 
@@ -149,7 +149,14 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
 
     loop = asyncio.get_running_loop()
     clock = SystemClock()
-    seams = Seams(loop=loop, clock=clock, disk=disk, randomness=random.Random(), network=AsyncioNetwork())
+    seams = Seams(
+        loop=loop,
+        clock=clock,
+        disk=disk,
+        randomness=random.Random(),
+        network=AsyncioNetwork(),
+        descriptors_max=raise_descriptor_limit(),
+    )
     node = Node(config, seams=seams, registry=registry)
     reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over, applied=_set_up_logs)
     admin = AdminServer(LiveNode(node, reloader), changes=node_changes(node), token=AdminToken(lambda: _token(config)))

@@ -13,7 +13,7 @@ import structlog
 from broker.metrics import Counter, Metrics, declare
 from broker.seams import Clock, Scheduler
 from proxy.connection import Connection
-from proxy.network import Listener, Network
+from proxy.network import DESCRIPTORS_UNBOUNDED, Listener, Network
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     APPLICATION_PROTOCOL_ERROR,
@@ -25,6 +25,7 @@ from proxy.wire import (
     encode_application_exception,
     parse_call,
 )
+from upstream.budget import Budget, Pressure
 
 _log = structlog.get_logger(__name__)
 
@@ -32,7 +33,7 @@ REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service",
 CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
 CONNECTIONS_REFUSED = declare(
     "pyddmq_connections_refused_total",
-    "Connections closed by the server: garbage, http, too_many, slow_frame",
+    "Connections closed by the server: garbage, http, too_many, descriptors, slow_frame, memory and the like",
     ("service", "reason"),
 )
 CALLS_FAILED = declare(
@@ -55,6 +56,8 @@ class ServerLimits:
         outstanding_max: Unanswered requests of one connection (D18).
         connections_max: Connections open at once on this port.
         frame_seconds_max: Time for a frame to arrive completely, from its first byte on.
+        descriptors_max: File descriptors from this number on are kept for the store: a connection that gets one is
+            closed.
     """
 
     frame_bytes_max: int = 5_000_000
@@ -62,6 +65,7 @@ class ServerLimits:
     outstanding_max: int = 64
     connections_max: int = 10_000
     frame_seconds_max: float = 30.0
+    descriptors_max: int = DESCRIPTORS_UNBOUNDED
 
 
 class ThriftServer:
@@ -78,6 +82,8 @@ class ThriftServer:
         metrics: Metrics,
         request_turn: Callable[[], None],
         admin_hint: str = "",
+        budget: Budget | None = None,
+        relieve: Callable[[], None] = lambda: None,
     ) -> None:
         """Set up; nothing listens yet.
 
@@ -90,10 +96,14 @@ class ThriftServer:
             metrics: The node's registry.
             request_turn: Called when a connection has something to write; the node then ends the turn.
             admin_hint: Where HTTP is served, for the answer to an HTTP client on this port.
+            budget: The node's account of memory; without one there is no ceiling.
+            relieve: Called when a connection brought the account to where others must be closed.
         """
         self.service = service
         self.limits = limits
         self.admin_hint = admin_hint
+        self.budget = budget or Budget()
+        self.relieve = relieve
         # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
         self.connections: dict[Connection, None] = {}
         self._clock = clock
@@ -136,10 +146,21 @@ class ThriftServer:
         """Monotonic seconds."""
         return self._clock.monotonic()
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection; False when there are too many."""
+    def admit(self, connection: Connection, descriptor: int) -> bool:
+        """Count a new connection; False when there are too many, or no memory or descriptors for another one.
+
+        Args:
+            connection: It has just been accepted.
+            descriptor: Its number, the lowest that was free, so about as many are open; -1 where there is none.
+        """
         if len(self.connections) >= self.limits.connections_max:
             self._count_refusal("too_many")
+            return False
+        if descriptor >= self.limits.descriptors_max:
+            self._count_refusal("descriptors")
+            return False
+        if self.budget.level >= Pressure.CLOSING:
+            self._count_refusal("memory")
             return False
         connection.since_ms = self._clock.wall_ms()
         self.connections[connection] = None
@@ -147,7 +168,7 @@ class ThriftServer:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """A connection is gone; harmless twice."""
         self.connections.pop(connection, None)
         self._open.value = len(self.connections)
 
@@ -218,6 +239,11 @@ class ThriftServer:
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._count_refusal("slow_frame")
                 connection.abort()
+
+    def close_for_memory(self, connection: Connection) -> None:
+        """Close a connection that holds much, at once."""
+        self._count_refusal("memory")
+        connection.drop()
 
     def _count_refusal(self, reason: str) -> None:
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, reason).add()

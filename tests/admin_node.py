@@ -10,6 +10,7 @@ from proxy.admin.view import (
     ConnectionView,
     Delivery,
     GroupView,
+    MemoryView,
     QueueLag,
     QueueRange,
     ReloadOutcome,
@@ -51,6 +52,7 @@ class PlainNode:
         )
         self.outcome = ReloadOutcome(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
+        self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
     def topics(self) -> Sequence[TopicView]:
         return self.topic_list
@@ -66,6 +68,9 @@ class PlainNode:
 
     def store(self) -> StoreView | None:
         return self.store_view
+
+    def memory(self) -> MemoryView:
+        return self.memory_view
 
     async def reload(self) -> ReloadOutcome:
         self.reloads += 1

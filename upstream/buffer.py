@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from broker.seams import Clock
+from upstream.budget import Budget, Pressure
 from upstream.job import UpstreamJob
 from upstream.lane import Delivery, Holder, Lane
 from upstream.state import Event, State, move, next_state
@@ -89,9 +90,10 @@ class PullBuffer:
         parked_count: Pulls that wait.
     """
 
-    def __init__(self, *, clock: Clock, limits: BufferLimits) -> None:
+    def __init__(self, *, clock: Clock, limits: BufferLimits, budget: Budget | None = None) -> None:
         self._clock = clock
         self.limits = limits
+        self.budget = budget or Budget()
         self.jobs = 0
         self.bytes = 0
         self.parked_count = 0
@@ -112,7 +114,8 @@ class PullBuffer:
     def has_room(self, line: TopicLine, batch: int) -> bool:
         """Whether a topic may read on: below the bounds, or with less than one batch of its own in the buffer."""
         limits = self.limits
-        return (self.jobs < limits.jobs_max and self.bytes < limits.bytes_max) or line.jobs < batch
+        room = self.jobs < limits.jobs_max and self.bytes < limits.bytes_max and not self.budget.level
+        return room or line.jobs < batch
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs of one topic at the end of their queues' lines and wake parked pulls."""
@@ -174,7 +177,11 @@ class PullBuffer:
             topic: Only this topic; None: any, in rotation.
             count_max: Messages wanted at most; None or 0 and below: the subscription's maxPullBatchSize (R40).
             holder: Who gets them.
+
+        While the node refuses for want of memory there is nothing (`upstream.budget`); `serve` goes on afterwards.
         """
+        if self.budget.level >= Pressure.REFUSING:
+            return None
         if topic is not None:
             line = self._lines.get(topic)
             return None if line is None else self._take_of(line, count_max, holder)
@@ -290,6 +297,11 @@ class PullBuffer:
         if not line.listed:
             line.listed = True
             self._rotation.append(line)
+
+    def serve(self) -> None:
+        """Answer the parked pulls that were passed over while nothing could be handed out."""
+        for line in list(self._lines.values()):
+            self._serve(line)
 
     def _serve(self, line: TopicLine) -> None:
         """Answer parked pulls from a line that got jobs. A wake that gives its batch back comes here again: in turn."""

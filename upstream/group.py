@@ -16,6 +16,7 @@ from broker.record import store_timestamp
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import GroupConfig, SubscriptionConfig
 from upstream.action import Action, BodyUnprocessable
+from upstream.budget import Budget
 from upstream.buffer import Batch, BufferLimits, Parked, ParkedFull, PullBuffer
 from upstream.counters import PARKED_REFUSED, UNKNOWN_QUEUE
 from upstream.dead_letters import DeadLetters, is_dead_letter_topic, recover_dead_letters
@@ -80,6 +81,7 @@ class ConsumerGroup:
         limits: BufferLimits | None = None,
         waiting_max: int = 100_000,
         drain_seconds: float = DRAIN_SECONDS,
+        budget: Budget | None = None,
     ) -> None:
         """Set up; nothing is read before `start`.
 
@@ -96,6 +98,7 @@ class ConsumerGroup:
             limits: Bounds of the pull buffer.
             waiting_max: Jobs of one subscription that may wait behind their keys (D15).
             drain_seconds: How long a replaced generation may take to drain (D22).
+            budget: The node's account of memory; without one there is no ceiling.
 
         Raises:
             Exception: What `make_actions` raised.
@@ -113,7 +116,7 @@ class ConsumerGroup:
         self._qid_prefix = qid_prefix
         self._waiting_max = waiting_max
         self._drain_seconds = drain_seconds
-        self._buffer = PullBuffer(clock=clock, limits=limits or BufferLimits())
+        self._buffer = PullBuffer(clock=clock, limits=limits or BufferLimits(), budget=budget)
         self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=scheduler)
         self._lanes: dict[str, dict[str, Lane]] = {}
         self._draining = False
@@ -271,6 +274,18 @@ class ConsumerGroup:
                 slot.config = each
                 if slot.subscription is not None and slot.replace_at is None:
                     slot.subscription.configure(each, self._waiting_max)
+
+    @property
+    def live_jobs(self) -> int:
+        """Unfinished jobs that were read; each takes memory."""
+        return sum(len(lane.live) for lanes in self._lanes.values() for lane in lanes.values())
+
+    def go_on(self) -> None:
+        """Read and hand out what was held back for want of memory."""
+        self._buffer.serve()
+        for slot in list(self._slots.values()):
+            if slot.subscription is not None:
+                slot.subscription.pump()
 
     def begin_drain(self) -> None:
         """Read and hand out nothing more; answers to what is out still count."""

@@ -39,6 +39,8 @@ GATED_JOBS = 16
 """Jobs read at once at least where the order key is in the body: one permit must not mean one look-up per job."""
 READ_AHEAD_JOBS = 256
 """Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
+WAITING_EASED = 10_000
+"""Jobs that may wait behind their keys while nothing is read ahead: what one silent key must not hold up (D15)."""
 READS_PER_PUMP = 8
 """Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
 
@@ -274,6 +276,7 @@ class Subscription:
                 return
             jobs = self._source.read(self._read_max())
             if jobs:
+                self.buffer.budget.add_jobs(len(jobs))
                 self._take_in(jobs)
             elif self._source.caught_up:
                 return
@@ -311,7 +314,8 @@ class Subscription:
             self.pump()
 
     def _may_read(self) -> bool:
-        if self.order.waiting >= self.waiting_max:
+        eased = self.buffer.budget.level
+        if self.order.waiting >= (min(self.waiting_max, WAITING_EASED) if eased else self.waiting_max):
             if not self.reading_stopped:
                 self.reading_stopped = True
                 self.counters.reading_stopped.add()

@@ -35,6 +35,12 @@ def topics(node: NodeView, *, limit: int, name: str | None = None) -> Document |
     }
 
 
+def memory(node: NodeView) -> Document:
+    """Return what the node holds in memory and how near its ceiling is."""
+    view = node.memory()
+    return {"heldBytes": view.held_bytes, "maxBytes": view.max_bytes, "pressure": view.pressure}
+
+
 def groups(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
     """Return the groups by name, or None when `name` is given and there is none of that name."""
     found: Sequence[GroupView] = sorted(node.groups(details_max=limit), key=lambda group: group.group)
@@ -127,6 +133,7 @@ def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> Document:
             "freeBytes": store.free_bytes,
             "flush": store.flush,
         },
+        "memory": memory(node),
         "counters": _counter_sums(node),
         "connectionsTotal": len(connections),
         "connections": [

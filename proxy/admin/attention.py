@@ -42,6 +42,12 @@ def _of_node(node: NodeView, loop_lag_seconds: float) -> Iterator[Finding]:
     if store is not None and store.free_bytes < FREE_BYTES_LOW:
         text = f"Only {byte_size(store.free_bytes)} are free in {store.path}; publishes are refused when it is full."
         yield Finding(store.free_bytes == 0, text)
+    memory = node.memory()
+    if memory.pressure != "none":
+        text = (
+            f"{byte_size(memory.held_bytes)} of {byte_size(memory.max_bytes)} (memoryMax) are held: {memory.pressure}."
+        )
+        yield Finding(memory.pressure in ("refusing", "closing"), text)
     if loop_lag_seconds > LOOP_LAG_SECONDS:
         yield Finding(
             False, f"The event loop was {loop_lag_seconds:.1f} s late within the last 20 s; every answer waits."

@@ -158,8 +158,12 @@ class _Routes:
         node = self._node
         status = 200 if node.state == "ready" else 503
         if "verbose" in request.query:
-            return _json({"ready": status == 200, "state": node.state, "reasons": list(node.reasons)}, status)
+            memory = api.memory(node)
+            document = {"ready": status == 200, "state": node.state, "reasons": list(node.reasons), "memory": memory}
+            return _json(document, status)
         lines = ["ready"] if status == 200 else [f"not ready: {node.state}", *node.reasons]
+        if node.memory().pressure != "none":
+            lines.append(f"memory: {node.memory().pressure}")
         return web.Response(text="\n".join(lines) + "\n", status=status)
 
     async def _metrics(self, request: web.Request) -> web.Response:

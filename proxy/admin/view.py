@@ -162,6 +162,18 @@ class StoreView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView:
+    """What the node holds for clients and groups, in bytes, its ceiling, and the measures in force.
+
+    `pressure` is none, eased, slowed, refusing or closing (docs/operations.md).
+    """
+
+    held_bytes: int
+    max_bytes: int
+    pressure: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadOutcome:
     """What a reload did: a sentence per change, or, when it was refused, the sentences that say why.
 
@@ -221,6 +233,10 @@ class NodeView(Protocol):
 
     def store(self) -> StoreView | None:
         """Return what is known of the data directory, or None before it is open."""
+        ...
+
+    def memory(self) -> MemoryView:
+        """What is held in memory, against the ceiling."""
         ...
 
     async def reload(self) -> ReloadOutcome:

@@ -48,6 +48,10 @@ class Call(NamedTuple):
     pos: int
     frame: bytes
 
+    def header(self) -> Call:
+        """Return what a reply needs, without the frame: for a call whose answer takes its time."""
+        return Call(self.protocol, self.method, self.seqid, 0, b"")
+
 
 def parse_call(frame: bytes) -> Call:
     """Read the header of a call.

@@ -64,6 +64,12 @@ class FrameSplitter:
             return not 0 < size <= self._frame_bytes_max or held - 4 >= size
         return self._rest_is_ready()
 
+    def drop(self) -> None:
+        """Let go of everything that was received."""
+        self._buffer = b""
+        self._pos = 0
+        self._rest = bytearray()
+
     def feed(self, data: bytes) -> None:
         """Take received bytes, of any length."""
         if self._rest:

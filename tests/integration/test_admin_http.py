@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from proxy.admin.server import REFUSED, AdminServer
-from proxy.admin.view import ReloadOutcome
+from proxy.admin.view import MemoryView, ReloadOutcome
 from proxy.network import ListenError
 from tests.admin_node import PlainNode, busy_node
 
@@ -69,10 +69,18 @@ def test_health_follows_the_node(run: Run) -> None:
         status, text, _ = await get("/readyz?verbose")
         assert (status, json.loads(text)) == (
             503,
-            {"ready": False, "state": "recovering", "reasons": ["The log is being read."]},
+            {
+                "ready": False,
+                "state": "recovering",
+                "reasons": ["The log is being read."],
+                "memory": {"heldBytes": 1_048_576, "maxBytes": 536_870_912, "pressure": "none"},
+            },
         )
         node.state, node.reasons = "ready", ()
         assert (await get("/readyz"))[:2] == (200, "ready\n")
+        node.memory_view = MemoryView(held_bytes=450_000_000, max_bytes=536_870_912, pressure="refusing")
+        assert (await get("/readyz"))[:2] == (200, "ready\nmemory: refusing\n")
+        assert "refusing" in (await get("/"))[1]
         node.state = "draining"
         assert (await get("/readyz"))[0] == 503
         assert (await get("/livez"))[0] == 200

@@ -31,6 +31,8 @@ TESTED = {
     "default_queues",
     "max_recv_msgs_length",
     "max_connections",
+    "memory_max",
+    "frame_timeout",
     "max_outstanding_per_connection",
     "output_buffer_bytes",
     "max_parked_pulls",
@@ -125,10 +127,12 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
     change(
         node,
         "maxOutstandingPerConnection: 3, outputBufferBytes: 70000, maxLingerTime: 5, maxWaitingPerTopic: 17, "
-        "drainSeconds: 4",
+        "drainSeconds: 4, frameTimeout: 700, memoryMax: 70000000",
     )
+    assert node.node.budget.limit == 70_000_000
     for server in (node.node.consumer, node.node.producer):
         assert (server.limits.outstanding_max, server.limits.output_bytes_max) == (3, 70_000)
+        assert server.limits.frame_seconds_max == 0.7
     assert node.node.consumer_service.linger_ms_max == 5
     group = node.node.groups["billing"]
     subscription = group._slots["orders"].subscription

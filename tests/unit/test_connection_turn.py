@@ -32,6 +32,9 @@ class Peer(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("10.0.0.1", 5000) if name == "peername" else default
 

@@ -60,6 +60,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "broker/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
     # Stamps the process id into the abort file, as RocketMQ does.
     "broker/store_json.py": frozenset({"os.*"}),
+    # Options of listening sockets, which asyncio leaves to the caller.
+    "proxy/network.py": frozenset({"socket"}),
     # Reads one file, before there is a node.
     "conf/loader.py": frozenset({"open"}),
     # Finds the interface definitions beside the code, at import.

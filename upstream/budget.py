@@ -1,0 +1,123 @@
+"""The node's one account of memory: what is held for clients and groups, its ceiling, and how near it is.
+
+Whoever holds something for somebody else adds it here and takes it away again: connections (unfinished frames, requests
+without an answer, replies not yet taken), publishes until their flush, and jobs. The account is integers, so that the
+hot path pays an addition per request or batch and never one per message.
+
+The nearer the ceiling, the more measures are in force, each together with those before it:
+
+========  ==========================================================================================
+level     measure, from this share of the ceiling on
+========  ==========================================================================================
+EASED     1/2: nothing is read ahead from the log but one batch per topic
+SLOWED    5/8: connections with much unfinished input are not read, but for a few at a time
+REFUSING  6/8: publishes and pulls are refused as overloaded; parked pulls keep waiting
+CLOSING   7/8: connections that held most for longest are closed, until refusing ends; no new ones
+========  ==========================================================================================
+
+A level ends an eighth of the ceiling below where it began, so that it does not flicker. The last eighth is for what is
+under way when the level is reached: a frame, a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+JOB_BYTES = 640
+"""What an unfinished job takes, its key and its places in tables included; measured on 64-bit CPython 3.11."""
+
+LIMIT_UNBOUNDED = 1 << 62
+
+
+class Pressure(IntEnum):
+    """How near the ceiling is; see the module's table."""
+
+    NONE = 0
+    EASED = 1
+    SLOWED = 2
+    REFUSING = 3
+    CLOSING = 4
+
+
+_BEGINS_EIGHTHS = {Pressure.EASED: 4, Pressure.SLOWED: 5, Pressure.REFUSING: 6, Pressure.CLOSING: 7}
+
+
+class Budget:
+    """The account of one node.
+
+    Attributes:
+        limit: The ceiling in bytes.
+        used: Bytes held now. Whoever adds directly asks `reached` or calls `settle` afterwards.
+        job_bytes: How much of that is for jobs: an upper bound, exact after each count.
+        staged_bytes: How much of that is for publishes that wait for the flush of this turn.
+        level: The measures in force.
+        next_at: The value of `used` from which on a further measure is due.
+        recount: Counts the jobs there are; called when their upper bound would lead to a measure.
+        changed: Told of every change of the level: (old, new).
+    """
+
+    __slots__ = ("changed", "job_bytes", "level", "limit", "next_at", "recount", "staged_bytes", "used")
+
+    def __init__(self, limit: int = LIMIT_UNBOUNDED) -> None:
+        self.used = 0
+        self.job_bytes = 0
+        self.staged_bytes = 0
+        self.level = Pressure.NONE
+        self.recount: Callable[[], int] | None = None
+        self.changed: Callable[[Pressure, Pressure], None] | None = None
+        self.limit = limit
+        self.next_at = self.begins(Pressure.EASED)
+
+    def begins(self, level: Pressure) -> int:
+        """Return the use in bytes from which on a level is in force."""
+        return self.limit * _BEGINS_EIGHTHS[level] // 8
+
+    def configure(self, limit: int) -> None:
+        """Change the ceiling."""
+        self.limit = limit
+        self.settle()
+
+    def add(self, count: int) -> None:
+        """Take `count` bytes more (below 0: less) into account."""
+        self.used += count
+        if self.used >= self.next_at:
+            self.settle()
+
+    def add_jobs(self, count: int) -> None:
+        """Note that `count` jobs were made. They are not taken off when they end: `settle` counts what there is."""
+        size = count * JOB_BYTES
+        self.job_bytes += size
+        self.used += size
+        if self.used >= self.next_at:
+            self.settle()
+
+    def stage(self, count: int) -> None:
+        """Take `count` bytes into account until the end of this turn's flush."""
+        self.staged_bytes += count
+        self.used += count
+        if self.used >= self.next_at:
+            self.settle()
+
+    def flushed(self) -> None:
+        """Forget what was staged: the flush has settled it."""
+        self.used -= self.staged_bytes
+        self.staged_bytes = 0
+
+    def settle(self) -> None:
+        """Count the jobs that there are and see which measures that calls for."""
+        if self.recount is not None:
+            counted = self.recount() * JOB_BYTES
+            self.used += counted - self.job_bytes
+            self.job_bytes = counted
+        old = level = self.level
+        used, eighth = self.used, self.limit // 8
+        while level < Pressure.CLOSING and used >= self.begins(Pressure(level + 1)):
+            level = Pressure(level + 1)
+        while level > Pressure.NONE and used < self.begins(level) - eighth:
+            level = Pressure(level - 1)
+        self.next_at = self.begins(Pressure(level + 1)) if level < Pressure.CLOSING else LIMIT_UNBOUNDED
+        if level != old:
+            self.level = level
+            if self.changed is not None:
+                self.changed(old, level)
