@@ -346,9 +346,10 @@ class ConsumeQueue:
         file = self._disk.open(path, create=True)
         try:
             file.allocate(self.file_units * UNIT_BYTES)
-            missing = min(self._tail_base, (number + 1) * self.file_units) - number * self.file_units
+            missing = min(self._files_base, (number + 1) * self.file_units) - number * self.file_units
             if missing > 0:
-                # RocketMQ reads a queue that starts inside a file from its fillers on.
+                # RocketMQ reads a queue that starts inside a file from its fillers on. Units of a file that was lost
+                # stay empty instead: they fail their check when they are read, and are made anew.
                 file.write(0, [FILLER_BYTES * missing])
             self._disk.sync_folder(self._folder)
         except OSError:

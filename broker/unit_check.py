@@ -17,7 +17,6 @@ from broker.record import Entry, queue_id, queue_offset
 from broker.recovery import record_at, scan
 from broker.store_metrics import UNITS_LOST, UNITS_REPAIRED
 
-SEARCH_BYTES_MAX = 64 << 20
 assert UNIT_BYTES == 20
 
 
@@ -50,7 +49,7 @@ class UnitChecker:
         ]
         if not wrong:
             return units
-        found = self._search(queue, offset, units, wrong)
+        found = self._search(queue, offset, wrong)
         mended = units[:]
         for place in wrong:
             unit = found.get(offset + place)
@@ -74,11 +73,7 @@ class UnitChecker:
             return True
         entry = record_at(self._log, physical)
         if entry is not None:
-            return (
-                unit == unit_of(entry)
-                and (entry.queue_id, entry.queue_offset) == (queue.queue_id, offset)
-                and entry.topic == queue.topic.encode("utf-8")
-            )
+            return unit == unit_of(entry) and self._is_of(entry, queue, offset)
         try:
             record = self._log.read(physical, size)
         except RecordGone:
@@ -88,18 +83,12 @@ class UnitChecker:
             return error.sum_wrong
         return (queue_id(record), queue_offset(record)) == (queue.queue_id, offset)
 
-    def _search(self, queue: ConsumeQueue, offset: int, units: list[Unit], wrong: list[int]) -> dict[int, Unit]:
-        """Find the records of wrong units between those of their right neighbours, in one walk over the log."""
+    def _search(self, queue: ConsumeQueue, offset: int, wrong: list[int]) -> dict[int, Unit]:
+        """Find the records of wrong units between those of the nearest right ones, in one walk over the log."""
         log = self._log
-        first, last = wrong[0], wrong[-1]
-        before = units[first - 1] if first else queue.neighbour(offset - 1)
-        after = units[last + 1] if last + 1 < len(units) else queue.neighbour(offset + last + 1)
-        start = log.min_offset
-        if before is not None and before[1] != FILLER_SIZE and self._plausible(before):
-            start = before[0]
-        end = min(log.visible_end, start + SEARCH_BYTES_MAX)
-        if after is not None and after[1] != FILLER_SIZE and self._plausible(after):
-            end = min(log.visible_end, after[0])
+        first, last = offset + wrong[0], offset + wrong[-1]
+        start = self._right_place(queue, range(first - 1, queue.min_offset - 1, -1), log.min_offset)
+        end = self._right_place(queue, range(last + 1, queue.max_offset), log.visible_end)
         wanted = {offset + place for place in wrong}
         topic = queue.topic.encode("utf-8")
         found: dict[int, Unit] = {}
@@ -110,5 +99,16 @@ class UnitChecker:
                 found[entry.queue_offset] = unit_of(entry)
         return found
 
-    def _plausible(self, unit: Unit) -> bool:
-        return record_at(self._log, unit[0]) is not None
+    def _right_place(self, queue: ConsumeQueue, offsets: range, default: int) -> int:
+        """Return the commit-log offset in the first of these units that is right for certain, or `default`."""
+        for each in offsets:
+            unit = queue.neighbour(each)
+            if unit is None:
+                break
+            entry = record_at(self._log, unit[0]) if unit[1] != FILLER_SIZE else None
+            if entry is not None and unit == unit_of(entry) and self._is_of(entry, queue, each):
+                return unit[0]
+        return default
+
+    def _is_of(self, entry: Entry, queue: ConsumeQueue, offset: int) -> bool:
+        return (entry.queue_id, entry.queue_offset) == (queue.queue_id, offset) and entry.topic == queue.topic.encode()

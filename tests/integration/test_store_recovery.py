@@ -99,6 +99,39 @@ def test_all_derived_files_gone_are_rebuilt_from_the_log() -> None:
     assert bodies(store, "u", 2) == {0: b"other"}
 
 
+@pytest.mark.parametrize("reads", [[(17, 3), (30, 1), (16, 1), (24, 8)], [(20, 1)], [(0, 60)]])
+def test_lost_queue_files_in_the_middle_cost_nothing(reads: list[tuple[int, int]]) -> None:
+    """Wherever reading begins, units of lost files are made anew from the log, and none passes for a filler."""
+    disk, metrics = SimDisk(), Metrics()
+    filled(disk, count=60).close()
+    for first in (16, 24):
+        disk.remove(f"{ROOT}/consumequeue/t/0/{first * 20:020d}")
+    store = open_store(disk, metrics=metrics)
+    queue = store.topics["t"].queues[0]
+    for offset, count in reads:
+        assert FILLER not in queue.read(offset, count)
+    assert bodies(store) == {number: b"body %d" % number for number in range(60)}
+    assert metrics.value("pyddmq_store_units_repaired_total") == 16
+    assert metrics.value("pyddmq_store_units_lost_total") == 0
+    store.close()
+    assert bodies(open_store(disk)) == {number: b"body %d" % number for number in range(60)}
+
+
+def test_emptied_units_are_found_however_far_apart_their_records_are() -> None:
+    """A lost sector of a quiet queue's file is made anew, though its neighbours are of no help."""
+    disk = SimDisk()
+    store = filled(disk, count=0)
+    store.create_topic("quiet", 1)
+    for number in range(20):
+        append(store, b"q%d" % number, topic="quiet")
+        append(store, *[b"x" * 300] * 30)
+        store.flush()
+    store.close()
+    disk.open(f"{ROOT}/consumequeue/quiet/0/{0:020d}").write(2 * 20, [bytes(6 * 20)])
+    disk.open(f"{ROOT}/consumequeue/quiet/0/{160:020d}").write(0, [bytes(8 * 20)])
+    assert bodies(open_store(disk), "quiet") == {number: b"q%d" % number for number in range(20)}
+
+
 def test_torn_tail_is_cut_zeroed_and_written_over() -> None:
     """A record whose end is missing is cut; its old bytes are gone before the next append (D3)."""
     disk, metrics = SimDisk(), Metrics()
