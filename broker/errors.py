@@ -10,6 +10,9 @@ from __future__ import annotations
 ILLEGAL_MESSAGE_CODE = 11
 """DDMQ's FAIL_ILLEGAL_MSG: what a producer is told about a message that can never be stored."""
 
+REPAIR_ADVICE = "`pyddmq store check DATA --repair` shows what can be mended; or restore a backup"
+"""What to do about a damaged file."""
+
 
 class StoreError(Exception):
     """Something is wrong with the store."""

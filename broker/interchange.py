@@ -7,6 +7,7 @@ that open it, and `broker_settings` is the broker.conf with which RocketMQ 5.3 o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -31,8 +32,8 @@ _HOURS_KEPT = 24 * 365 * 10
 def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -> Geometry | None:
     """Tell the file sizes of a store; nothing is changed.
 
-    A store of this broker says them in `pyddmq/store.json`. In one of RocketMQ's they are those of its files: the first
-    of the commit log, of any consume queue and of the index. What it has no file of is taken from `default`.
+    A store of this broker says them in `pyddmq/store.json`. In one of RocketMQ's they are those that most files
+    of the commit log, of a consume queue and of the index have. What it has no file of is taken from `default`.
 
     Args:
         root: The store.
@@ -52,12 +53,21 @@ def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -
         if found["format"] > FORMAT_VERSION:
             raise StoreFormatNewer(root, found["format"], FORMAT_VERSION)
         return Geometry(**{name: value for name, value in found.items() if name != "format"})
-    segment_bytes = _first_size(disk, f"{root}/commitlog")
+    return geometry_of_files(root, disk=disk, default=default)
+
+
+def geometry_of_files(root: str, *, disk: Disk, default: StoreOptions | None = None) -> Geometry | None:
+    """Tell the same from the files alone, whatever `store.json` says; None when there is no log file.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    segment_bytes = _usual_size(disk, f"{root}/commitlog")
     if not segment_bytes:
         return None
     default = default or StoreOptions()
     queue_bytes = _first_queue_size(disk, f"{root}/consumequeue")
-    index_bytes = _first_size(disk, f"{root}/index")
+    index_bytes = _usual_size(disk, f"{root}/index")
     slots, rest = divmod(index_bytes - INDEX_HEADER_BYTES, _INDEX_BYTES_PER_SLOT)
     known = index_bytes > INDEX_HEADER_BYTES and not rest
     return Geometry(
@@ -136,22 +146,23 @@ def _escaped(value: str) -> str:
     return "".join(parts)
 
 
-def _first_size(disk: Disk, folder: str) -> int:
-    """Size in bytes of the first file with a name of digits that is not empty; 0 when there is none."""
+def _usual_size(disk: Disk, folder: str) -> int:
+    """Size in bytes that most files with a name of digits have, empty ones left out; 0 when there is none."""
+    sizes: Counter[int] = Counter()
     for name in disk.list(folder):
         if name.isdigit():
             file = disk.open(f"{folder}/{name}")
             try:
-                if size := file.size():
-                    return size
+                sizes[file.size()] += 1
             finally:
                 file.close()
-    return 0
+    del sizes[0]
+    return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
 
 def _first_queue_size(disk: Disk, folder: str) -> int:
     for topic in disk.list(folder):
         for queue in disk.list(f"{folder}/{topic}"):
-            if queue.isdigit() and (size := _first_size(disk, f"{folder}/{topic}/{queue}")):
+            if queue.isdigit() and (size := _usual_size(disk, f"{folder}/{topic}/{queue}")):
                 return size
     return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.errors import StoreUnreadable
+from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile
 
@@ -51,7 +51,7 @@ class ConsumerOffsets:
         try:
             offsets._take(content)
         except (AttributeError, TypeError, ValueError) as error:
-            raise StoreUnreadable(f"{offsets._file.path} has a wrong shape; restore it from its .bak copy") from error
+            raise StoreUnreadable(f"{offsets._file.path} has a wrong shape; {REPAIR_ADVICE}") from error
         return offsets
 
     def _take(self, content: dict[str, Any]) -> None:

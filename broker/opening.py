@@ -8,7 +8,7 @@ from typing import TypeVar
 import structlog
 
 from broker.commit_log import CommitLog
-from broker.errors import StoreInUse, StoreUnreadable, StoreUnwritable
+from broker.errors import REPAIR_ADVICE, StoreInUse, StoreUnreadable, StoreUnwritable
 from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.recovery import RecoveryFacts, RecoverySteps, recover
@@ -76,8 +76,8 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) ->
     check_geometry(root, geometry, disk=disk, segment_bytes_found=strange[0][1] if strange else None)
     if strange:
         raise StoreUnreadable(
-            f"{log.folder}/{strange[0][0]} does not have the size of a segment, {options.segment_bytes} bytes; "
-            "restore it from a backup or move it away"
+            f"{log.folder}/{strange[0][0]} does not have the size or name of a log file of "
+            f"{options.segment_bytes} bytes; {REPAIR_ADVICE}"
         )
 
 

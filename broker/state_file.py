@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from broker.errors import StoreUnreadable
+from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.seams import Disk
 
 # fastjson writes integer keys without quotes, which strict JSON refuses.
@@ -115,7 +115,7 @@ class SealedFile:
                 return data
         except (ValueError, KeyError, TypeError):
             pass
-        raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); restore it from a backup")
+        raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); {REPAIR_ADVICE}")
 
     def save(self, data: Any) -> None:
         """Write the data durably. Raises OSError."""
@@ -171,7 +171,7 @@ class StateFile:
             return data
         if raw is None and backup is None:
             return None
-        raise StoreUnreadable(f"{self.path} is damaged and so are its copies; restore it from a backup")
+        raise StoreUnreadable(f"{self.path} is damaged and so are its copies; {REPAIR_ADVICE}")
 
     def save(self, data: Any) -> None:
         """Write twin and file durably. Raises OSError; the version before then stands in at least one of them."""

@@ -106,6 +106,12 @@ class Checkpoint:
     queues: dict[str, list[list[int]]]
 
 
+def rocketmq_times(checkpoint: Checkpoint) -> bytes:
+    """Return the first 40 bytes of RocketMQ's `checkpoint` file that say the same."""
+    ms = checkpoint.store_ms
+    return _CHECKPOINT.pack(ms, ms, ms, 0, checkpoint.log_end)
+
+
 class CheckpointFile:
     """Reads and writes both checkpoints."""
 
@@ -132,12 +138,12 @@ class CheckpointFile:
                 "queues": checkpoint.queues,
             }
         )
-        times = _CHECKPOINT.pack(checkpoint.store_ms, checkpoint.store_ms, checkpoint.store_ms, 0, checkpoint.log_end)
+        times = rocketmq_times(checkpoint)
         file = self._disk.open(self._path, create=True)
         try:
             if file.size() != CHECKPOINT_BYTES:
                 file.truncate(CHECKPOINT_BYTES)
-            file.write(0, [times])
+            file.write(0, [times.ljust(CHECKPOINT_BYTES, b"\x00")])
             file.sync()
         finally:
             file.close()

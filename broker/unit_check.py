@@ -54,6 +54,8 @@ class UnitChecker:
         for place in wrong:
             unit = found.get(offset + place)
             if unit is None:
+                # What stands there may be the place of another message, which must not be handed out for this one.
+                mended[place] = FILLER
                 self._lost.add()
                 self._notices.note("unit_lost", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
                 continue

@@ -53,6 +53,8 @@ class SegmentContent:
     """Whether the snapshot at its beginning is there to its end."""
     holes: int = 0
     """Damaged places with valid blocks behind them."""
+    damaged_at: list[int] = field(default_factory=list)
+    """Where in the file the damaged places begin."""
     torn: bool = False
     """Whether bytes that are no valid block stand behind the last valid one."""
 
@@ -281,13 +283,16 @@ def scan_segment(number: int, data: bytes, *, folder: str = "") -> SegmentConten
                 content.torn = any(tail)
                 return content
             content.holes += 1
+            content.damaged_at.append(position)
             position = found
             continue
+        begin = position
         position += BLOCK_HEADER.size + len(payload)
         try:
             entries = list(decode(payload))
         except JournalDamaged:
             content.holes += 1
+            content.damaged_at.append(begin)
             continue
         for entry in entries:
             if isinstance(entry, TrackerEntry):

@@ -1,0 +1,54 @@
+"""Repair of a whole data directory: the broker's part, then the ack journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from random import Random
+from typing import Any
+
+from broker.check import Check, Finding
+from broker.metrics import Metrics
+from broker.recovery import ProgressCallback
+from broker.repair import repair
+from broker.seams import Clock, Disk
+from broker.store import Store
+from upstream.progress import Progress
+from upstream.store_check import check_data
+
+
+def repair_data(
+    root: str, *, disk: Disk, clock: Clock, random: Random, progress: ProgressCallback | None = None
+) -> list[Finding]:
+    """Mend a data directory that nobody has open. Returns and raises as `broker.repair.repair`.
+
+    A journal whose snapshot is lost is left to the node, whose configuration says which groups there are: a group that
+    is known nowhere else then begins at the oldest message.
+    """
+    metrics = Metrics()
+    found: list[Finding] = []
+
+    def findings_of(check: Check) -> Collection[Finding]:
+        found.extend(check_data(check, progress))
+        return found
+
+    def journal(store: Store) -> None:
+        if any(finding.kind == "journal_snapshot_lost" for finding in found):
+            return
+        Progress.open(root, store=store, disk=disk, clock=clock, metrics=metrics, scheduler=_Never()).close()
+
+    return repair(root, disk=disk, clock=clock, random=random, metrics=metrics, findings_of=findings_of, then=journal)
+
+
+class _Never:
+    """A scheduler of a program that ends before anything is due; closing syncs."""
+
+    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> _Never:
+        """Forget the call."""
+        return self
+
+    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> _Never:
+        """Forget the call."""
+        return self
+
+    def cancel(self) -> None:
+        """Nothing is scheduled."""
