@@ -118,6 +118,8 @@ def _run(head: Head, frame: bytes, pos: int, messages: list[SendMessage], count:
             a, key, b, hash_raw, c, tags, d, partition_raw, e = unpack(frame, pos)
             if a != first or b != second or c != third or d != fourth or e != fifth:
                 break
+            # Before any text is judged: only when the numbers end where they should do the parts lie where they seem.
+            hash_id, partition_id = _hash_ids[hash_raw], _partition_ids[partition_raw]
             at = pos + size
             body_bytes = frame[at]
             if body_bytes < 128:
@@ -154,9 +156,9 @@ def _run(head: Head, frame: bytes, pos: int, messages: list[SendMessage], count:
                 topic,
                 key or None,
                 None,
-                _hash_ids[hash_raw],
+                hash_id,
                 tags or None,
-                _partition_ids[partition_raw],
+                partition_id,
                 view[at:end],
                 version,
                 properties,
