@@ -145,8 +145,8 @@ def _properties(frame: bytes, pos: int) -> tuple[Properties | None, int]:
         return None, skip_elements(frame, pos, (key, value), count)
     if count > PROPERTIES_MAX:
         raise ArgumentsError(f"{count} properties: at most {PROPERTIES_MAX} are allowed")
-    properties: Properties = []
-    add = properties.append
+    names: list[bytes] = []
+    values: list[bytes] = []
     begin = pos
     end = len(frame)
     ascii_only = True
@@ -160,14 +160,14 @@ def _properties(frame: bytes, pos: int) -> tuple[Properties | None, int]:
         text = frame[value_at:pos]
         if not (name.isascii() and text.isascii()):
             ascii_only = False
-        add((name, text))
+        names.append(name)
+        values.append(text)
     if pos > end:
         raise ArgumentsError(f"{count} properties of {pos - begin} bytes with {end - begin} left")
     if not ascii_only:
-        for name, text in properties:
-            name.decode()
-            text.decode()
-    return properties or None, pos
+        for each in (*names, *values):
+            each.decode()
+    return (tuple(names), tuple(values)) if names else None, pos
 
 
 def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:

@@ -138,7 +138,7 @@ def _run(head: Head, frame: bytes, pos: int, messages: list[SendMessage], count:
                 if not b"".join(values).isascii():
                     for value in values:
                         value.decode()
-                properties = list(zip(names, values, strict=True)) if names else None
+                properties = (names, values) if names else None
             elif tail := find_tail(tails, frame, end):
                 unpack_tail, tail_bytes, literals, names, tail_version = tail
                 continue
@@ -199,19 +199,20 @@ def _properties(frame: bytes, pos: int) -> tuple[Properties | None, int]:
         return _properties_in_general(frame, pos)
     # Positions are computed as if all lengths were below 128, and one look at the bytes afterwards says whether they
     # were: a length or a text byte of 128 and more is not ASCII.
-    properties: Properties = []
-    add = properties.append
+    names: list[bytes] = []
+    values: list[bytes] = []
     end = pos + 2
     try:
         for _ in range(count):
             value_at = end + 1 + frame[end]
             next_at = value_at + 1 + frame[value_at]
-            add((frame[end + 1 : value_at], frame[value_at + 1 : next_at]))
+            names.append(frame[end + 1 : value_at])
+            values.append(frame[value_at + 1 : next_at])
             end = next_at
     except IndexError:
         return _properties_in_general(frame, pos)
     if end <= len(frame) and frame[pos + 2 : end].isascii():
-        return properties, end
+        return (tuple(names), tuple(values)), end
     return _properties_in_general(frame, pos)
 
 
@@ -221,15 +222,17 @@ def _properties_in_general(frame: bytes, pos: int) -> tuple[Properties | None, i
         return None, skip_elements(frame, pos, (key, value), count)
     if count > PROPERTIES_MAX:
         raise ArgumentsError(f"{count} properties: at most {PROPERTIES_MAX} are allowed")
-    properties = []
+    names: list[bytes] = []
+    values: list[bytes] = []
     for _ in range(count):
         name, pos = binary(frame, pos)
         text, pos = binary(frame, pos)
         if not (name.isascii() and text.isascii()):
             name.decode()
             text.decode()
-        properties.append((name, text))
-    return properties or None, pos
+        names.append(name)
+        values.append(text)
+    return (tuple(names), tuple(values)) if names else None, pos
 
 
 def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-Properties = list[tuple[bytes, bytes]]
-"""User properties in the order of the wire: (name, value), both valid UTF-8."""
+Properties = tuple[tuple[bytes, ...], tuple[bytes, ...]]
+"""User properties in the order of the wire: their names and their values, equally many, all valid UTF-8.
+
+Apart, because the messages of a producer have the same names: who judged them once knows the tuple again.
+"""
 
 
 class ConsumeResult(NamedTuple):

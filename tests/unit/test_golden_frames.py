@@ -106,7 +106,8 @@ def pull(request: dict[str, Any]) -> PullRequest:
 def sent(message: dict[str, Any]) -> SendMessage:
     """A message as the scanners return it."""
     text = {name: value.encode() for name, value in message.items() if isinstance(value, str)}
-    properties = [(name.encode(), value.encode()) for name, value in message.get("properties", {}).items()]
+    given = message.get("properties", {})
+    properties = (tuple(name.encode() for name in given), tuple(value.encode() for value in given.values()))
     return SendMessage(
         topic=text.get("topic", b""),
         key=text.get("key"),
@@ -116,7 +117,7 @@ def sent(message: dict[str, Any]) -> SendMessage:
         partition_id=message["partitionId"],
         body=None if message.get("body") is None else memoryview(message["body"]),
         version=text.get("version"),
-        properties=properties or None,
+        properties=properties if given else None,
         delay_level=None,
         deliver_at_ms=None,
         delay_ms=None,

@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 from broker.properties import SYSTEM_PROPERTIES, parse_properties
 from proxy.message_rules import PROPERTIES_BYTES_MAX, RESERVED_PROPERTIES, PropertyRules, Refusal
 from proxy.wire.codes import ResultCode
+from proxy.wire.values import Properties
 
-texts = st.one_of(st.text("ab \x01\x02é", max_size=4), st.text(max_size=3)).map(
+texts = st.one_of(st.text("ab% \x01\x02é", max_size=4), st.text(max_size=3)).map(
     lambda text: text.encode("utf-8", "replace")
 )
 pairs = st.lists(st.tuples(texts, texts), max_size=3)
 rules = PropertyRules()
+
+
+def apart(properties: list[tuple[bytes, bytes]]) -> Properties:
+    """Return pairs as the scanners do: names, and values."""
+    return tuple(name for name, _ in properties), tuple(value for _, value in properties)
 
 
 def is_good(key: bytes | None, tags: bytes | None, properties: list[tuple[bytes, bytes]] | None) -> bool:
@@ -35,17 +41,19 @@ def test_block_holds_what_was_given_or_is_refused(
     """KEYS and TAGS first, then the user's pairs in order; separators and blank parts are refused."""
     if not is_good(key, tags, properties):
         with pytest.raises(Refusal) as caught:
-            rules.block(key, tags, properties)
+            rules.block(key, tags, None if properties is None else apart(properties))
         assert caught.value.code == ResultCode.FAIL_ILLEGAL_MSG
         return
     own = [(b"KEYS", key or b""), (b"TAGS", tags or b"")]
     expected = [pair for pair in own if pair[1]] + (properties or [])
-    assert rules.block(key, tags, properties) == b"".join(b"%b\x01%b\x02" % pair for pair in expected)
+    assert rules.block(key, tags, None if properties is None else apart(properties)) == b"".join(
+        b"%b\x01%b\x02" % pair for pair in expected
+    )
 
 
 def test_block_reads_back() -> None:
     """What a consumer parses is what the producer gave."""
-    block = rules.block(b"k", b"t", [(b"traceId", b"5f"), ("größe".encode(), b"1 2")])
+    block = rules.block(b"k", b"t", apart([(b"traceId", b"5f"), ("größe".encode(), b"1 2")]))
     assert parse_properties(block) == {"KEYS": "k", "TAGS": "t", "traceId": "5f", "größe": "1 2"}
 
 
@@ -54,7 +62,7 @@ def test_block_with_a_name_of_the_brokers_own_refused(name: bytes) -> None:
     """R91 and D34; asked twice, since good names are remembered."""
     for _ in range(2):
         with pytest.raises(Refusal, match="a name of the broker's own"):
-            rules.block(None, None, [(name, b"v")])
+            rules.block(None, None, apart([(name, b"v")]))
 
 
 def test_block_beyond_its_lengths_refused() -> None:
@@ -65,21 +73,23 @@ def test_block_beyond_its_lengths_refused() -> None:
     with pytest.raises(Refusal, match="the tags are longer"):
         rules.block(None, b"t" * 256, None)
     fitting = b"v" * (PROPERTIES_BYTES_MAX - 3)
-    assert len(rules.block(None, None, [(b"n", fitting)])) == PROPERTIES_BYTES_MAX
+    assert len(rules.block(None, None, apart([(b"n", fitting)]))) == PROPERTIES_BYTES_MAX
     with pytest.raises(Refusal, match="the limit is"):
-        rules.block(None, None, [(b"n", fitting + b"v")])
+        rules.block(None, None, apart([(b"n", fitting + b"v")]))
 
 
 def test_names_without_end_stay_bounded() -> None:
     """Only so many good names are remembered; the others work as well."""
     own = PropertyRules()
     for number in range(5000):
-        assert own.block(None, None, [(b"n%d" % number, b"v")]) == b"n%d\x01v\x02" % number
-    assert len(own._good) == 4096
+        assert own.block(None, None, apart([(b"n%d" % number, b"v")])) == b"n%d\x01v\x02" % number
+    assert len(own._good) == 1024
+    long = b"n" * 2000
+    assert PropertyRules().block(None, None, ((long,), (b"v",))) == long + b"\x01v\x02"
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEM_PROPERTIES | {b"__PYDDMQ_X"}))
 def test_property_that_consumers_would_never_see_is_refused(name: bytes) -> None:
     """What a producer's message may hold is handed out: a name that pulls hide is refused at the door (D34)."""
     with pytest.raises(Refusal, match="a name of the broker's own"):
-        PropertyRules().block(None, None, [(name, b"x")])
+        PropertyRules().block(None, None, apart([(name, b"x")]))

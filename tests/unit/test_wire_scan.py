@@ -65,7 +65,8 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
     def raw(name: str) -> bytes | None:
         return message[name].encode() if name in message else None
 
-    properties = [(name.encode(), value.encode()) for name, value in message.get("properties", {}).items()]
+    given = message.get("properties", {})
+    properties = (tuple(name.encode() for name in given), tuple(value.encode() for value in given.values()))
     return {
         "topic": raw("topic") or b"",
         "key": raw("key"),
@@ -75,7 +76,7 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
         "partition_id": message.get("partitionId", -1),
         "body": message.get("body"),
         "version": raw("version"),
-        "properties": properties or None,
+        "properties": properties if given else None,
         "delay_level": message.get("delayLevel"),
         "deliver_at_ms": message.get("deliverAtMs"),
         "delay_ms": message.get("delayMs"),
