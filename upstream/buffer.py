@@ -274,6 +274,10 @@ class PullBuffer:
         self.parked_count += 1
         return parked
 
+    def wake(self, line: TopicLine) -> None:
+        """Answer parked pulls with what a topic has: it may be handed out again."""
+        self._serve(line)
+
     def unpark(self, parked: Parked) -> None:
         """Withdraw a parked pull; harmless after it was answered."""
         if not parked.open:

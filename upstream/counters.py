@@ -29,7 +29,7 @@ UNKNOWN_QUEUE = declare(
 SKIPPED = declare(
     "pyddmq_skipped_messages_total",
     "Messages finished without delivery; by reason: tag_filter, pressure_traffic, damaged, gone, expired, "
-    "dead_letter_exhausted",
+    "dead_letter_exhausted, operator",
     _REASONS,
 )
 UNORDERED = declare("pyddmq_unordered_messages_total", "Messages without an order key where one is asked for", _LABELS)

@@ -87,6 +87,10 @@ class DeadLetters:
         self.unsettled += 1
         return self._append(job, reason, settled)
 
+    def refused(self, job: UpstreamJob) -> bool:
+        """Whether the store has not taken a job's record; it is tried again every RETRY_SECONDS."""
+        return any(each is job for each, _, _ in self._refused)
+
     def withdraw(self, job: UpstreamJob) -> bool:
         """Give up a burial whose append was refused so far; False when it is under way already."""
         for place, (each, _, _) in enumerate(self._refused):

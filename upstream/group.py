@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 from broker.errors import BodyUnusable
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.record import store_timestamp
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import GroupConfig, SubscriptionConfig
 from upstream.action import Action, BodyUnprocessable
 from upstream.budget import Budget
 from upstream.buffer import Batch, BufferLimits, Parked, ParkedFull, PullBuffer
 from upstream.counters import PARKED_REFUSED, UNKNOWN_QUEUE
-from upstream.dead_letters import DeadLetters, is_dead_letter_topic, recover_dead_letters
+from upstream.dead_letters import DeadLetters, recover_dead_letters
+from upstream.group_lanes import GroupLanes, UnknownTopic
 from upstream.job import UpstreamJob
 from upstream.lane import Holder, Lane
+from upstream.pauses import Pause
 from upstream.progress import Progress
 from upstream.results import Applied, apply_result
 from upstream.state import State
@@ -29,9 +30,7 @@ from upstream.stats import LISTED_MAX, GroupStats, StatsReader
 from upstream.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.consume_queue import ConsumeQueue
     from broker.store import Store
-    from broker.topics import Topic
 
 DRAIN_SECONDS = 30.0
 """How long an old generation may take before the new one starts anyway (D22)."""
@@ -40,10 +39,6 @@ _START_AGAIN_SECONDS = 5.0
 
 MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
 """Makes the pipeline of one subscription: one instance per entry of `actions`."""
-
-
-class UnknownTopic(Exception):
-    """A subscribed topic is not in the store."""
 
 
 class _Slot:
@@ -82,6 +77,7 @@ class ConsumerGroup:
         waiting_max: int = 100_000,
         drain_seconds: float = DRAIN_SECONDS,
         budget: Budget | None = None,
+        paused: Callable[[str], Pause | None] = lambda _: None,
     ) -> None:
         """Set up; nothing is read before `start`.
 
@@ -99,6 +95,7 @@ class ConsumerGroup:
             waiting_max: Jobs of one subscription that may wait behind their keys (D15).
             drain_seconds: How long a replaced generation may take to drain (D22).
             budget: The node's account of memory; without one there is no ceiling.
+            paused: The pause that holds for a topic; asked when a generation starts and by `apply_pauses`.
 
         Raises:
             Exception: What `make_actions` raised.
@@ -113,12 +110,15 @@ class ConsumerGroup:
         self._metrics = metrics
         self._notices = notices
         self._make_actions = make_actions
-        self._qid_prefix = qid_prefix
         self._waiting_max = waiting_max
         self._drain_seconds = drain_seconds
+        self._paused = paused
         self._buffer = PullBuffer(clock=clock, limits=limits or BufferLimits(), budget=budget)
         self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=scheduler)
-        self._lanes: dict[str, dict[str, Lane]] = {}
+        self._queues = GroupLanes(
+            config.group, store=store, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
+        )
+        self._lanes = self._queues.by_topic
         self._draining = False
         self._started = False
         self._check: Handle | None = None
@@ -224,6 +224,65 @@ class ConsumerGroup:
             return Applied(ignored=ignored)
         return apply_result(lane, success, fail, holder)
 
+    # By an operator's hand
+
+    def lane(self, topic: str, queue_id: int) -> Lane | None:
+        """Return a queue as this group sees it, or None when it reads no such queue."""
+        return self._lanes.get(topic, {}).get(self._queues.qid(queue_id))
+
+    def lanes(self) -> list[Lane]:
+        """Return all queues that this group has read."""
+        return [lane for lanes in self._lanes.values() for lane in lanes.values()]
+
+    def drain_topic(self, topic: str) -> Subscription | None:
+        """Read and hand out nothing more of a topic; returns what drains, None when none runs.
+
+        To be followed by `restart_topic` or `renew_topic`.
+        """
+        slot = self._slots.get(topic)
+        if slot is None or slot.subscription is None:
+            return None
+        slot.subscription.begin_drain()
+        return slot.subscription
+
+    def renew_topic(self, topic: str) -> None:
+        """Start a topic's draining generation anew, as soon as no key waits for the present holder of a finished job.
+
+        Raises:
+            Exception: An action cannot be made.
+        """
+        slot = self._slots.get(topic)
+        if slot is not None and slot.config is not None:
+            slot.replace_at = self._clock.monotonic()
+            self._replace(slot, slot.config, self._make_actions(slot.config))
+
+    def restart_topic(self, topic: str, change: Callable[[], None] = lambda: None) -> None:
+        """End a topic's generation at once, run `change`, and start it anew from where its trackers then stand.
+
+        Raises:
+            Exception: An action cannot be made, and nothing has happened; or what `change` raised.
+        """
+        slot = self._slots.get(topic)
+        if slot is not None and slot.subscription is not None:
+            if slot.config is not None:
+                slot.actions = self._make_actions(slot.config)
+            slot.subscription.stop()
+            slot.subscription = slot.replace_at = None
+        try:
+            change()
+        finally:
+            for lane in self._lanes.get(topic, {}).values():
+                for offset in [each for each in lane.adopted if lane.tracker.is_finished(each)]:
+                    del lane.adopted[offset]
+            if slot is not None:
+                self._start(slot)
+
+    def apply_pauses(self) -> None:
+        """Bring running subscriptions in line with what is paused now."""
+        for name, slot in self._slots.items():
+            if slot.subscription is not None:
+                slot.subscription.set_paused(self._paused(name) is not None)
+
     # Life
 
     def start(self) -> None:
@@ -318,7 +377,8 @@ class ConsumerGroup:
         topics, out = [], []
         for name, slot in self._slots.items():
             lanes = self._lanes.get(name, {}).values()
-            stats, deliveries = reader.topic(name, self._state_of(slot), lanes, slot.subscription)
+            pause = self._paused(name)
+            stats, deliveries = reader.topic(name, self._state_of(slot), lanes, slot.subscription, pause)
             topics.append(stats)
             out += deliveries
         out.sort(key=lambda each: each.since_ms)
@@ -344,13 +404,13 @@ class ConsumerGroup:
         if config is None or slot.subscription is not None or self._draining:
             return
         try:
-            topic = self._topic(config.topic)
+            topic = self._queues.topic(config.topic)
             subscription = Subscription(
                 self.name,
                 config,
                 topic=topic,
-                lanes=[self._lane(topic, queue) for queue in topic.queues],
-                more_lanes=lambda: self._more_lanes(topic),
+                lanes=[self._queues.lane(topic, queue, config) for queue in topic.queues],
+                more_lanes=lambda: self._queues.more(topic, slot.config),
                 actions=slot.actions,
                 buffer=self._buffer,
                 dead_letters=self._dead_letters,
@@ -362,6 +422,8 @@ class ConsumerGroup:
                 notices=self._notices,
                 waiting_max=self._waiting_max,
             )
+            if self._paused(config.topic) is not None:
+                subscription.set_paused(True)
             subscription.start()
         except Exception as error:
             self._notices.note(
@@ -406,56 +468,6 @@ class ConsumerGroup:
                 self._start(slot)
         if open_ones and self._check is None:
             self._check = self._scheduler.call_later(_DRAIN_CHECK_SECONDS, self._check_replacements)
-
-    # Topics and queues
-
-    def _topic(self, name: str) -> Topic:
-        topic = self._store.topics.get(name)
-        if topic is None:
-            if not is_dead_letter_topic(name):
-                raise UnknownTopic(f"topic {name!r} is not in the store: add it under `topics`")
-            topic = self._store.create_topic(name, 1, system=True)
-        return topic
-
-    def _lane(self, topic: Topic, queue: ConsumeQueue) -> Lane:
-        lanes = self._lanes.setdefault(topic.name, {})
-        qid = f"{self._qid_prefix}{queue.queue_id}"
-        lane = lanes.get(qid)
-        if lane is None:
-            tracker = self._progress.tracker(
-                self.name, topic.name, queue.queue_id, first_offset=lambda: self._first_offset(topic.name, queue)
-            )
-            lane = lanes[qid] = Lane(self._buffer.line(topic.name), queue, qid, tracker)
-        return lane
-
-    def _more_lanes(self, topic: Topic) -> list[Lane]:
-        known = self._lanes.get(topic.name, {})
-        return [
-            self._lane(topic, queue) for queue in topic.queues if f"{self._qid_prefix}{queue.queue_id}" not in known
-        ]
-
-    def _first_offset(self, name: str, queue: ConsumeQueue) -> int:
-        """Where a group starts that was never seen on this queue (D6)."""
-        slot = self._slots.get(name)
-        config = slot.config if slot is not None else None
-        if config is None or config.consume_from_where == "first":
-            return queue.min_offset
-        if config.consume_from_where == "last":
-            return queue.max_offset
-        return _offset_of_time(self._store, queue, config.consume_timestamp or 0)
-
-
-def _offset_of_time(store: Store, queue: ConsumeQueue, wall_ms: int) -> int:
-    """First offset whose message was stored at `wall_ms` or later; store times never go back within a queue."""
-    low, high = queue.min_offset, queue.max_offset
-    while low < high:
-        middle = (low + high) // 2
-        physical, size, _ = queue.read(middle, 1)[0]
-        if store_timestamp(store.read(physical, size)) < wall_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _same_generation(old: SubscriptionConfig | None, new: SubscriptionConfig) -> bool:

@@ -117,6 +117,11 @@ class Lane:
         """Whether a pull would find a job here."""
         return len(self.waiting) + len(self.front) > self.gone
 
+    @property
+    def in_flight(self) -> int:
+        """Messages that are out with clients; counted when asked."""
+        return len(self.adopted) + sum(job.delivery is not None for job in self.live.values())
+
     def rewind(self) -> None:
         """Forget everything read and start again at the watermark, for a new generation."""
         self.live.clear()

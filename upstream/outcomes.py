@@ -27,6 +27,11 @@ from upstream.state import Event, State, move
 from upstream.timers import Deadlines, DueJobs
 from upstream.tracker import FailureKind
 
+WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY)
+"""States in which a job holds no permit."""
+PAUSED_LOOK_SECONDS = 1.0
+"""How long a retry that is due while its subscription is paused waits until it is looked at again."""
+
 
 class Outcomes:
     """Settles the jobs of one subscription.
@@ -38,6 +43,7 @@ class Outcomes:
         deadlines: Deliveries that are out.
         burying: Jobs on their way to the dead letters.
         draining: The generation ends: no key is released, no retry comes.
+        paused: An operator paused it: nothing is run or handed out.
         stopped: It has ended.
     """
 
@@ -81,6 +87,7 @@ class Outcomes:
         self.ready: deque[UpstreamJob] = deque()
         self.burying = 0
         self.draining = False
+        self.paused = False
         self.stopped = False
         self._buffer = buffer
         self._dead_letters = dead_letters
@@ -232,6 +239,10 @@ class Outcomes:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
         jobs = [job for job in jobs if job.state is State.RETRYING]
         rerun = [job for job in jobs if not job.deliveries]
+        if self.paused:
+            for job in rerun:
+                self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
+            rerun = []
         for job in rerun:
             move(job, Event.RERUN)
         self._buffer.put_back([job for job in jobs if job.deliveries])
@@ -254,11 +265,11 @@ class Outcomes:
         """Give up on a job: to the dead letters; its key waits until that is durable (D16).
 
         Args:
-            job: READ, RUNNING or OUT.
-            kind: Label of the counter: fails, errors, timeouts or unprocessable.
+            job: READ, RUNNING or OUT; for an operator in any state but WAITING and HELD.
+            kind: Label of the counter: fails, errors, timeouts, unprocessable or operator.
             reason: Sentence for the record.
         """
-        held_permit = job.state is not State.READ
+        held_permit = job.state not in WITHOUT_PERMIT
         job.drop_data()
         move(job, Event.BURY)
         if is_dead_letter_topic(job.topic):
@@ -295,12 +306,36 @@ class Outcomes:
         self.over(job, held_permit=held_permit)
         self._pump()
 
+    def give_up(self, job: UpstreamJob, reason: str) -> None:
+        """Bury a job because an operator says so; see `bury`."""
+        self._history(job, reason)
+        self.bury(job, "operator", reason)
+
+    def retry_now(self, job: UpstreamJob) -> None:
+        """End the wait of a RETRYING job before its time."""
+        self._due.discard(job)
+        self._come_again([job])
+
+    def forget_wait(self, job: UpstreamJob) -> None:
+        """Let a RETRYING job wait no longer: it is about to end."""
+        self._due.discard(job)
+
     def withdraw_burial(self, job: UpstreamJob) -> bool:
         """Finish a BURYING job if its dead letter can still be called off, its append having been refused so far."""
+        if not self.call_off_burial(job):
+            return False
+        self.succeed(job)
+        return True
+
+    def burial_refused(self, job: UpstreamJob) -> bool:
+        """Whether the dead letter of a BURYING job has been refused so far; it is tried again."""
+        return self._dead_letters.refused(job)
+
+    def call_off_burial(self, job: UpstreamJob) -> bool:
+        """Give up writing the dead letter of a BURYING job; False when that is under way or done."""
         if not self._dead_letters.withdraw(job):
             return False
         self.burying -= 1
-        self.succeed(job)
         return True
 
     # Deliveries

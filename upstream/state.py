@@ -72,11 +72,11 @@ class Event(enum.Enum):
     RERUN = "rerun"
     """Due again for its actions."""
     BURY = "bury"
-    """Out of attempts, or nothing can process it."""
+    """Out of attempts, or nothing can process it, or an operator gave it up."""
     SETTLE = "settle"
-    """The dead-letter record is durable, or (HELD) the holder answered or timed out."""
+    """The dead-letter record is durable, or (HELD) the holder answered, timed out or was given up."""
     SKIP = "skip"
-    """Its record cannot be read (damaged or gone): finished and counted."""
+    """Its record cannot be read (damaged or gone), or an operator passed over it: finished and counted."""
     ABANDON = "abandon"
     """Its generation ends."""
 
@@ -98,6 +98,8 @@ TABLE: dict[State, dict[Event, State]] = {
     State.READY: {
         Event.ADMIT: State.RUNNING,
         Event.SUCCEED: State.FINISHED,
+        Event.BURY: State.BURYING,
+        Event.SKIP: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.RUNNING: {
@@ -112,6 +114,7 @@ TABLE: dict[State, dict[Event, State]] = {
     State.BUFFERED: {
         Event.TAKE: State.OUT,
         Event.SUCCEED: State.FINISHED,
+        Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
@@ -128,6 +131,8 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.COME_BACK: State.BUFFERED,
         Event.RERUN: State.RUNNING,
         Event.SUCCEED: State.FINISHED,
+        Event.BURY: State.BURYING,
+        Event.SKIP: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.BURYING: {

@@ -11,6 +11,7 @@ from broker.seams import Clock
 from broker.store import Store
 from upstream.job import OrderKey, UpstreamJob
 from upstream.lane import Lane
+from upstream.pauses import Pause
 from upstream.state import State
 from upstream.subscription import Subscription
 
@@ -67,7 +68,8 @@ class TopicStats:
     """A group on one topic.
 
     `state`: running, draining, starting or stopped. `in_flight` counts messages that are out, `buffered` those ready
-    for the next pull, `waiting` those behind their key, `retrying` and `burying` those in these states.
+    for the next pull, `waiting` those behind their key, `retrying` and `burying` those in these states. `paused`: an
+    operator paused the topic or its group.
     """
 
     topic: str
@@ -79,6 +81,7 @@ class TopicStats:
     retrying: int = 0
     burying: int = 0
     reading_stopped: bool = False
+    paused: Pause | None = None
     stuck_keys: list[StuckKey]
     stuck_keys_total: int = 0
 
@@ -121,7 +124,12 @@ class StatsReader:
         )
 
     def topic(
-        self, name: str, state: str, lanes: Iterable[Lane], subscription: Subscription | None
+        self,
+        name: str,
+        state: str,
+        lanes: Iterable[Lane],
+        subscription: Subscription | None,
+        pause: Pause | None = None,
     ) -> tuple[TopicStats, list[DeliveryStats]]:
         """Figures of one topic, and what is out of it."""
         lanes = list(lanes)
@@ -155,6 +163,7 @@ class StatsReader:
             retrying=counts[State.RETRYING],
             burying=counts[State.BURYING],
             reading_stopped=subscription is not None and subscription.reading_stopped,
+            paused=pause,
             stuck_keys=[self._stuck(job) for job in heads[:100]],
             stuck_keys_total=len(heads),
         )

@@ -23,7 +23,7 @@ from upstream.gate import Gate
 from upstream.job import Message, UpstreamJob
 from upstream.lane import Delivery, Lane
 from upstream.limits import TokenBucket
-from upstream.outcomes import Outcomes
+from upstream.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.pipeline import Pipeline, run_action
 from upstream.source import EmbeddedSource
 from upstream.state import Event, State, move, next_state
@@ -58,7 +58,7 @@ class Subscription:
     Attributes:
         group: Name of the group.
         config: Its configuration; limits in it may change live (`configure`).
-        hands_out: Whether pulls get messages of it; false once it drains.
+        hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
     """
 
     def __init__(
@@ -150,6 +150,7 @@ class Subscription:
         )
         self._adopting = False
         self._pumping = False
+        self._gate_timer: Handle | None = None
         self._again: Handle | None = None
         self.reading_stopped = False
         self._set_limits(config)
@@ -185,6 +186,14 @@ class Subscription:
         self._read_ahead = max(READ_AHEAD_JOBS, 2 * config.max_pull_batch_size)
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop reading, running actions and handing out, or go on; what is out may be answered all the while."""
+        self.outcomes.paused = paused
+        self.hands_out = not paused and not self.draining
+        if self.hands_out:
+            self.buffer.wake(self._line)
+            self.pump()
 
     @property
     def draining(self) -> bool:
@@ -257,7 +266,7 @@ class Subscription:
 
     def pump(self) -> None:
         """Admit and read as far as permits, rate, caps and lag allow. Harmless to call at any time."""
-        if self._pumping or self.outcomes.draining:
+        if self._pumping or self.outcomes.draining or self.outcomes.paused:
             return
         self._pumping = True
         try:
@@ -306,12 +315,26 @@ class Subscription:
 
     def _delay_gate(self, seconds: float) -> None:
         """Hold the gate for a job that failed before it: what was read with and after it waits so long."""
-        self._scheduler.call_later(seconds, self._reopen_gate)
+        self._gate_timer = self._scheduler.call_later(seconds, self.reopen_gate)
 
-    def _reopen_gate(self) -> None:
-        if self._gate is not None and not self.draining:
-            self._take_in(self._gate.reopen())
-            self.pump()
+    @property
+    def gate_holder(self) -> UpstreamJob | None:
+        """The job that holds the order gate closed until its retry, if there is one."""
+        gate = self._gate
+        return gate.backlog[0] if gate is not None and gate.closed and gate.backlog else None
+
+    def reopen_gate(self) -> None:
+        """End the wait of the job that holds the gate; harmless when none does."""
+        if self._gate_timer is not None:
+            self._gate_timer.cancel()
+            self._gate_timer = None
+        if self._gate is None or self.draining:
+            return
+        if self.outcomes.paused:
+            self._delay_gate(PAUSED_LOOK_SECONDS)
+            return
+        self._take_in(self._gate.reopen())
+        self.pump()
 
     def _may_read(self) -> bool:
         eased = self.buffer.budget.level

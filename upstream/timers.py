@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from broker.seams import Clock, Handle, Scheduler
 from upstream.job import UpstreamJob
@@ -57,6 +57,13 @@ class DueJobs:
         self._numbers += 1
         heappush(self._heap, (at, self._numbers, job))
         self._call.arm(at)
+
+    def discard(self, job: UpstreamJob) -> None:
+        """Forget one job; harmless when it does not wait here."""
+        kept = [entry for entry in self._heap if entry[2] is not job]
+        if len(kept) < len(self._heap):
+            self._heap = kept
+            heapify(kept)
 
     def clear(self) -> None:
         """Forget all jobs."""

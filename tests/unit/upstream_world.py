@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,6 +20,8 @@ from conf.models import GroupConfig
 from upstream.buffer import Batch, BufferLimits
 from upstream.group import ConsumerGroup
 from upstream.job import UpstreamJob
+from upstream.lane import Lane
+from upstream.pauses import Pauses
 from upstream.progress import Progress
 from upstream.results import Applied
 
@@ -83,6 +86,7 @@ class World:
         self.progress = Progress.open(
             ROOT, store=self.store, disk=self.disk, clock=self.clock, metrics=self.metrics, scheduler=self.scheduler
         )
+        self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(self.config())
         self.group.start()
 
@@ -100,7 +104,32 @@ class World:
             qid_prefix=QID,
             limits=self.limits,
             waiting_max=self.waiting_max,
+            paused=partial(self.pauses.of, self.group_name),
         )
+
+    def lane(self, queue: int = 0, topic: str = "t") -> Lane:
+        """Return a queue as the group sees it."""
+        lane = self.group.lane(topic, queue)
+        assert lane is not None
+        return lane
+
+    def settle(self) -> None:
+        """End the turn and make it durable, as the node does before it answers an operator."""
+        self.turn_end()
+        self.progress.sync()
+
+    def pause(self, topic: str | None = None) -> bool:
+        """Pause the group or a topic of it."""
+        changed = self.pauses.pause(self.group_name, topic, who="test")
+        self.group.apply_pauses()
+        return changed
+
+    def resume(self, topic: str | None = None) -> bool:
+        """Resume the group or a topic of it."""
+        changed = self.pauses.resume(self.group_name, topic)
+        self.group.apply_pauses()
+        self.turn_end()
+        return changed
 
     def kill(self) -> None:
         """End the process: what was written stays, what was only staged is gone; then start again."""
