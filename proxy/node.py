@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import structlog
 
@@ -27,6 +28,7 @@ from proxy.server import ThriftServer
 from upstream.budget import Budget
 from upstream.group import ConsumerGroup
 from upstream.limits import TokenBucket
+from upstream.pauses import Pauses
 from upstream.progress import Progress, ProgressFailed
 
 _log = structlog.get_logger(__name__)
@@ -76,6 +78,7 @@ class Node:
         self._turns = self.metrics.counter(TURNS)
         self.store: Store
         self.progress: Progress
+        self.pauses: Pauses
         self.consumer: ThriftServer
         self.producer: ThriftServer
         self.consumer_service: ConsumerService
@@ -231,6 +234,7 @@ class Node:
         try:
             self.progress = open_progress(node, seams, self.metrics, self.store)
             self.progress.on_pending = self.request_turn
+            self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.publish_topics(self.config)
         except BaseException:
             self.store.close()
@@ -327,6 +331,7 @@ class Node:
             waiting_max=node.max_waiting_per_topic,
             drain_seconds=node.drain_seconds,
             budget=self.budget,
+            paused=partial(self.pauses.of, config.group),
         )
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from proxy.admin.changes import Change
+from proxy.group_changes import group_changes
 from proxy.node import Node
+from proxy.offset_changes import offset_changes
 
 
 def node_changes(node: Node) -> list[Change]:
     """Return all changes of a node, a reload excepted; each module of changes adds its own here."""
-    del node
-    return []
+    return [*group_changes(node), *offset_changes(node)]

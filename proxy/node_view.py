@@ -13,14 +13,18 @@ from proxy.admin.view import (
     ConnectionView,
     GroupView,
     MemoryView,
+    PositionView,
     QueueRange,
     ReloadOutcome,
     State,
     StoreView,
+    StuckView,
     TopicView,
 )
 from proxy.node import Node
 from proxy.reload import Reloader
+from upstream.positions import positions
+from upstream.stuck import stuck_messages
 
 _STATES: dict[str, State] = {"starting": "starting", "ready": "ready", "failed": "failed"}
 
@@ -97,6 +101,60 @@ class LiveNode:
         """Every group, those that leave included."""
         groups = [*self._node.groups.values(), *self._node.leaving]
         return [group_view(group.stats(), details_max=details_max) for group in groups]
+
+    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckView], int] | None:
+        """Stuck messages, the oldest first, and how many there are."""
+        node = self._node
+        if group is not None and group not in node.groups:
+            return None
+        found: list[StuckView] = []
+        total = 0
+        for each in node.groups.values() if group is None else [node.groups[group]]:
+            messages, count = stuck_messages(
+                each.lanes(), store=node.store, clock=node.seams.clock, count_max=count_max
+            )
+            total += count
+            found += [
+                StuckView(
+                    group=each.name,
+                    topic=message.topic,
+                    key=message.key,
+                    queue=message.queue_id,
+                    qid=message.qid,
+                    offset=message.offset,
+                    message_id=message.message_id,
+                    state=message.state,
+                    attempts=message.attempts,
+                    holder=message.holder,
+                    since_ms=message.since_ms,
+                    due_ms=message.due_ms,
+                    waiting=message.waiting,
+                )
+                for message in messages
+            ]
+        found.sort(key=lambda each: each.since_ms)
+        return found[:count_max], total
+
+    def positions(self, *, group: str | None) -> Sequence[PositionView]:
+        """Where groups stand."""
+        node = self._node
+        if node.state == "starting":
+            return ()
+        return [
+            PositionView(
+                group=each.group,
+                topic=each.topic,
+                queue=each.queue_id,
+                min=each.minimum,
+                max=each.maximum,
+                committed=each.committed,
+                finished_above=each.finished_above,
+                next=each.next_read,
+                lag=each.lag,
+                oldest_ms=each.oldest_ms,
+            )
+            for each in positions(node.progress, node.store, group=group)
+        ]
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection."""

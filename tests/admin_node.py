@@ -11,12 +11,14 @@ from proxy.admin.view import (
     Delivery,
     GroupView,
     MemoryView,
+    PositionView,
     QueueLag,
     QueueRange,
     ReloadOutcome,
     State,
     StoreView,
     StuckKey,
+    StuckView,
     SubscriptionView,
     TopicView,
 )
@@ -46,6 +48,8 @@ class PlainNode:
         self.metrics = Metrics()
         self.topic_list: list[TopicView] = []
         self.group_list: list[GroupView] = []
+        self.stuck_list: list[StuckView] = []
+        self.position_list: list[PositionView] = []
         self.connection_list: list[ConnectionView] = []
         self.store_view: StoreView | None = StoreView(
             path="/srv/data", used_bytes=134_217_728, free_bytes=83_000_000_000, flush="sync"
@@ -62,6 +66,15 @@ class PlainNode:
             dataclasses.replace(group, in_flight=group.in_flight[:details_max], in_flight_total=len(group.in_flight))
             for group in self.group_list
         ]
+
+    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckView], int] | None:
+        if group is not None and group not in {each.group for each in self.group_list}:
+            return None
+        found = [each for each in self.stuck_list if group in (None, each.group)]
+        return found[:count_max], len(found)
+
+    def positions(self, *, group: str | None) -> Sequence[PositionView]:
+        return [each for each in self.position_list if group in (None, each.group)]
 
     def connections(self) -> Sequence[ConnectionView]:
         return self.connection_list

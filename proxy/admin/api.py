@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from broker.metrics import SPECS
-from proxy.admin.view import Delivery, GroupView, NodeView, ReloadOutcome, StuckKey, SubscriptionView, TopicView
+from proxy.admin.view import (
+    Delivery,
+    GroupView,
+    NodeView,
+    PositionView,
+    ReloadOutcome,
+    StuckKey,
+    StuckView,
+    SubscriptionView,
+    TopicView,
+)
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 10_000
@@ -76,6 +86,8 @@ def _subscription(topic: SubscriptionView, limit: int) -> Document:
         "buffered": topic.buffered,
         "retrying": topic.retrying,
         "readingStopped": topic.reading_stopped,
+        "pausedSinceMs": topic.paused_since_ms,
+        "pausedBy": topic.paused_by,
         "queues": [
             {
                 "qid": queue.qid,
@@ -101,6 +113,59 @@ def _stuck(key: StuckKey) -> Document:
         "state": key.state,
         "sinceMs": key.since_ms,
         "waiting": key.waiting,
+    }
+
+
+def stuck(node: NodeView, *, limit: int, group: str | None = None) -> Document | None:
+    """Return the stuck messages, the oldest first, or None when `group` is given and there is none of that name."""
+    found = node.stuck(group=group, count_max=limit)
+    if found is None:
+        return None
+    messages, total = found
+    return {"nowMs": node.clock.wall_ms(), "stuckTotal": total, "stuck": [_stuck_message(each) for each in messages]}
+
+
+def _stuck_message(message: StuckView) -> Document:
+    return {
+        "group": message.group,
+        "topic": message.topic,
+        "key": message.key,
+        "queue": message.queue,
+        "qid": message.qid,
+        "offset": message.offset,
+        "id": message.message_id,
+        "state": message.state,
+        "attempts": message.attempts,
+        "holder": message.holder,
+        "sinceMs": message.since_ms,
+        "dueMs": message.due_ms,
+        "waiting": message.waiting,
+    }
+
+
+def offsets(node: NodeView, *, limit: int, group: str | None = None) -> Document | None:
+    """Return where groups stand by queue, or None when `group` is given and it stands nowhere."""
+    found: Sequence[PositionView] = node.positions(group=group)
+    if group is not None and not found:
+        return None
+    return {
+        "nowMs": node.clock.wall_ms(),
+        "offsetsTotal": len(found),
+        "offsets": [
+            {
+                "group": each.group,
+                "topic": each.topic,
+                "queue": each.queue,
+                "min": each.min,
+                "committed": each.committed,
+                "finishedAbove": each.finished_above,
+                "next": each.next,
+                "max": each.max,
+                "lag": each.lag,
+                "oldestMs": each.oldest_ms,
+            }
+            for each in found[:limit]
+        ],
     }
 
 

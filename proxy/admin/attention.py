@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -56,7 +57,11 @@ def _of_node(node: NodeView, loop_lag_seconds: float) -> Iterator[Finding]:
 
 def _of_subscription(group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
     where = f"Group {group.group} on topic {topic.topic}"
-    if topic.lag and not topic.in_flight and topic.lag_seconds >= UNPULLED_SECONDS:
+    if topic.paused_since_ms is not None:
+        since = age((now_ms - topic.paused_since_ms) / 1000)
+        resume = command("groups", "resume", group.group, "--topic", topic.topic)
+        yield Finding(False, f"{where}: paused for {since}, from {topic.paused_by}. To go on: {resume}")
+    elif topic.lag and not topic.in_flight and topic.lag_seconds >= UNPULLED_SECONDS:
         since = age(topic.lag_seconds)
         yield Finding(
             False, f"{where}: {amount(topic.lag, 'message')} behind, the oldest for {since}; no client has any."
@@ -65,9 +70,21 @@ def _of_subscription(group: GroupView, topic: SubscriptionView, now_ms: int) -> 
         yield Finding(True, f"{where}: reading has stopped, {topic.waiting:,} messages wait behind their keys.")
     stuck = [key for key in topic.stuck_keys if now_ms - key.since_ms >= STUCK_SECONDS * 1000]
     for key in sorted(stuck, key=lambda each: each.since_ms)[:_KEYS_NAMED]:
-        yield Finding(False, f"{where}: {_stuck_text(key, now_ms)}")
+        yield Finding(False, f"{where}: {_stuck_text(key, now_ms)} To end it: {_way_out(group, key)}")
     if len(stuck) > _KEYS_NAMED:
         yield Finding(False, f"{where}: {len(stuck) - _KEYS_NAMED} more keys are held for a minute or longer.")
+
+
+def _way_out(group: GroupView, key: StuckKey) -> str:
+    """The command that retries a stuck key's first message; `skip` and `dead-letter` take the same options."""
+    place = ("--topic", key.topic, "--queue", key.qid.rpartition("_")[2], "--offset", str(key.offset))
+    force = ("--force",) if key.holder else ()
+    return f"{command('groups', 'retry', group.group, *place, *force)} (or skip, dead-letter)"
+
+
+def command(*words: str) -> str:
+    """A command line of `pyddmq`, to be typed into a shell as it stands."""
+    return shlex.join(("pyddmq", *words))
 
 
 def _stuck_text(key: StuckKey, now_ms: int) -> str:

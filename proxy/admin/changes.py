@@ -18,6 +18,7 @@ import hmac
 import inspect
 import ipaddress
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,6 +35,9 @@ CHANGES = declare(
     "Requests to the admin port that change something; outcome: done, refused, failed",
     ("change", "outcome"),
 )
+
+ASKER: ContextVar[str] = ContextVar("asker", default="unknown")
+"""Address that the change which is being run was asked from."""
 
 Document = dict[str, Any]
 Run = Callable[[Any], Document | Awaitable[Document]]
@@ -140,6 +144,7 @@ class ChangeDesk:
             ChangeRefused: The request, or the function, was refused.
         """
         who = request.remote or "unknown"
+        ASKER.set(who)
         body: ChangeBody | None = None
         try:
             refuse_other_sites(request, self._own_host)

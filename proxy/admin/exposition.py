@@ -35,6 +35,9 @@ WAITING = declare(
     "pyddmq_group_waiting_messages", "Messages that wait behind another of their key.", _GROUP_TOPIC, "gauge"
 )
 STUCK_KEYS = declare("pyddmq_group_stuck_keys", "Order keys whose head holds others up.", _GROUP_TOPIC, "gauge")
+PAUSED = declare(
+    "pyddmq_group_paused", "1 while an operator has paused the group on this topic, else 0.", _GROUP_TOPIC, "gauge"
+)
 
 _Sample = tuple[tuple[str, ...], float]
 
@@ -76,6 +79,7 @@ class NodeCollector:
                 yield LAG_SECONDS, labels, topic.lag_seconds
                 yield IN_FLIGHT, labels, float(topic.in_flight)
                 yield WAITING, labels, float(topic.waiting)
+                yield PAUSED, labels, float(topic.paused_since_ms is not None)
                 yield STUCK_KEYS, labels, float(topic.stuck_keys_total)
 
 

@@ -54,4 +54,6 @@ def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
             for key in topic.stuck_keys[:details_max]
         ],
         stuck_keys_total=topic.stuck_keys_total,
+        paused_since_ms=topic.paused.since_ms if topic.paused is not None else None,
+        paused_by=topic.paused.who if topic.paused is not None else None,
     )

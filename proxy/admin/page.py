@@ -114,7 +114,9 @@ def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
     return [
         Cell(group.group, "k", link=f"/?group={quote(group.group, safe='')}"),
         Cell(topic.topic, "k"),
-        Cell(topic.state),
+        Cell(
+            topic.state if topic.paused_since_ms is None else "paused", "" if topic.paused_since_ms is None else "late"
+        ),
         Cell(f"{topic.lag:,}", "n late" if unpulled else "n"),
         Cell(age(topic.lag_seconds), "n late" if unpulled else "n"),
         Cell(f"{topic.buffered:,}", "n"),

@@ -112,6 +112,8 @@ class _Routes:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/api/topics", self._topics)
         application.router.add_get("/api/groups", self._groups)
+        application.router.add_get("/api/groups/stuck", self._stuck)
+        application.router.add_get("/api/offsets", self._offsets)
         application.router.add_get("/api/stats", self._stats)
         application.router.add_post("/api/reload", self._reload)
         for change in changes:
@@ -190,6 +192,20 @@ class _Routes:
         document = api.groups(self._node, limit=_limit(request), name=name)
         if document is None:
             raise web.HTTPNotFound(text=f"There is no group {name!r}; /api/groups lists all groups.")
+        return _json(document)
+
+    async def _stuck(self, request: web.Request) -> web.Response:
+        name = request.query.get("group")
+        document = api.stuck(self._node, limit=_limit(request), group=name)
+        if document is None:
+            raise web.HTTPNotFound(text=f"There is no group {name!r}; /api/groups lists all groups.")
+        return _json(document)
+
+    async def _offsets(self, request: web.Request) -> web.Response:
+        name = request.query.get("group")
+        document = api.offsets(self._node, limit=_limit(request), group=name)
+        if document is None:
+            raise web.HTTPNotFound(text=f"No offsets of a group {name!r} are known; /api/offsets lists all.")
         return _json(document)
 
     async def _stats(self, request: web.Request) -> web.Response:

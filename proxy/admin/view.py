@@ -75,6 +75,7 @@ WHEREABOUTS = {
     "ready": "ready, waits for a permit or the rate",
     "running": "in an action",
     "burying": "on its way to the dead letters",
+    "dead letter refused": "its dead letter is refused, tried again",
 }
 """Where the first job of a key is while no client has it, by its state."""
 
@@ -101,7 +102,8 @@ class SubscriptionView:
 
     `in_flight` counts messages out with clients, `waiting` those behind their key, `buffered` those that the next
     pull gets, `retrying` those whose next attempt is not due yet. `reading_stopped`: so many wait behind their keys
-    that no more are read (D15). `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
+    that no more are read (D15). `paused_since_ms`: an operator paused it then, from the address `paused_by`.
+    `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
     """
 
     topic: str
@@ -114,6 +116,8 @@ class SubscriptionView:
     reading_stopped: bool = False
     stuck_keys: Sequence[StuckKey] = ()
     stuck_keys_total: int = 0
+    paused_since_ms: int | None = None
+    paused_by: str | None = None
 
     @property
     def lag(self) -> int:
@@ -138,6 +142,51 @@ class GroupView:
     in_flight: Sequence[Delivery] = ()
     in_flight_total: int = 0
     parked: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckView:
+    """A message that holds others of its key up, or has failed and is not finished.
+
+    `key` is None for an unordered message, `message_id` when the record cannot be read, `holder` while no client has
+    it.
+    `due_ms` is when it comes again by itself (its retry, or its holder's timeout), None when nothing is set.
+    """
+
+    group: str
+    topic: str
+    key: str | None
+    queue: int
+    qid: str
+    offset: int
+    message_id: str | None
+    state: str
+    attempts: int
+    holder: str | None
+    since_ms: int
+    due_ms: int | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionView:
+    """Where a group stands in a queue.
+
+    The queue holds offsets from `min` up to, not including, `max`. `committed` is the first offset not known to be
+    finished, `finished_above` counts those finished above it, `next` is the next one to be read, `lag` counts the
+    unfinished, `oldest_ms` is when the message at `committed` was stored (None when there is none).
+    """
+
+    group: str
+    topic: str
+    queue: int
+    min: int
+    max: int
+    committed: int
+    finished_above: int
+    next: int
+    lag: int
+    oldest_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +274,14 @@ class NodeView(Protocol):
 
     def groups(self, *, details_max: int) -> Sequence[GroupView]:
         """Every group, with at most `details_max` deliveries per group and stuck keys per subscription."""
+        ...
+
+    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckView], int] | None:
+        """Stuck messages, of one group when given, the oldest first, and how many there are; None: no such group."""
+        ...
+
+    def positions(self, *, group: str | None) -> Sequence[PositionView]:
+        """Where groups stand, those without a configuration too; of one group when given."""
         ...
 
     def connections(self) -> Sequence[ConnectionView]:

@@ -31,7 +31,13 @@ def get(address: str, path: str) -> dict[str, Any]:
     return _ask("GET", address, path, None, TIMEOUT_SECONDS)
 
 
-def post(address: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def post(
+    address: str,
+    path: str,
+    document: Mapping[str, Any] | None = None,
+    *,
+    timeout_seconds: float = CHANGE_TIMEOUT_SECONDS,
+) -> dict[str, Any]:
     """Set off a change and return its answer; it is durable then.
 
     The node's token, where it asks for one, is taken from the environment: PYDDMQ_ADMIN_TOKEN, or the file that
@@ -41,11 +47,12 @@ def post(address: str, path: str, document: Mapping[str, Any] | None = None) -> 
         address: `host:port` of the admin port.
         path: Path of the change.
         document: Its JSON body.
+        timeout_seconds: Longest wait for the answer.
 
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses; it has changed nothing then.
     """
-    return _ask("POST", address, path, document or {}, CHANGE_TIMEOUT_SECONDS)
+    return _ask("POST", address, path, document or {}, timeout_seconds)
 
 
 def delete(address: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
+import typer.core
 
 from proxy.cli import (
     config_command,
     demo_command,
+    group_commands,
     node_commands,
+    offset_commands,
     pull_command,
     send_command,
     serve_command,
@@ -68,17 +71,45 @@ def build() -> typer.Typer:
         ("send", send_command.send),
         ("pull", pull_command.pull),
         ("topics", node_commands.topics),
-        ("groups", node_commands.groups),
         ("stats", node_commands.stats),
         ("demo", demo_command.demo),
         ("version", version),
     ):
         app.command(name)(_ending(_on_sigterm(command)))
     config.command("check")(_ending(config_command.check))
+    groups = typer.Typer(
+        cls=ShowingGroup, help="Look at consumer groups; `groups [GROUP]` is short for `groups show [GROUP]`."
+    )
+    app.add_typer(groups, name="groups")
+    of_groups: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("show", node_commands.groups),
+        ("stuck", group_commands.stuck),
+        ("retry", group_commands.retry),
+        ("skip", group_commands.skip),
+        ("dead-letter", group_commands.dead_letter),
+        ("pause", group_commands.pause),
+        ("resume", group_commands.resume),
+    )
+    for name, action in of_groups:
+        groups.command(name)(_ending(action))
+    offsets = typer.Typer(help="Look at the offsets of groups, and move them.", no_args_is_help=True)
+    app.add_typer(offsets, name="offsets")
+    offsets.command("show")(_ending(offset_commands.show))
+    offsets.command("reset")(_ending(offset_commands.reset))
     store = typer.Typer(help="Look at data directories.", no_args_is_help=True)
     app.add_typer(store, name="store")
     store.command("broker-conf")(_ending(store_command.broker_conf))
     return app
+
+
+class ShowingGroup(typer.core.TyperGroup):
+    """Commands of which `show` is meant when none is named: what follows is its arguments then."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Put `show` in front of arguments that name no command."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
 
 
 def version(*, as_json: AsJson = False) -> int:

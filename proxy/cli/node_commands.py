@@ -64,7 +64,7 @@ def groups(
         [
             each["group"],
             subscription["topic"],
-            subscription["state"],
+            subscription["state"] if subscription["pausedSinceMs"] is None else "paused",
             str(subscription["lag"]),
             f"{subscription['lagSeconds']:.1f}",
             str(subscription["inFlight"]),

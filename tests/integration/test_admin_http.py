@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from proxy.admin.server import REFUSED, AdminServer
-from proxy.admin.view import MemoryView, ReloadOutcome
+from proxy.admin.view import MemoryView, PositionView, ReloadOutcome, StuckView
 from proxy.network import ListenError
-from tests.admin_node import PlainNode, busy_node
+from tests.admin_node import NOW_MS, PlainNode, busy_node
 
 Get = Callable[..., Awaitable[tuple[int, str, dict[str, str]]]]
 Scenario = Callable[[Get], Awaitable[None]]
@@ -129,6 +129,62 @@ def test_lists_are_cut_at_the_limit_and_say_so(run: Run) -> None:
             assert "whole number" in json.loads(text)["error"]["message"]
 
     run(busy_node(), scenario)
+
+
+def test_stuck_and_offsets_have_the_documented_shape(run: Run) -> None:
+    """Stuck messages and positions come as docs/admin.md shows them, cut at the limit; unknown groups are a 404."""
+    node = busy_node()
+    one = StuckView(
+        group="permits-audit", topic="permits", key="k", queue=1, qid="b_1", offset=9, message_id="7F", state="out",
+        attempts=2, holder="10.0.0.1:5", since_ms=NOW_MS - 5, due_ms=NOW_MS + 5, waiting=3,
+    )  # fmt: skip
+    node.stuck_list = [one, one]
+    node.position_list = [
+        PositionView(
+            group="permits-audit", topic="permits", queue=1, min=1, max=9, committed=3, finished_above=2, next=8, lag=4,
+            oldest_ms=None,
+        )
+    ]  # fmt: skip
+
+    async def scenario(get: Get) -> None:
+        stuck = json.loads((await get("/api/groups/stuck?group=permits-audit&limit=1"))[1])
+        assert stuck["stuckTotal"] == 2
+        assert stuck["stuck"] == [
+            {
+                "group": "permits-audit",
+                "topic": "permits",
+                "key": "k",
+                "queue": 1,
+                "qid": "b_1",
+                "offset": 9,
+                "id": "7F",
+                "state": "out",
+                "attempts": 2,
+                "holder": "10.0.0.1:5",
+                "sinceMs": NOW_MS - 5,
+                "dueMs": NOW_MS + 5,
+                "waiting": 3,
+            }
+        ]
+        offsets = json.loads((await get("/api/offsets"))[1])
+        assert offsets["offsets"] == [
+            {
+                "group": "permits-audit",
+                "topic": "permits",
+                "queue": 1,
+                "min": 1,
+                "committed": 3,
+                "finishedAbove": 2,
+                "next": 8,
+                "max": 9,
+                "lag": 4,
+                "oldestMs": None,
+            }
+        ]
+        assert (await get("/api/groups/stuck?group=nobody"))[0] == 404
+        assert (await get("/api/offsets?group=nobody"))[0] == 404
+
+    run(node, scenario)
 
 
 def test_topics_and_stats_have_the_documented_shape(run: Run) -> None:

@@ -11,7 +11,7 @@ from proxy.admin import page
 from proxy.admin.attention import findings
 from proxy.admin.style import CSS, CSS_SHA256
 from proxy.admin.text import age, amount, byte_size, moment
-from proxy.admin.view import ConnectionView, Delivery, GroupView, StoreView, SubscriptionView
+from proxy.admin.view import ConnectionView, Delivery, GroupView, QueueLag, StoreView, SubscriptionView
 from tests.admin_node import NOW_MS, PlainNode, busy_node
 
 _VOID = {"meta"}
@@ -135,8 +135,31 @@ def test_findings_name_the_key_that_holds_others() -> None:
     texts = [finding.text for finding in findings(node, node.group_list, 0.0)]
     assert texts == [
         "Group permits-audit on topic permits: key case-10011 is out with 127.0.0.1:50312 for 5 min 12 s "
-        "(offset 900, 2 deliveries, 37 messages behind it)."
+        "(offset 900, 2 deliveries, 37 messages behind it). To end it: pyddmq groups retry permits-audit "
+        "--topic permits --queue 0 --offset 900 --force (or skip, dead-letter)"
     ]
+
+
+def test_paused_topic_is_shown_with_the_way_back() -> None:
+    """The page says since when and from where a topic is paused, and how to resume it; its lag is then no alarm."""
+    node = busy_node()
+    [audit, billing] = node.group_list
+    paused = dataclasses.replace(
+        billing.topics[0],
+        paused_since_ms=NOW_MS - 3_600_000,
+        paused_by="10.0.0.9",
+        queues=[QueueLag(qid="b_0", committed=0, produced=9, lag=9, lag_seconds=7200.0)],
+    )
+    node.group_list = [audit, dataclasses.replace(billing, topics=[paused])]
+    texts = [finding.text for finding in findings(node, node.group_list, 0.0)]
+    assert (
+        "Group orders-billing on topic orders: paused for 1 h, from 10.0.0.9. To go on: "
+        "pyddmq groups resume orders-billing --topic orders"
+    ) in texts
+    assert not any("no client has any" in text for text in texts)
+    html = page.render(node, loop_lag_seconds=0.0)
+    assert html is not None
+    assert '<td class="late" data-label="State">paused</td>' in html
 
 
 def test_findings_name_a_topic_that_is_no_longer_read() -> None:

@@ -1,0 +1,183 @@
+"""What an operator may do to groups through the admin port: pause and resume, and settle stuck messages by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, NoReturn, TypeVar
+
+import msgspec
+
+from proxy.admin.changes import ASKER, Change, ChangeBody, ChangeRefused, Document
+from proxy.node import Node
+from upstream import heads
+from upstream.group import ConsumerGroup
+from upstream.heads import Handled, HeadRefused
+from upstream.job import UpstreamJob
+from upstream.pauses import PauseConflict
+from upstream.state import State
+
+Result = TypeVar("Result")
+QueueId = Annotated[int, msgspec.Meta(ge=0)]
+Offset = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PauseBody(ChangeBody, frozen=True):
+    """A group, or one topic of it."""
+
+    group: str
+    topic: str | None = None
+
+
+class HeadBody(ChangeBody, frozen=True):
+    """A message of a group, as the operator saw it; `key` is checked when given, `force` takes it from who has it."""
+
+    group: str
+    topic: str
+    queue: QueueId
+    offset: Offset
+    key: str | None = None
+    force: bool = False
+
+
+def group_changes(node: Node) -> list[Change]:
+    """Return the changes of groups."""
+    desk = _Groups(node)
+    return [
+        Change(name="pause", path="/api/groups/pause", body=PauseBody, run=desk.pause),
+        Change(name="resume", path="/api/groups/resume", body=PauseBody, run=desk.resume),
+        Change(name="retry_message", path="/api/groups/retry", body=HeadBody, run=desk.retry),
+        Change(name="skip_message", path="/api/groups/skip", body=HeadBody, run=desk.skip),
+        Change(name="dead_letter_message", path="/api/groups/dead-letter", body=HeadBody, run=desk.dead_letter),
+    ]
+
+
+def need_ready(node: Node) -> None:
+    """Refuse changes while the node starts, drains or has failed.
+
+    Raises:
+        ChangeRefused: It does (503).
+    """
+    if node.state != "ready":
+        why = node.failure or "Try again when /readyz says ready."
+        raise ChangeRefused(503, f"The node is {node.state}. {why}")
+
+
+def group_of(node: Node, name: str) -> ConsumerGroup:
+    """Return a configured group.
+
+    Raises:
+        ChangeRefused: There is none of that name (404), or it has been taken out and still drains (409).
+    """
+    group = node.groups.get(name)
+    if group is None:
+        if any(each.name == name for each in node.leaving):
+            raise ChangeRefused(409, f"Group {name} was taken out of the configuration and still drains.")
+        raise ChangeRefused(404, f"There is no group {name!r}; `pyddmq groups` lists all.")
+    return group
+
+
+def need_topic(group: ConsumerGroup, topic: str) -> None:
+    """Refuse a topic that a group does not subscribe.
+
+    Raises:
+        ChangeRefused: It does not (404).
+    """
+    if not group.has_topic(topic):
+        known = ", ".join(group.topic_names()) or "none"
+        raise ChangeRefused(404, f"Group {group.name} does not subscribe topic {topic!r}; it has: {known}.")
+
+
+class _Groups:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def pause(self, body: PauseBody) -> Document:
+        group = self._checked(body)
+        try:
+            changed = self._node.pauses.pause(body.group, body.topic, who=ASKER.get())
+        except OSError as error:
+            _not_kept(error)
+        group.apply_pauses()
+        return self._paused(body, changed)
+
+    def resume(self, body: PauseBody) -> Document:
+        group = self._checked(body)
+        try:
+            changed = self._node.pauses.resume(body.group, body.topic)
+        except PauseConflict as conflict:
+            raise ChangeRefused(409, str(conflict)) from conflict
+        except OSError as error:
+            _not_kept(error)
+        group.apply_pauses()
+        self._node.request_turn()
+        return self._paused(body, changed)
+
+    def _checked(self, body: PauseBody) -> ConsumerGroup:
+        need_ready(self._node)
+        group = group_of(self._node, body.group)
+        if body.topic is not None:
+            need_topic(group, body.topic)
+        return group
+
+    def _paused(self, body: PauseBody, changed: bool) -> Document:
+        names = self._node.groups[body.group].topic_names()
+        paused = [name for name in names if self._node.pauses.of(body.group, name) is not None]
+        return {"group": body.group, "changed": changed, "pausedTopics": paused}
+
+    def retry(self, body: HeadBody) -> Document:
+        job = self._head(body)
+        clock = self._node.seams.clock
+        handled = _handle(lambda: heads.retry_now(job, force=body.force, progress=self._node.progress, clock=clock))
+        self._node.settle()
+        return _handled(job, handled)
+
+    def skip(self, body: HeadBody) -> Document:
+        job = self._head(body)
+        handled = _handle(lambda: heads.skip(job, force=body.force, progress=self._node.progress))
+        self._node.settle()
+        return _handled(job, handled)
+
+    def dead_letter(self, body: HeadBody) -> Document:
+        job = self._head(body)
+        handled = _handle(lambda: heads.dead_letter(job, force=body.force, who=ASKER.get()))
+        self._node.settle()
+        if job.state is State.BURYING:
+            text = (
+                "The store does not take the dead letter now, as on a full disk. It is tried again every second and "
+                "the key waits; `skip` ends that."
+            )
+            raise ChangeRefused(503, text)
+        return _handled(job, handled)
+
+    def _head(self, body: HeadBody) -> UpstreamJob:
+        need_ready(self._node)
+        group = group_of(self._node, body.group)
+        need_topic(group, body.topic)
+        lane = group.lane(body.topic, body.queue)
+        if lane is None:
+            raise ChangeRefused(
+                404, f"Topic {body.topic} has no queue {body.queue}, or the group has not begun with it."
+            )
+        return _handle(lambda: heads.find_head(lane, body.offset, key=body.key))
+
+
+def _not_kept(error: OSError) -> NoReturn:
+    raise ChangeRefused(503, f"It could not be written ({error.strerror or error}); nothing has changed.") from error
+
+
+def _handle(act: Callable[[], Result]) -> Result:
+    try:
+        return act()
+    except HeadRefused as refusal:
+        raise ChangeRefused(409, str(refusal)) from refusal
+
+
+def _handled(job: UpstreamJob, handled: Handled) -> Document:
+    return {
+        "changed": handled.changed,
+        "text": handled.text,
+        "topic": job.topic,
+        "queue": job.queue_id,
+        "offset": job.offset,
+        "key": heads.text_of(job.key),
+    }

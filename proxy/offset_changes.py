@@ -1,0 +1,154 @@
+"""Moving a group's offsets through the admin port: shown first (dry run), then done for all queues in one piece.
+
+A running subscription is drained first, as by a reload: nothing more is handed out, what is out is answered or times
+out, and so no key runs twice at once. Then the positions are reset, durably, in one new segment of the ack journal
+(D10), and a new generation reads on from there. With `force` nobody is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
+from proxy.group_changes import QueueId, need_ready
+from proxy.node import Node
+from upstream.group import ConsumerGroup
+from upstream.positions import Move, Target, TargetRefused, find_queue, plan_move
+from upstream.tracker import OffsetTracker
+
+WAIT_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
+
+
+class ResetBody(ChangeBody, frozen=True):
+    """Where to move a group on a topic, or on one queue of it: exactly one of the targets is given."""
+
+    group: str
+    topic: str
+    queue: QueueId | None = None
+    to: Literal["earliest", "latest"] | None = None
+    to_offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    to_time_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    shift_by: int | None = None
+    dry_run: bool = True
+    force: bool = False
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = WAIT_SECONDS
+
+    @property
+    def target(self) -> Target:
+        """The target asked for."""
+        return Target(offset=self.to_offset, time_ms=self.to_time_ms, shift=self.shift_by, end=self.to)
+
+
+def offset_changes(node: Node) -> list[Change]:
+    """Return the changes of offsets."""
+    desk = _Offsets(node)
+    return [Change(name="reset_offsets", path="/api/offsets/reset", body=ResetBody, run=desk.reset)]
+
+
+class _Offsets:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def reset(self, body: ResetBody) -> Document:
+        need_ready(self._node)
+        if not body.target.is_one:
+            raise ChangeRefused(400, "Say where to: exactly one of toOffset, toTimeMs, to (earliest, latest), shiftBy.")
+        trackers = self._trackers(body)
+        moves = self._plan(trackers, body)
+        group = self._node.groups.get(body.group)
+        if body.dry_run or not any(move.changes for move in moves):
+            return self._document(body, moves, group, changed=False)
+        if group is None or not group.has_topic(body.topic):
+            return self._document(body, self._move(trackers, body), group, changed=True)
+        await self._drain(group, body)
+        done: list[Move] = []
+        # Looked up again: while it drained, the group went on.
+        group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body)))
+        self._node.request_turn()
+        return self._document(body, done, group, changed=True)
+
+    def _trackers(self, body: ResetBody) -> Mapping[int, OffsetTracker]:
+        """The group's trackers on the topic by queue."""
+        if any(each.name == body.group for each in self._node.leaving):
+            raise ChangeRefused(409, f"Group {body.group} was taken out and still drains; try again when it has left.")
+        found = {
+            queue_id: tracker
+            for (group, topic, queue_id), tracker in self._node.progress.trackers.items()
+            if (group, topic) == (body.group, body.topic) and body.queue in (None, queue_id)
+            if find_queue(self._node.store, topic, queue_id) is not None
+        }
+        if not found:
+            where = body.topic if body.queue is None else f"{body.topic}, queue {body.queue}"
+            text = f"Group {body.group!r} has no offsets on {where!r}; `pyddmq offsets show` lists all."
+            raise ChangeRefused(404, text)
+        return dict(sorted(found.items()))
+
+    def _plan(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
+        moves = []
+        for queue_id, tracker in trackers.items():
+            queue = find_queue(self._node.store, body.topic, queue_id)
+            assert queue is not None, "only queues of the store are planned"
+            try:
+                moves.append(plan_move(tracker, body.target.resolve(tracker, queue, self._node.store)))
+            except TargetRefused as refusal:
+                raise ChangeRefused(400, str(refusal)) from refusal
+        return moves
+
+    def _move(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
+        """Reset what has to be, all in one flush of the journal."""
+        moves = self._plan(trackers, body)
+        for move in moves:
+            if move.changes:
+                self._node.progress.reset(trackers[move.queue_id], move.to)
+        self._node.settle()
+        return moves
+
+    async def _drain(self, group: ConsumerGroup, body: ResetBody) -> None:
+        """Wait until nothing of the topic is out.
+
+        Raises:
+            ChangeRefused: Something still is after the time given (409); then the topic goes on as it was.
+        """
+        draining = group.drain_topic(body.topic)
+        if draining is None or body.force:
+            return
+        clock = self._node.seams.clock
+        deadline = clock.monotonic() + body.wait_seconds
+        while not draining.drained or draining.holds_keys:
+            if draining.outcomes.stopped or self._node.state != "ready":
+                raise ChangeRefused(409, "The subscription was started anew meanwhile; nothing was reset. Try again.")
+            if clock.monotonic() >= deadline:
+                group.renew_topic(body.topic)
+                text = (
+                    f"Messages of {body.topic} are still out with clients after {body.wait_seconds:g} s; nothing was "
+                    "reset. Give more waitSeconds, stop the clients, or use force: then they may run beside others "
+                    "of their key."
+                )
+                raise ChangeRefused(409, text)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _document(self, body: ResetBody, moves: list[Move], group: ConsumerGroup | None, *, changed: bool) -> Document:
+        lanes = {} if group is None else {lane.queue_id: lane for lane in group.lanes() if lane.topic == body.topic}
+        return {
+            "group": body.group,
+            "topic": body.topic,
+            "dryRun": body.dry_run,
+            "changed": changed,
+            "queues": [
+                {
+                    "queue": move.queue_id,
+                    "from": move.start,
+                    "to": move.to,
+                    "skipped": move.skipped,
+                    "repeated": move.repeated,
+                    "finishedAboveForgotten": move.forgotten,
+                    "inFlight": lanes[move.queue_id].in_flight if move.queue_id in lanes else 0,
+                }
+                for move in moves
+            ],
+        }
