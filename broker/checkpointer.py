@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-
 from broker.commit_log import CommitLog
+from broker.errors import NO_SPACE
+from broker.index import Index
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.options import StoreOptions
 from broker.seams import Clock, Disk
 from broker.store_json import Checkpoint, CheckpointFile
 from broker.store_metrics import CHECKPOINTS
@@ -15,7 +16,6 @@ from broker.topics import Topics
 LOG_BYTES_MAX = 16 << 20
 """Log growth after which queue tails and checkpoint are written: bounds what recovery scans."""
 INTERVAL_SECONDS = 10.0
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Checkpointer:
@@ -24,19 +24,22 @@ class Checkpointer:
     Attributes:
         end: Log end that the last checkpoint covers, -1 before the first.
         outdated: Queues begin later than the last checkpoint says; set by retention.
+        index: The index, saved with the checkpoint.
     """
 
     def __init__(
         self,
         root: str,
-        *,
+        options: StoreOptions,
         log: CommitLog,
         topics: Topics,
+        *,
         disk: Disk,
         clock: Clock,
         notices: Notices,
         metrics: Metrics,
     ) -> None:
+        self.index = Index(root, log=log, disk=disk, clock=clock, options=options, metrics=metrics, notices=notices)
         self._root = root
         self._log = log
         self._topics = topics
@@ -45,6 +48,7 @@ class Checkpointer:
         self._written = metrics.counter(CHECKPOINTS)
         self._file = CheckpointFile(root, disk=disk)
         self._at = clock.monotonic()
+        self._index_ms = -1
         self.end = -1
         self.outdated = False
 
@@ -52,14 +56,24 @@ class Checkpointer:
         """Return the last checkpoint, None when there is none that can be read."""
         return self._file.load()
 
+    def open_index(self, *, clean: bool) -> None:
+        """Take stock of the index files once the log is recovered. Raises OSError: no checkpoint can be read."""
+        self.index.open(clean=clean, index_ms=self._file.index_ms())
+
     @property
     def due(self) -> bool:
-        """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s, or lost files."""
+        """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s, or lost files.
+
+        An index that was saved since counts as growth.
+        """
         grown = self._log.visible_end - self.end
         return (
             self.outdated
             or grown >= LOG_BYTES_MAX
-            or (grown > 0 and self._clock.monotonic() - self._at >= INTERVAL_SECONDS)
+            or (
+                (grown > 0 or self.index.saved_ms != self._index_ms)
+                and self._clock.monotonic() - self._at >= INTERVAL_SECONDS
+            )
         )
 
     def write(self, *, last_record: int, store_ms: int) -> None:
@@ -80,8 +94,15 @@ class Checkpointer:
                     queue.write_tail()
                     queue.sync()
                 queues[topic.name] = [[queue.min_offset, queue.max_offset] for queue in topic.queues]
-            if log_end != self.end or self.outdated:
-                self._file.save(Checkpoint(log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues))
+            self.index.save()
+            if log_end != self.end or self.outdated or self.index.saved_ms != self._index_ms:
+                saved_ms = self.index.saved_ms
+                self._file.save(
+                    Checkpoint(
+                        log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues, index_ms=saved_ms
+                    )
+                )
+                self._index_ms = saved_ms
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise

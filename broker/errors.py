@@ -7,6 +7,11 @@ unpacking a body `BodyUnusable`.
 
 from __future__ import annotations
 
+import errno
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a full disk says; anything else is a failed disk."""
+
 ILLEGAL_MESSAGE_CODE = 11
 """DDMQ's FAIL_ILLEGAL_MSG: what a producer is told about a message that can never be stored."""
 

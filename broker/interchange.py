@@ -14,18 +14,16 @@ from typing import Any
 
 from broker.consume_queue import UNIT_BYTES
 from broker.errors import StoreFormatNewer, StoreUnreadable
+from broker.index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from broker.options import StoreOptions
 from broker.seams import Disk
 from broker.state_file import SealedFile
 from broker.store_json import FORMAT_VERSION, Geometry
 
-INDEX_HEADER_BYTES = 40
-INDEX_SLOT_BYTES = 4
-INDEX_ENTRY_BYTES = 20
 ENTRIES_PER_SLOT = 4
 """RocketMQ's proportion (5,000,000 slots, 20,000,000 entries) and ours: a file's size then tells both."""
 
-_INDEX_BYTES_PER_SLOT = INDEX_SLOT_BYTES + ENTRIES_PER_SLOT * INDEX_ENTRY_BYTES
+_INDEX_BYTES_PER_SLOT = SLOT_BYTES + ENTRIES_PER_SLOT * ENTRY_BYTES
 _HOURS_KEPT = 24 * 365 * 10
 
 
@@ -68,8 +66,8 @@ def geometry_of_files(root: str, *, disk: Disk, default: StoreOptions | None = N
     default = default or StoreOptions()
     queue_bytes = _first_queue_size(disk, f"{root}/consumequeue")
     index_bytes = _usual_size(disk, f"{root}/index")
-    slots, rest = divmod(index_bytes - INDEX_HEADER_BYTES, _INDEX_BYTES_PER_SLOT)
-    known = index_bytes > INDEX_HEADER_BYTES and not rest
+    slots, rest = divmod(index_bytes - HEADER_BYTES, _INDEX_BYTES_PER_SLOT)
+    known = index_bytes > HEADER_BYTES and not rest
     return Geometry(
         segment_bytes=segment_bytes,
         queue_file_units=queue_bytes // UNIT_BYTES or default.queue_file_units,

@@ -58,3 +58,21 @@ def queue_of_key(key: str, queues: int) -> int:
     queue (W80).
     """
     return abs(string_hash(key)) % queues
+
+
+def extended_hash(value: int, text: bytes) -> int:
+    """Go on with a hash over up to 256 more ASCII characters.
+
+    Args:
+        value: Hash of what stands before, 0 when nothing does; signed or not.
+        text: The characters.
+
+    Returns:
+        The hash of both together, not signed: 0 to 2^32 - 1.
+    """
+    count = len(text)
+    total: int = sum(map(mul, text, _POWERS[count]))
+    return (value * _EXTEND[count] + total) & 0xFFFFFFFF
+
+
+_EXTEND = [pow(31, count, 1 << 32) for count in range(_CHUNK + 1)]

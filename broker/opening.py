@@ -17,7 +17,7 @@ from broker.store_json import AbortFile, Checkpoint, Geometry, check_geometry
 from broker.store_metrics import BATCHES_CUT, DUPLICATES, FILLERS, HOLE_BYTES, HOLES, RECOVERED, TAILS_CUT
 from broker.topics import Topics
 
-FOLDERS = ("", "/commitlog", "/consumequeue", "/config", "/pyddmq")
+FOLDERS = ("", "/commitlog", "/consumequeue", "/index", "/config", "/pyddmq")
 
 Step = TypeVar("Step")
 T = TypeVar("T")

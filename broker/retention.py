@@ -12,7 +12,7 @@ One file goes like this:
 2. The file is deleted, and its folder synced.
 3. Queues begin at their first unit whose record is kept, in memory; keepers are told (`dropped`).
 4. The next checkpoint says so, too.
-5. Queue files that hold nothing any more are deleted, never a queue's last one.
+5. Queue files and index files that hold nothing any more are deleted, never the last ones.
 
 A stop after 2 is mended when the store is opened: queues are moved up to the smallest log offset. A stop after 4 leaves
 queue files that opening deletes. Offsets never start anew: a queue that lost everything goes on where it stood.
@@ -292,6 +292,7 @@ class Retention:
         for topic in self._topics.by_name.values():
             for queue in topic.queues:
                 queue.drop_files()
+        self._checkpointer.index.drop_before(self._log.min_offset)
 
     # What is left
 

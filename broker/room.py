@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.checkpointer import NO_SPACE
 from broker.commit_log import CommitLog
-from broker.errors import DiskFull, StoreFailed
+from broker.errors import NO_SPACE, DiskFull, StoreFailed
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.put import Put

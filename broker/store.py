@@ -101,6 +101,7 @@ class Store:
         pending: Something is staged.
         on_pending: Called when the first record is staged after a flush.
         retention: Deletes old log files; without limits until they are set.
+        index: Finds records by key (`broker.query` asks it).
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
 
@@ -134,7 +135,7 @@ class Store:
         self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
         self._notices = Notices(clock)
         self._checkpointer = Checkpointer(
-            root, log=self._log, topics=self._topics, disk=disk, clock=clock, notices=self._notices, metrics=metrics
+            root, options, self._log, self._topics, disk=disk, clock=clock, notices=self._notices, metrics=metrics
         )
         self._room = Room(root, log=self._log, disk=disk, metrics=metrics, notices=self._notices, fail=self._fail)
         self.retention = Retention(
@@ -148,18 +149,17 @@ class Store:
             fail=self._fail,
             closed=lambda: self._closed or self.failed is not None,
         )
+        self.index = self._checkpointer.index
         self._checker = UnitChecker(self._log, metrics=metrics, notices=self._notices)
         self._store_ms = 0
-        self._staged_record = -1
-        self._last_record = -1
+        self._staged_record = self._last_record = -1
         self._dones: list[Done] = []
         self._touched: dict[ConsumeQueue, Topic] = {}
         self._round_robin = 0
         self._metrics = metrics
         self._appended = metrics.counter(APPENDED)
         self._written = metrics.counter(WRITTEN)
-        self._flushes = metrics.counter(FLUSHES)
-        self._syncs = metrics.counter(SYNCS)
+        self._flushes, self._syncs = metrics.counter(FLUSHES), metrics.counter(SYNCS)
 
     # Opening and closing
 
@@ -228,6 +228,7 @@ class Store:
         self._topics.check_with(self._checker.check)
         self._topics.save_if_changed()
         report(self.root, facts, self._metrics)
+        self._checkpointer.open_index(clean=facts.clean)
         self._write_checkpoint()
         self._room.set_aside()
 
@@ -243,6 +244,7 @@ class Store:
         if self.failed is None:
             try:
                 self._log.sync()
+                self.index.close()
                 self._write_checkpoint()
                 if self._checkpointer.end == self._log.visible_end:
                     self._abort.remove()
@@ -260,6 +262,7 @@ class Store:
         self._release()
 
     def _release(self) -> None:
+        self.index.release()
         self._log.close()
         self._topics.close()
         self._lock.release()
@@ -447,6 +450,7 @@ class Store:
         try:
             if self.options.flush == "async" and self._log.sync():
                 self._syncs.value += 1
+            self.index.tick()
             if self._checkpointer.due:
                 self._write_checkpoint()
             self._room.tend()
@@ -481,8 +485,7 @@ class Store:
         `unusual` looks into records of other layouts and with packed bodies; see `CommitLog.locate`.
 
         Raises:
-            DamagedRecord: Something else stands in one of the places. Nothing is counted: `read` them one by one.
-            RecordGone: Retention deleted one of them; the same.
+            DamagedRecord, RecordGone: One of them cannot be read. Nothing is counted: `read` them one by one.
         """
         return self._log.locate(places, unusual)
 

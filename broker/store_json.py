@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
 from broker.seams import Disk
-from broker.state_file import SealedFile, write_whole
+from broker.state_file import SealedFile, read_whole, write_whole
 
 FORMAT_VERSION = 1
 CHECKPOINT_BYTES = 4096
@@ -98,18 +98,20 @@ class Checkpoint:
         last_record: Physical offset of the last of them, -1 for none; it must end at `log_end`.
         store_ms: Its store timestamp.
         queues: By topic, a list of [min offset, max offset] per queue id.
+        index_ms: Store time up to which the index files are durable, ms since the epoch.
     """
 
     log_end: int
     last_record: int
     store_ms: int
     queues: dict[str, list[list[int]]]
+    index_ms: int = 0
 
 
 def rocketmq_times(checkpoint: Checkpoint) -> bytes:
     """Return the first 40 bytes of RocketMQ's `checkpoint` file that say the same."""
     ms = checkpoint.store_ms
-    return _CHECKPOINT.pack(ms, ms, ms, 0, checkpoint.log_end)
+    return _CHECKPOINT.pack(ms, ms, checkpoint.index_ms, 0, checkpoint.log_end)
 
 
 class CheckpointFile:
@@ -128,6 +130,11 @@ class CheckpointFile:
             return None
         return None if data is None else Checkpoint(**data)
 
+    def index_ms(self) -> int:
+        """Return RocketMQ's index time, ms since the epoch; 0 when there is no checkpoint. Raises OSError."""
+        raw = read_whole(self._disk, self._path) or b""
+        return int(_CHECKPOINT.unpack_from(raw)[2]) if len(raw) >= _CHECKPOINT.size else 0
+
     def save(self, checkpoint: Checkpoint) -> None:
         """Write both, ours first. Raises OSError."""
         self._sealed.save(
@@ -136,6 +143,7 @@ class CheckpointFile:
                 "last_record": checkpoint.last_record,
                 "store_ms": checkpoint.store_ms,
                 "queues": checkpoint.queues,
+                "index_ms": checkpoint.index_ms,
             }
         )
         times = rocketmq_times(checkpoint)

@@ -33,3 +33,10 @@ RETENTION_WAITS = declare(
 DEAD_LETTERS_DELETED = declare(
     "pyddmq_retention_dead_letters_total", "Dead letters deleted with their log file, read or not.", ("group",)
 )
+INDEX_ENTRIES = declare("pyddmq_store_index_entries_total", "Entries added to index files")
+INDEX_LAG = declare("pyddmq_store_index_lag_bytes", "Log that is not in the index yet, in bytes", kind="gauge")
+INDEX_REBUILT = declare(
+    "pyddmq_store_index_rebuilt_total", "Index files not believed and made anew from the log, by reason", ("reason",)
+)
+INDEX_FULL_DISK = declare("pyddmq_store_index_disk_full_total", "Index files that found no space; tried again")
+INDEX_FAILED = declare("pyddmq_store_index_failed", "1 after a failed write to an index file", kind="gauge")

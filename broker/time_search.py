@@ -1,13 +1,13 @@
-"""From a moment to an offset: the first message of a queue that was stored at or after it.
+"""From a moment, or a place in the log, to an offset of a queue: the first message at or after it.
 
-Store timestamps never go back within a store (D4), so they rise with a queue's offsets and can be searched by halves:
-about two reads per doubling of the queue. Fillers and damaged records have no time; the next record that has one
-speaks for them.
+Store timestamps never go back within a store (D4), and commit-log offsets rise, so both rise with a queue's offsets and
+can be searched by halves: about two reads per doubling of the queue. Fillers have neither, damaged records no time; the
+next message that has one speaks for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
@@ -40,35 +40,53 @@ def offset_at(records: Records, queue: ConsumeQueue, wall_ms: int) -> int:
     Raises:
         OSError: The queue's file cannot be read.
     """
+
+    def time_of(physical: int, size: int) -> int | None:
+        try:
+            return store_timestamp(records.read(physical, size))
+        except (DamagedRecord, RecordGone):
+            return None
+
+    return _search(queue, wall_ms, time_of)
+
+
+def offset_from(queue: ConsumeQueue, physical: int) -> int:
+    """Return the offset of the queue's first message that lies at or behind a commit-log offset.
+
+    Returns:
+        An offset from `min_offset` to `max_offset`; `max_offset` when there is none. Fillers right before the message
+        found count as lying before.
+
+    Raises:
+        OSError: The queue's file cannot be read.
+    """
+    return _search(queue, physical, lambda each, _: each)
+
+
+_ValueOf = Callable[[int, int], int | None]
+"""From a record's commit-log offset and size to what is searched for; None where there is none."""
+
+
+def _search(queue: ConsumeQueue, wanted: int, value_of: _ValueOf) -> int:
+    """Return the first offset whose value is `wanted` or more, `max_offset` when there is none."""
     low, high = queue.min_offset, queue.max_offset
     while low < high:
         middle = (low + high) // 2
-        timed = _first_timed(records, queue, middle, high)
-        if timed is None:
-            # Nothing from the middle on has a time: whatever is there is neither older nor newer. Look below.
-            high = middle
-        elif timed[1] < wall_ms:
-            low = timed[0] + 1
+        known = _first_known(queue, middle, high, value_of)
+        if known is not None and known[1] < wanted:
+            low = known[0] + 1
         else:
+            # Also where nothing from the middle on has a value: what lies below decides.
             high = middle
-    return _past_timeless(records, queue, low)
+    known = _first_known(queue, low, queue.max_offset, value_of)
+    return queue.max_offset if known is None else known[0]
 
 
-def _past_timeless(records: Records, queue: ConsumeQueue, offset: int) -> int:
-    """Return the first offset from there on whose record has a time, `max_offset` when none has."""
-    timed = _first_timed(records, queue, offset, queue.max_offset)
-    return queue.max_offset if timed is None else timed[0]
-
-
-def _first_timed(records: Records, queue: ConsumeQueue, offset: int, end: int) -> tuple[int, int] | None:
-    """Return (offset, store time in ms) of the first record in [offset, end) that can be read; None when none can."""
+def _first_known(queue: ConsumeQueue, offset: int, end: int, value_of: _ValueOf) -> tuple[int, int] | None:
+    """Return offset and value of the first message in [offset, end) that has one; None when none has."""
     for place, physical, size in _units(queue, offset, end):
-        if size == FILLER_SIZE:
-            continue
-        try:
-            return place, store_timestamp(records.read(physical, size))
-        except (DamagedRecord, RecordGone):
-            continue
+        if size != FILLER_SIZE and (value := value_of(physical, size)) is not None:
+            return place, value
     return None
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.checkpointer import NO_SPACE
-from broker.errors import DiskFull, StoreError
+from broker.errors import NO_SPACE, DiskFull, StoreError
 from broker.metrics import Metrics
 from broker.store_metrics import REFUSED
 from broker.topics import Topic, Topics, check_wanted

@@ -17,7 +17,7 @@ from broker.testing import ManualClock
 
 ROOT = "/store"
 HOST = b"\x0a\x00\x00\x01\x00\x00\x04\xd2"
-SMALL = {"segment_bytes": 4096, "queue_file_units": 8}
+SMALL = {"segment_bytes": 4096, "queue_file_units": 8, "index_slots": 4, "index_entries": 16}
 
 
 def open_store(

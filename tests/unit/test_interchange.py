@@ -26,7 +26,8 @@ def foreign_store() -> SimDisk:
     store.close()
     for name in disk.list(f"{ROOT}/pyddmq"):
         disk.remove(f"{ROOT}/pyddmq/{name}")
-    disk.make_folder(f"{ROOT}/index")
+    for name in disk.list(f"{ROOT}/index"):
+        disk.remove(f"{ROOT}/index/{name}")
     for path, size in ((f"{ROOT}/index/20261121125300123", 40 + 84 * 50), (f"{ROOT}/consumequeue/t/0/{0:020d}", 6000)):
         file = disk.open(path, create=True)
         file.truncate(size)

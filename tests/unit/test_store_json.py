@@ -11,7 +11,7 @@ from broker.store_json import AbortFile, Checkpoint, CheckpointFile, Geometry, c
 from broker.testing import SimDisk
 
 SIZES = Geometry(segment_bytes=4096, queue_file_units=8, index_slots=16, index_entries=64)
-POINT = Checkpoint(log_end=900, last_record=700, store_ms=1234, queues={"t": [[0, 3], [1, 5]]})
+POINT = Checkpoint(log_end=900, last_record=700, store_ms=1234, queues={"t": [[0, 3], [1, 5]]}, index_ms=7)
 
 
 def folders() -> SimDisk:
@@ -30,7 +30,8 @@ def test_checkpoint_stands_in_both_forms() -> None:
     assert file.load() == POINT
     raw = disk.open("/s/checkpoint").read(0, 9999)
     assert len(raw) == 4096
-    assert struct.unpack_from(">qqqqq", raw) == (1234, 1234, 1234, 0, 900)
+    assert struct.unpack_from(">qqqqq", raw) == (1234, 1234, 7, 0, 900)
+    assert file.index_ms() == 7
 
 
 def test_damaged_checkpoint_is_none() -> None:

@@ -1,0 +1,464 @@
+"""The index: commit-log offsets by key, in RocketMQ's files, built off the hot path (D7).
+
+Guarantees:
+
+- Every record below `position` can be found by its unique key and by each word of its KEYS, but for the ranges that
+  `missing` names. Building goes on in bounded steps, in idle turns and when a query asks; nothing waits for it.
+- The index is derived from the log. A file that is not what was last saved is made anew from its part of the log, and
+  nothing else is; that is counted and reported. What stands in a file is a hint: whoever reads it compares the record.
+- After a stop of any kind, files that were saved and are whole are kept. A save syncs the file first and then writes
+  its sums to `pyddmq/index.json`; it comes with the checkpoint, when a file is full, and at close.
+- A full disk lets the index lag behind, a failed write stops its building until the store is opened anew; both are
+  counted and neither touches anything else.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from broker.commit_log import CommitLog
+from broker.errors import NO_SPACE
+from broker.index_file import IndexDamaged, IndexFile, Row
+from broker.index_keys import KeyHasher, keys_of
+from broker.index_state import IndexState, SavedIndex
+from broker.log_walk import Walked, walk
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.options import StoreOptions
+from broker.seams import Clock, Disk
+from broker.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG, INDEX_REBUILT
+
+STEP_RECORDS = 256
+"""Records of one step: about a millisecond."""
+SAVE_SECONDS = 10.0
+CLOSE_RECORDS_MAX = 50_000
+"""Records that `close` still adds, so that RocketMQ, which never looks back, finds them too."""
+_RETRY_SECONDS = 1.0
+_NAME_DIGITS = 17
+_NAME_FORMAT = "%Y%m%d%H%M%S%f"
+_ALL_MS = 1 << 62
+
+
+class Gap:
+    """A file that is to be made anew from the log."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Repair:
+    """The work on the first of the gaps: what is being written, and how far the walk came."""
+
+    def __init__(self, gap: Gap, start: int) -> None:
+        self.gap = gap
+        self.position = start
+        self.file: IndexFile | None = None
+
+
+class Index:
+    """The index of one store; see the module's docstring.
+
+    Attributes:
+        position: Commit-log offset up to which the log was read.
+        saved_ms: Store time of the last entry that is durable, for RocketMQ's checkpoint.
+        failed: Why nothing is built any more, or None.
+        log: The commit log.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        log: CommitLog,
+        disk: Disk,
+        clock: Clock,
+        options: StoreOptions,
+        metrics: Metrics,
+        notices: Notices,
+    ) -> None:
+        self.position = 0
+        self.saved_ms = 0
+        self.failed: str | None = None
+        self._folder = f"{root}/index"
+        self.log = self._log = log
+        self._disk = disk
+        self._clock = clock
+        self._options = options
+        self._metrics = metrics
+        self._notices = notices
+        self._state = IndexState(root, disk=disk)
+        self._hash = KeyHasher().hash
+        self._parts: list[IndexFile | Gap] = []
+        self._writer: IndexFile | None = None
+        self._repair: _Repair | None = None
+        self._known_to = -1  # records up to here may be in the files already
+        self._retry_at = 0.0
+        self._saved_at = clock.monotonic()
+        self._changed = False
+        self._names_changed = False
+        self._entries = metrics.counter(INDEX_ENTRIES)
+
+    # Opening
+
+    def open(self, *, clean: bool, index_ms: int) -> None:
+        """Take stock of the files; nothing is built yet. The log is recovered already.
+
+        Args:
+            clean: The store was closed properly.
+            index_ms: The checkpoint's index time, for files that `pyddmq/index.json` does not know.
+        """
+        try:
+            saved = self._state.load()
+            names = self._disk.list(self._folder)
+            for name in names:
+                if _is_name(name):
+                    self._take(name, saved, clean=clean, index_ms=index_ms)
+                else:
+                    self._notices.note("index_foreign_file_left_alone", file=f"{self._folder}/{name}")
+            for name in saved.files.keys() - set(names) if saved is not None else ():
+                self._parts.append(self._gap(name, "missing", "it is missing"))
+            self._parts.sort(key=lambda part: part.name)
+            whole = not self._drop_gaps_at_end()
+        except OSError as error:
+            self._fail(error)
+            return
+        last = self._last
+        self.position = self._known_to = last.header.end if last is not None else self._log.min_offset
+        if saved is not None and last is not None and whole and last.name == max(saved.files, default=""):
+            self.position = max(saved.position, self.position)
+        self.position = min(self.position, self._log.visible_end)
+        self.saved_ms = last.header.end_ms if last is not None else 0
+
+    def _take(self, name: str, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> None:
+        file = self._file(name)
+        try:
+            file.read_header()
+        except IndexDamaged as error:
+            self._parts.append(self._gap(name, "damaged", str(error)))
+            return
+        header = file.header
+        if saved is not None and name in saved.missing:
+            self._parts.append(Gap(name))
+        elif saved is not None and name in saved.files:
+            file.sums = saved.files[name]
+            if file.sums is not None and file.sums.header != header:
+                self._parts.append(self._gap(name, "damaged", "its header is not what was saved"))
+            elif header.end >= self._log.visible_end:
+                self._parts.append(self._gap(name, "cut", "the log ends before its last entry"))
+            else:
+                self._parts.append(file)
+        elif (
+            header.next_entry <= 1
+            or header.end >= self._log.visible_end
+            or not (clean or (saved is None and header.end_ms <= index_ms))
+        ):
+            self._parts.append(self._gap(name, "unfinished", "it is newer than what was last saved"))
+        else:
+            self._parts.append(file)
+
+    def _gap(self, name: str, reason: str, why: str) -> Gap:
+        self._metrics.counter(INDEX_REBUILT, reason).add()
+        self._notices.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
+        self._changed = self._names_changed = True
+        return Gap(name)
+
+    def _drop_gaps_at_end(self) -> bool:
+        """Delete files at the end that are made anew anyway: the walk of the log's tail does it."""
+        dropped = False
+        while self._parts and isinstance(self._parts[-1], Gap):
+            self._file(self._parts.pop().name).remove()
+            dropped = self._names_changed = True
+        return dropped
+
+    # What is there
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something to build."""
+        return self.position < self._log.visible_end or any(isinstance(part, Gap) for part in self._parts)
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files that can be searched, oldest first."""
+        return [part for part in self._parts if isinstance(part, IndexFile)]
+
+    @property
+    def missing(self) -> list[tuple[int, int]]:
+        """Stretches [start, end) of the log that no file covers, newest first."""
+        found = []
+        if self.position < self._log.visible_end:
+            found.append((max(self.position, self._log.min_offset), self._log.visible_end))
+        for place in reversed(range(len(self._parts))):
+            if isinstance(self._parts[place], Gap):
+                start, end = self._bounds(place)
+                found.append((start, end))
+        return found
+
+    def holds(self, file: IndexFile) -> bool:
+        """Whether a file is still one of the index's: retention may have deleted it."""
+        return file in self._parts
+
+    def hash(self, topic: bytes, key: bytes) -> int:
+        """Hash of a topic's key, as entries carry it."""
+        return self._hash(topic, key)
+
+    def distrust(self, file: IndexFile, why: str) -> None:
+        """Have a file made anew from the log, because it was found to be damaged."""
+        if file not in self._parts:
+            return
+        file.release()
+        self._parts[self._parts.index(file)] = self._gap(file.name, "damaged", why)
+        if file is self._writer:
+            self._writer = None
+        try:
+            if self._drop_gaps_at_end():
+                last = self._last
+                self.position = self._known_to = last.header.end if last is not None else self._log.min_offset
+        except OSError as error:
+            self._fail(error)
+
+    @property
+    def _last(self) -> IndexFile | None:
+        files = self.files
+        return files[-1] if files else None
+
+    def _bounds(self, place: int) -> tuple[int, int]:
+        """Stretch [start, end) of the log that a gap's file covered, with its neighbours' records at both ends."""
+        before = [part.header.end for part in self._parts[:place] if isinstance(part, IndexFile)]
+        after = [part.header.begin for part in self._parts[place:] if isinstance(part, IndexFile)]
+        start = max(before[-1] if before else 0, self._log.min_offset)
+        return start, after[0] + 1 if after else self._log.visible_end
+
+    def _file(self, name: str) -> IndexFile:
+        return IndexFile(
+            self._disk,
+            f"{self._folder}/{name}",
+            slots=self._options.index_slots,
+            entries=self._options.index_entries,
+        )
+
+    # Building
+
+    def step(self, records_max: int = STEP_RECORDS) -> bool:
+        """Build a bounded piece; returns whether something is left that can be built now."""
+        if self.failed is not None or self._clock.monotonic() < self._retry_at:
+            return False
+        try:
+            if any(isinstance(part, Gap) for part in self._parts):
+                self._step_repair(records_max)
+            elif self.position < self._log.visible_end:
+                self._step_tail(records_max)
+        except IndexDamaged as error:
+            # Its range comes back to be built, here or in the tail.
+            self.distrust(error.file, str(error))
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
+                self._metrics.counter(INDEX_FULL_DISK).add()
+                self._notices.note("index_waits_for_disk_space", lag_bytes=self._log.visible_end - self.position)
+            else:
+                self._fail(error)
+            return False
+        return self.behind
+
+    def _step_tail(self, records_max: int) -> None:
+        last = self._last
+        if self._writer is None and last is not None and not last.full:
+            last.load()
+            self._writer = last
+        records, position = walk(self._log, self.position, self._log.visible_end, records_max=records_max)
+        rows = self._rows(records, self._known_to, self.files[-2:])
+        at = 0 if self._writer is None else self._writer.put(rows)
+        while at < len(rows):
+            # Where this ends for want of space, the record may have some of its entries already.
+            self._known_to = max(self._known_to, rows[at][1])
+            self.position = rows[at][1]
+            self._writer = self._next_writer()
+            at = self._writer.put(rows, at)
+        if self._writer is not None:
+            self._writer.write()
+        self._entries.value += len(rows)
+        self._changed = True
+        self.position = position
+
+    def _rows(
+        self, records: list[Walked], known_to: int, files: list[IndexFile], known_from: int = _ALL_MS
+    ) -> list[Row]:
+        """Entries of records; up to one offset and from another on those that the files have already are left out."""
+        key_hash = self._hash
+        rows = [
+            (key_hash(topic, key), physical, store_ms)
+            for physical, _, store_ms, rollback, topic, block in records
+            if not rollback
+            for key in keys_of(block)
+        ]
+        if rows and (rows[0][1] <= known_to or rows[-1][1] >= known_from):
+            rows = [row for row in rows if known_to < row[1] < known_from or not _has(files, row)]
+        return rows
+
+    def _next_writer(self) -> IndexFile:
+        """Seal the full file and make the next one."""
+        if self._writer is not None:
+            self._seal(self._writer)
+            self._writer = None
+        name = _name(datetime.fromtimestamp(self._clock.wall_ms() / 1000))
+        if self._parts and name <= self._parts[-1].name:
+            # The clock stands still or went back, and files are told apart and put in order by name.
+            name = _name(_moment(self._parts[-1].name) + timedelta(milliseconds=1))
+        file = self._file(name)
+        file.create()
+        self._names_changed = True
+        self._parts.append(file)
+        return file
+
+    def _seal(self, file: IndexFile) -> None:
+        file.save()
+        file.release()
+        self._save_state()
+
+    def _step_repair(self, records_max: int) -> None:
+        """Go on with the first of the gaps; it becomes a file when its stretch of the log is read or the file full."""
+        place = next(at for at, part in enumerate(self._parts) if isinstance(part, Gap))
+        start, end = self._bounds(place)
+        gap, repair = self._parts[place], self._repair
+        assert isinstance(gap, Gap)
+        if repair is None or repair.gap is not gap:
+            repair = self._repair = _Repair(gap, start)
+        records, position = walk(self._log, max(repair.position, start), end, records_max=records_max)
+        neighbours = [part for part in (*self._parts[:place][-1:], *self._after(place)) if isinstance(part, IndexFile)]
+        rows = self._rows(records, start, neighbours, end - 1)
+        if rows and repair.file is None:
+            repair.file = self._file(repair.gap.name)
+            repair.file.create()
+        if repair.file is not None and (at := repair.file.put(rows)) < len(rows):
+            # Several files in a row are to be made anew: the next one goes on with this record.
+            self._entries.value += at
+            self._close_gap(place, repair)
+            return
+        self._entries.value += len(rows)
+        if repair.file is not None:
+            repair.file.write()
+        repair.position = position
+        if position >= end:
+            self._close_gap(place, repair)
+            while place < len(self._parts) and isinstance(self._parts[place], Gap):
+                # Nothing is left for the gaps that follow.
+                self._file(self._parts.pop(place).name).remove()
+
+    def _after(self, place: int) -> list[IndexFile]:
+        return [part for part in self._parts[place:] if isinstance(part, IndexFile)][:1]
+
+    def _close_gap(self, place: int, repair: _Repair) -> None:
+        self._repair = None
+        self._names_changed = True
+        if repair.file is None:
+            self._parts.pop(place)
+            self._file(repair.gap.name).remove()
+        else:
+            repair.file.save()
+            repair.file.release()
+            self._parts[place] = repair.file
+        self._save_state()
+
+    # Saving
+
+    def tick(self) -> None:
+        """Do what is due about once a second: a small step, the save, the lag's gauge. The log is synced before."""
+        self.step()
+        self.save()
+        self._metrics.counter(INDEX_LAG).value = max(self._log.visible_end - self.position, 0)
+
+    def save(self, *, at_once: bool = False) -> None:
+        """Make what was built durable: every ten seconds, or `at_once`. Call it before the checkpoint is written."""
+        now = self._clock.monotonic()
+        if self.failed is not None or not self._changed or not (at_once or now - self._saved_at >= SAVE_SECONDS):
+            return
+        try:
+            if self._writer is not None:
+                self._writer.save()
+            self._save_state()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                self._fail(error)
+        self._saved_at = now
+
+    def _save_state(self) -> None:
+        if self._names_changed:
+            self._disk.sync_folder(self._folder)
+            self._names_changed = False
+        files = [file for file in self.files if file is not self._writer or file.sums is not None]
+        self._state.save(self.position, files, [part.name for part in self._parts if isinstance(part, Gap)])
+        self.saved_ms = files[-1].header.end_ms if files else 0
+        self._changed = False
+
+    def drop_before(self, physical: int) -> int:
+        """Delete files whose last entry lies before a commit-log offset; the last file stays. Returns their number."""
+        dropped = 0
+        try:
+            while len(self._parts) > 1 and self._ends_before(physical):
+                part = self._parts.pop(0)
+                self._repair = None
+                (part if isinstance(part, IndexFile) else self._file(part.name)).remove()
+                dropped += 1
+            if dropped:
+                self._names_changed = self._changed = True
+                self._save_state()
+        except OSError as error:
+            self._fail(error)
+        return dropped
+
+    def _ends_before(self, physical: int) -> bool:
+        first = self._parts[0]
+        return (first.header.end if isinstance(first, IndexFile) else self._bounds(0)[1] - 1) < physical
+
+    def close(self) -> None:
+        """Add what is left, within bounds, and save."""
+        for _ in range(CLOSE_RECORDS_MAX // STEP_RECORDS):
+            if not self.step():
+                break
+        self.save(at_once=True)
+        if self.behind:
+            self._notices.note("index_closed_behind", lag_bytes=self._log.visible_end - self.position)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the files without writing anything."""
+        for file in self.files:
+            file.release()
+        if self._repair is not None and self._repair.file is not None:
+            self._repair.file.release()
+        self._writer = None
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = f"{error.filename or self._folder}: {error.strerror or error}"
+        self._metrics.counter(INDEX_FAILED).value = 1
+        self._notices.note("index_failed", folder=self._folder, error=str(error))
+
+
+def _has(files: list[IndexFile], row: Row) -> bool:
+    key_hash, physical, _ = row
+    for file in files:
+        for _ in file.verify():
+            pass
+        if physical in file.find(key_hash, 0, _ALL_MS):
+            return True
+    return False
+
+
+def _is_name(name: str) -> bool:
+    if len(name) != _NAME_DIGITS or not name.isdigit() or not name.isascii():
+        return False
+    try:
+        _moment(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _moment(name: str) -> datetime:
+    return datetime.strptime(name, _NAME_FORMAT)
+
+
+def _name(moment: datetime) -> str:
+    """File name of a moment: yyyyMMddHHmmssSSS in the machine's time zone, as RocketMQ makes them."""
+    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"

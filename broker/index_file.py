@@ -1,0 +1,358 @@
+"""One index file in RocketMQ's layout: a hash table of `topic#key` to commit-log offsets.
+
+====================== ==== ===========================================================================
+offset                 size field (big-endian)
+====================== ==== ===========================================================================
+0                      8    store time of the first entry, ms
+8                      8    store time of the last entry, ms
+16                     8    commit-log offset of the first entry
+24                     8    commit-log offset of the last entry
+32                     4    slots in use
+36                     4    number of the next entry; entries count from 1
+40 + 4 s               4    slot s: number of its newest entry, 0 for none
+40 + 4 slots + 20 n    20   entry n: i32 key hash, i64 commit-log offset, i32 seconds since the first
+                            entry's store time (0 to 2^31 - 1), i32 entry before it in the slot
+====================== ==== ===========================================================================
+
+The file has its full size from the start, with the space claimed. Entries are written as they come, one after the
+other; slots and header stay in memory until `save`, which makes both durable. So on disk the header counts only what
+was saved, and entries behind that are nothing. Two sums (header with slots, entries) tell whether a file is what was
+saved: RocketMQ has no place for them, so they are kept elsewhere (`broker.index_state`).
+
+Files are derived from the log: whatever is wrong with one raises `IndexDamaged`, and it is made anew.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from broker.record import crc32
+from broker.seams import Disk, DiskFile
+
+HEADER = struct.Struct(">qqqqii")
+HEADER_BYTES = HEADER.size
+assert HEADER_BYTES == 40
+SLOT_BYTES = 4
+ENTRY = struct.Struct(">iqii")
+ENTRY_BYTES = ENTRY.size
+assert ENTRY_BYTES == 20
+_SECONDS_MAX = 0x7FFFFFFF
+_PAGE_SLOTS = 16_384
+_CHUNK_BYTES = 1 << 20
+_SWAP = sys.byteorder == "little"
+assert array("i").itemsize == SLOT_BYTES
+
+
+class IndexDamaged(Exception):
+    """An index file is not what was saved; it is made anew from the log.
+
+    Attributes:
+        file: Which one.
+    """
+
+    def __init__(self, file: IndexFile, why: str) -> None:
+        super().__init__(why)
+        self.file = file
+
+
+class Header(NamedTuple):
+    """Times in ms and commit-log offsets of the first and the last entry; `next_entry` is 1 for an empty file."""
+
+    begin_ms: int
+    end_ms: int
+    begin: int
+    end: int
+    slots_used: int
+    next_entry: int
+
+
+class Sums(NamedTuple):
+    """CRC-32 of header with slots, CRC-32 of the entries from number 1 on, and the header that they belong to."""
+
+    head: int
+    entries: int
+    header: Header
+
+
+EMPTY = Header(0, 0, 0, 0, 0, 1)
+Row = tuple[int, int, int]
+"""Key hash (0 to 2^31 - 1), commit-log offset of the record, its store timestamp in ms."""
+
+
+class IndexFile:
+    """One file; `load` or `create` it before `put`.
+
+    Attributes:
+        path: Where it is.
+        header: As saved, or, while the file is being written, as it is now.
+        sums: As last saved; None for a file of RocketMQ's.
+        verified: Its content was compared with `sums` by this process, or written by it.
+    """
+
+    def __init__(self, disk: Disk, path: str, *, slots: int, entries: int, header: Header = EMPTY) -> None:
+        self.path = path
+        self.header = header
+        self.sums: Sums | None = None
+        self.verified = False
+        self._disk = disk
+        self._slots_total = slots
+        self._entries_total = entries
+        self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
+        self._bytes = self._entries_at + ENTRY_BYTES * entries
+        self._file: DiskFile | None = None
+        self._slots: array[int] | None = None
+        self._dirty: set[int] = set()
+        self._pending = bytearray()
+        self._pending_from = 1
+        self._entries_sum = 0
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def full(self) -> bool:
+        """Whether no entry fits any more. Entry 0 is never used."""
+        return self.header.next_entry >= self._entries_total
+
+    # Opening
+
+    def read_header(self) -> None:
+        """Read the header and look whether it can be one.
+
+        Raises:
+            IndexDamaged: The file has another size, or the header cannot be right.
+            OSError: It cannot be read.
+        """
+        file = self._disk.open(self.path)
+        try:
+            size = file.size()
+            if size != self._bytes:
+                raise IndexDamaged(self, f"it has {size} bytes, not {self._bytes}")
+            header = Header(*HEADER.unpack(file.read(0, HEADER_BYTES)))
+        finally:
+            file.close()
+        if header.next_entry == 0:
+            # RocketMQ counts from 1 in memory and writes the count with the first entry.
+            header = header._replace(next_entry=1)
+        sane = (
+            1 <= header.next_entry <= self._entries_total
+            and 0 <= header.slots_used < header.next_entry
+            and 0 <= header.begin <= header.end
+            and header.begin_ms >= 0
+        )
+        if not sane:
+            raise IndexDamaged(self, "its header is wrong")
+        self.header = header
+
+    def create(self) -> None:
+        """Make the file anew at its full size, empty, for writing.
+
+        Raises:
+            OSError: ENOSPC or another failure; nothing is left of it.
+        """
+        # A file that is there goes first: a query may be reading it.
+        self.remove()
+        file = self._disk.open(self.path, create=True)
+        try:
+            file.allocate(self._bytes)
+        except OSError:
+            file.close()
+            self._disk.remove(self.path)
+            raise
+        self.header = EMPTY
+        self.sums = None
+        self.verified = True
+        self._file = file
+        self._slots = array("i", bytes(SLOT_BYTES * self._slots_total))
+        self._pending_from = 1
+        self._entries_sum = 0
+
+    def load(self) -> None:
+        """Take the file for writing: its slots come into memory.
+
+        Raises:
+            IndexDamaged: It is not what was saved.
+            OSError: It cannot be read.
+        """
+        for _ in self.verify():
+            pass
+        file = self._disk.open(self.path)
+        slots = array("i", file.read(HEADER_BYTES, SLOT_BYTES * self._slots_total))
+        if _SWAP:
+            slots.byteswap()
+        self._entries_sum = self.sums.entries if self.sums is not None else _sum_entries(file, self._span())
+        self._file, self._slots = file, slots
+        self._pending_from = self.header.next_entry
+
+    def verify(self, *, again: bool = False) -> Iterator[None]:
+        """Compare the file with its sums, yielding between pieces of a megabyte; once per process, or `again`.
+
+        Raises:
+            IndexDamaged: It is not what was saved.
+            OSError: It cannot be read.
+        """
+        if self.sums is None or self._slots is not None or (self.verified and not again):
+            return
+        file = self._disk.open(self.path)
+        try:
+            wanted = self.sums
+            if Header(*HEADER.unpack(file.read(0, HEADER_BYTES))) != wanted.header:
+                raise IndexDamaged(self, "its header is not what was saved")
+            for (start, end), total in (((0, self._entries_at), wanted.head), (self._span(), wanted.entries)):
+                found = 0
+                for at in range(start, end, _CHUNK_BYTES):
+                    found = crc32(file.read(at, min(_CHUNK_BYTES, end - at)), found)
+                    yield
+                if found != total:
+                    raise IndexDamaged(self, "its content is not what was saved")
+        finally:
+            file.close()
+        self.verified = True
+
+    def _span(self) -> tuple[int, int]:
+        """First and last position of the counted entries in the file, the end excluded."""
+        return self._entries_at + ENTRY_BYTES, self._entries_at + ENTRY_BYTES * self.header.next_entry
+
+    # Writing
+
+    def put(self, entries: Sequence[Row], start: int = 0) -> int:
+        """Add entries until the file is full; it is being written.
+
+        Args:
+            entries: In log order.
+            start: Index of the first of them to add.
+
+        Returns:
+            Index of the first that did not fit.
+        """
+        slots = self._slots
+        assert slots is not None
+        begin_ms, end_ms, begin, end, used, number = self.header
+        stop = min(len(entries), start + self._entries_total - number)
+        if start >= stop:
+            return start
+        if number == 1:
+            _, begin, begin_ms = entries[start]
+        slots_total, pages, pack = self._slots_total, self._dirty, ENTRY.pack
+        packed = []
+        for key_hash, physical, store_ms in entries[start:stop]:
+            slot = key_hash % slots_total
+            before = slots[slot]
+            if not 0 < before < number:
+                before = 0
+                used += 1
+            slots[slot] = number
+            number += 1
+            pages.add(slot // _PAGE_SLOTS)
+            packed.append(pack(key_hash, physical, min(max((store_ms - begin_ms) // 1000, 0), _SECONDS_MAX), before))
+        self._pending += b"".join(packed)
+        _, end, end_ms = entries[stop - 1]
+        self.header = Header(begin_ms, end_ms, begin, end, used, number)
+        return stop
+
+    def write(self) -> None:
+        """Write the entries that were put; they count on disk only after `save`. Raises OSError."""
+        if self._pending:
+            assert self._file is not None
+            data = bytes(self._pending)
+            self._file.write(self._entries_at + ENTRY_BYTES * self._pending_from, [data])
+            self._entries_sum = crc32(data, self._entries_sum)
+            self._pending_from = self.header.next_entry
+            self._pending.clear()
+
+    def save(self) -> Sums:
+        """Write entries, slots and header and sync the file. Raises OSError."""
+        self.write()
+        file, slots = self._file, self._slots
+        assert file is not None
+        assert slots is not None
+        swapped = array("i", slots)
+        if _SWAP:
+            swapped.byteswap()
+        table = swapped.tobytes()
+        page_bytes = _PAGE_SLOTS * SLOT_BYTES
+        for page in sorted(self._dirty):
+            start = page * page_bytes
+            file.write(HEADER_BYTES + start, [table[start : start + page_bytes]])
+        self._dirty.clear()
+        head = HEADER.pack(*self.header)
+        file.write(0, [head])
+        file.sync()
+        self.sums = Sums(crc32(table, crc32(head)), self._entries_sum, self.header)
+        return self.sums
+
+    def release(self) -> None:
+        """Let go of the file and of what stands in memory for writing; what was put since `save` is lost."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self._slots = None
+        self._pending.clear()
+        self._dirty.clear()
+
+    def remove(self) -> None:
+        """Delete the file; harmless when it is gone. Raises OSError."""
+        self.release()
+        if self._disk.exists(self.path):
+            self._disk.remove(self.path)
+
+    # Reading
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Yield the commit-log offsets of a hash, newest first.
+
+        Args:
+            key_hash: 0 to 2^31 - 1.
+            begin_ms: Entries of records stored up to a second before this are left out.
+            end_ms: So are those stored after this.
+
+        Raises:
+            IndexDamaged: A chain leads nowhere.
+            OSError: The file cannot be read.
+        """
+        file, slots = self._file, self._slots
+        opened = file is None
+        if file is None:
+            file = self._disk.open(self.path)
+        else:
+            self.write()
+        # Read, not mapped: a file that somebody cuts while it is mapped would kill the process.
+        try:
+            slot = key_hash % self._slots_total
+            if slots is None:
+                number = int.from_bytes(file.read(HEADER_BYTES + SLOT_BYTES * slot, SLOT_BYTES), "big", signed=True)
+            else:
+                number = slots[slot]
+            first_ms = self.header.begin_ms
+            last = self.header.next_entry
+            while number:
+                data = file.read(self._entries_at + ENTRY_BYTES * number, ENTRY_BYTES) if 0 < number < last else b""
+                if len(data) < ENTRY_BYTES:
+                    raise IndexDamaged(self, f"slot {slot} leads to entry {number}, not to one before {last}")
+                last = number
+                found, physical, seconds, number = ENTRY.unpack(data)
+                if seconds < 0 or physical < 0:
+                    raise IndexDamaged(self, f"entry {last} is wrong")
+                # RocketMQ counts the first entry's seconds from the file before.
+                at_ms = first_ms + (seconds * 1000 if last > 1 else 0)
+                if at_ms < begin_ms - 1000:
+                    return
+                # The entry tells whole seconds, rounded down; the record itself decides.
+                if found == key_hash and at_ms <= end_ms:
+                    yield physical
+        finally:
+            if opened:
+                file.close()
+
+
+def _sum_entries(file: DiskFile, span: tuple[int, int]) -> int:
+    total = 0
+    for at in range(span[0], span[1], _CHUNK_BYTES):
+        total = crc32(file.read(at, min(_CHUNK_BYTES, span[1] - at)), total)
+    return total

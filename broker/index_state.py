@@ -1,0 +1,58 @@
+"""`pyddmq/index.json`: what the index files were when they were last saved.
+
+RocketMQ's index files have no sums, and which of them survived a stop whole cannot be told from them. So names and
+sums are kept apart, in sealed JSON: `{"position": offset, "files": {name: [head, entries, header] | null}, "missing":
+[name]}`. A file that is not what stands there is made anew from the log; one that is missing, too. Without this file
+(a store of RocketMQ's) RocketMQ's own rule decides: after an abnormal stop a file newer than the checkpoint's index
+time is not believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from broker.errors import StoreUnreadable
+from broker.index_file import Header, IndexFile, Sums
+from broker.seams import Disk
+from broker.state_file import SealedFile
+
+
+class SavedIndex(NamedTuple):
+    """The index as it was saved.
+
+    Attributes:
+        position: Commit-log offset below which every record is in the files, but for those that are missing.
+        files: Sums by name; None for a file that RocketMQ wrote.
+        missing: Names of files that were still to be made anew.
+    """
+
+    position: int
+    files: dict[str, Sums | None]
+    missing: frozenset[str]
+
+
+class IndexState:
+    """Reads and writes the file."""
+
+    def __init__(self, root: str, *, disk: Disk) -> None:
+        self._file = SealedFile(disk, f"{root}/pyddmq/index.json")
+
+    def load(self) -> SavedIndex | None:
+        """Return what was saved; None when the file is missing or damaged. Raises OSError."""
+        try:
+            data: dict[str, Any] | None = self._file.load()
+        except StoreUnreadable:
+            return None
+        if data is None:
+            return None
+        files = {
+            name: None if sums is None else Sums(sums[0], sums[1], Header(*sums[2]))
+            for name, sums in data["files"].items()
+        }
+        return SavedIndex(data["position"], files, frozenset(data["missing"]))
+
+    def save(self, position: int, files: Iterable[IndexFile], missing: Iterable[str]) -> None:
+        """Write the state, durably. Raises OSError."""
+        sums = {file.name: None if file.sums is None else list(file.sums) for file in files}
+        self._file.save({"position": position, "files": sums, "missing": list(missing)})

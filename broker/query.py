@@ -1,0 +1,445 @@
+"""Messages by key, unique key, id, offset and time, from a store that is open or read only.
+
+Every answer is a whole record whose sum was compared; what an index entry says is never believed (D2). A query is done
+in steps of bounded work, so that an event loop can do other things in between: `for _ in query.steps(): ...`; programs
+call `run`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterator, Mapping
+from typing import Protocol, Self
+
+from broker.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.index import Index
+from broker.index_file import IndexDamaged, IndexFile
+from broker.index_keys import keys_of, unique_key_of
+from broker.log_scan import record_at
+from broker.log_walk import walk
+from broker.message import Message, message_of, physical_of_id
+from broker.record import Entry
+from broker.time_search import offset_at, offset_from
+from broker.topics import Topic
+
+__all__ = [
+    "KeyQuery",
+    "Listing",
+    "NotFound",
+    "QueryRefused",
+    "at_offset",
+    "at_physical",
+    "by_id",
+    "by_key",
+    "by_unique_key",
+]
+
+LIMIT_DEFAULT = 64
+"""RocketMQ's maxMsgsNumBatch."""
+ALL_MS = 1 << 62
+CATCH_UP_RECORDS_MAX = 500_000
+"""Records that one query adds to the index before it answers."""
+SCAN_BYTES_MAX = 256 << 20
+"""Log that one query reads where there is no index."""
+_STEP_RECORDS = 256
+_STEP_BYTES = 4 << 20
+_BLOCK_UNITS = 64
+
+
+class QueryRefused(StoreError):
+    """What was asked for cannot be: an unknown topic, a queue that it does not have, no id."""
+
+
+class NotFound(StoreError):
+    """There is no such message, or it is no longer kept."""
+
+
+class Searchable(Protocol):
+    """An open `Store`, or a `ReadOnlyStore`."""
+
+    index: Index
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics by name."""
+        ...
+
+    def read(self, physical: int, size: int) -> memoryview:
+        """Return a whole record. Raises DamagedRecord, RecordGone."""
+        ...
+
+
+# One message
+
+
+def at_offset(store: Searchable, topic: str, queue: int, offset: int) -> Message:
+    """Return the message at a queue's offset.
+
+    Raises:
+        QueryRefused: There is no such topic or queue.
+        NotFound: The offset is below the queue's first, beyond its end, or its record is lost.
+        OSError: The queue's file cannot be read.
+    """
+    found = queue_of(store, topic, queue)
+    where = f"queue {queue} of topic {topic}"
+    if offset < found.min_offset:
+        raise NotFound(f"offset {offset} of {where} is no longer kept; the queue begins at {found.min_offset}")
+    if offset >= found.max_offset:
+        raise NotFound(f"{where} has no offset {offset}; it ends before {found.max_offset}")
+    [(physical, size, _)] = found.read(offset, 1)
+    if size == FILLER_SIZE:
+        raise NotFound(f"the message at offset {offset} of {where} was lost in a damaged part of the log")
+    try:
+        return message_of(store.read(physical, size))
+    except (DamagedRecord, RecordGone) as error:
+        raise NotFound(f"the message at offset {offset} of {where} cannot be read: {error}") from error
+
+
+def at_physical(store: Searchable, physical: int) -> Message:
+    """Return the message whose record begins at a commit-log offset.
+
+    Raises:
+        NotFound: No valid record begins there.
+    """
+    log = store.index.log
+    if not log.min_offset <= physical < log.visible_end:
+        raise NotFound(f"the log has no offset {physical}; it goes from {log.min_offset} to {log.visible_end}")
+    entry = _valid(store, physical)
+    if entry is None:
+        raise NotFound(f"no message begins at commit-log offset {physical}")
+    return message_of(store.read(entry.physical, entry.size))
+
+
+def by_id(store: Searchable, message_id: str) -> Message:
+    """Return the message of an offsetMsgId: 32 or 56 hex digits, store host and commit-log offset.
+
+    Raises:
+        QueryRefused: It has another form.
+        NotFound: No message has it.
+    """
+    physical = physical_of_id(message_id)
+    if physical is None:
+        raise QueryRefused(f"{message_id!r} is no message id; one has 32 or 56 hex digits")
+    try:
+        message = at_physical(store, physical)
+    except NotFound as error:
+        raise NotFound(f"there is no message with the id {message_id}: {error}") from error
+    if message.id != message_id.upper():
+        raise NotFound(f"there is no message with the id {message_id}; at its place is {message.id}")
+    return message
+
+
+def queue_of(store: Searchable, topic: str, queue: int) -> ConsumeQueue:
+    """Return a queue. Raises QueryRefused when there is none of that number."""
+    queues = topic_of(store, topic).queues
+    if not 0 <= queue < len(queues):
+        raise QueryRefused(f"topic {topic} has no queue {queue}, only 0 to {len(queues) - 1}")
+    return queues[queue]
+
+
+def topic_of(store: Searchable, name: str) -> Topic:
+    """Return a topic. Raises QueryRefused when there is none of that name."""
+    topic = store.topics.get(name)
+    if topic is None:
+        raise QueryRefused(f"there is no topic {name!r}; `pyddmq topics` lists them")
+    return topic
+
+
+def _valid(store: Searchable, physical: int) -> Entry | None:
+    log = store.index.log
+    try:
+        entry = record_at(log, physical)
+    except (DamagedRecord, RecordGone):
+        return None
+    return entry if entry is not None and physical + entry.size <= log.visible_end else None
+
+
+# Many messages
+
+
+class Query:
+    """Something that finds messages in steps.
+
+    Attributes:
+        found: The messages.
+        damaged: Records met that could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Message] = []
+        self.damaged = 0
+
+    def steps(self) -> Iterator[None]:
+        """Do the work, yielding after each bounded piece. Raises OSError."""
+        raise NotImplementedError
+
+    def run(self) -> Self:
+        """Do all of it at once."""
+        for _ in self.steps():
+            pass
+        return self
+
+
+def by_key(
+    store: Searchable,
+    topic: str,
+    key: str,
+    *,
+    begin_ms: int = 0,
+    end_ms: int = ALL_MS,
+    limit: int = LIMIT_DEFAULT,
+) -> KeyQuery:
+    """Query the messages of a topic that have a word among their KEYS, or as their unique key.
+
+    Args:
+        store: Where.
+        topic: Its name.
+        key: The word.
+        begin_ms: Stored at or after this moment, ms since the epoch.
+        end_ms: Stored before or at this one.
+        limit: So many, the newest.
+
+    Raises:
+        QueryRefused: There is no such topic.
+    """
+    return KeyQuery(store, [topic_of(store, topic)], key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
+
+
+def by_unique_key(store: Searchable, topic: str | None, key: str, *, limit: int = LIMIT_DEFAULT) -> KeyQuery:
+    """Query the messages with a unique key (`UNIQ_KEY`, the id that a producer is told), of one topic or of all.
+
+    Raises:
+        QueryRefused: There is no such topic.
+    """
+    topics = list(store.topics.values()) if topic is None else [topic_of(store, topic)]
+    return KeyQuery(store, topics, key, unique=True, limit=limit)
+
+
+class KeyQuery(Query):
+    """A query by key; `found` is the newest first.
+
+    The index is brought up to date first. What it does not cover then (a full or failed disk) is read from the log, as
+    far as bounds allow.
+
+    Attributes:
+        unsearched: Stretches [start, end) of the log that were neither in the index nor read: messages may be missing.
+    """
+
+    def __init__(
+        self,
+        store: Searchable,
+        topics: list[Topic],
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = ALL_MS,
+        limit: int = LIMIT_DEFAULT,
+        unique: bool = False,
+    ) -> None:
+        super().__init__()
+        self.unsearched: list[tuple[int, int]] = []
+        self._store = store
+        self._index = store.index
+        self._key = key.encode("utf-8", "surrogatepass")
+        self._topics = [topic.name_bytes for topic in topics]
+        self._begin_ms = begin_ms
+        self._end_ms = end_ms
+        self._limit = limit
+        self._unique = unique
+        self._places: dict[int, Entry] = {}
+
+    def steps(self) -> Iterator[None]:
+        """Search; see `Query.steps`."""
+        index = self._index
+        # Each round but the last found a file to be damaged, which is then made anew.
+        for _ in range(len(index.files) + 2):
+            yield from self._catch_up()
+            if (yield from self._search_files()):
+                break
+        yield from self._scan()
+        for physical in sorted(self._places, reverse=True)[: self._limit]:
+            try:
+                self.found.append(message_of(self._store.read(physical, self._places[physical].size)))
+            except (DamagedRecord, RecordGone):
+                self.damaged += 1
+
+    def _catch_up(self) -> Iterator[None]:
+        for _ in range(CATCH_UP_RECORDS_MAX // _STEP_RECORDS):
+            if not self._index.step(_STEP_RECORDS):
+                return
+            yield
+
+    def _search_files(self) -> Generator[None, None, bool]:
+        """Search the index files, newest first; returns False when one of them was found to be damaged."""
+        for file in reversed(self._index.files):
+            if file.header.end_ms < self._begin_ms or file.header.begin_ms > self._end_ms:
+                continue
+            try:
+                yield from file.verify()
+                for topic in self._topics:
+                    yield from self._search_file(file, topic)
+            except IndexDamaged as error:
+                self._index.distrust(file, str(error))
+                return False
+            except OSError as error:
+                if self._index.holds(file):
+                    self._index.distrust(file, str(error))
+                    return False
+            if len(self._places) >= self._limit:
+                break
+        return True
+
+    def _search_file(self, file: IndexFile, topic: bytes) -> Iterator[None]:
+        key_hash = self._index.hash(topic, self._key)
+        left = self._limit
+        for count, physical in enumerate(file.find(key_hash, self._begin_ms, self._end_ms), 1):
+            if physical not in self._places and self._judge(file, key_hash, physical):
+                left -= 1
+                if not left:
+                    return
+            if count % _BLOCK_UNITS == 0:
+                yield
+
+    def _judge(self, file: IndexFile, key_hash: int, physical: int) -> bool:
+        """Whether an entry leads to a message that is looked for.
+
+        Raises:
+            IndexDamaged: It leads to something else than its hash says.
+        """
+        log = self._index.log
+        if physical < log.min_offset:
+            return False
+        entry = _valid(self._store, physical)
+        if entry is None:
+            if file.sums is None or physical >= log.visible_end:
+                raise IndexDamaged(file, f"an entry leads to commit-log offset {physical}, where no record begins")
+            # The file was as it had been saved: if it still is, the record is what is damaged.
+            for _ in file.verify(again=True):
+                pass
+            self.damaged += 1
+            return False
+        if self._wanted(entry.topic, entry.properties, entry.store_ms):
+            self._places[physical] = entry
+            return True
+        if key_hash not in [self._index.hash(entry.topic, key) for key in keys_of(entry.properties)]:
+            raise IndexDamaged(file, f"an entry leads to commit-log offset {physical}, whose record has other keys")
+        return False
+
+    def _wanted(self, topic: bytes, block: bytes, store_ms: int) -> bool:
+        if topic not in self._topics or not self._begin_ms <= store_ms <= self._end_ms:
+            return False
+        return self._key == unique_key_of(block) if self._unique else self._key in keys_of(block)
+
+    def _scan(self) -> Iterator[None]:
+        """Read what the index does not cover, the newest first."""
+        left = SCAN_BYTES_MAX
+        log = self._index.log
+        for start, end in self._index.missing:
+            begin = max(start, end - left)
+            if begin > start:
+                self.unsearched.append((start, begin))
+            left -= end - begin
+            while begin < end:
+                records, begin = walk(log, begin, end, records_max=_STEP_RECORDS, bytes_max=_STEP_BYTES)
+                for record in records:
+                    wanted = not record.rollback and self._wanted(record.topic, record.properties, record.store_ms)
+                    if wanted and (entry := _valid(self._store, record.physical)) is not None:
+                        self._places[record.physical] = entry
+                for place in sorted(self._places)[: -self._limit]:
+                    del self._places[place]
+                yield
+
+
+class Listing(Query):
+    """Messages of a topic in the order of the log, from an offset or a moment on; `found` is the oldest first.
+
+    Attributes:
+        cursor: Where the next listing goes on: give it to one with the same topic, queue and end. None when everything
+            up to the end was listed.
+        gone: The oldest messages asked for are no longer kept: each queue's first offset that is, by queue id.
+    """
+
+    def __init__(
+        self,
+        store: Searchable,
+        topic: str,
+        *,
+        queue: int | None = None,
+        offset: int = 0,
+        begin_ms: int = 0,
+        end_ms: int = ALL_MS,
+        cursor: int = 0,
+        limit: int = LIMIT_DEFAULT,
+        bytes_max: int = 1 << 62,
+    ) -> None:
+        """Set up; nothing is read yet.
+
+        Args:
+            store: Where.
+            topic: Its name.
+            queue: One queue, or None for all of them, merged by commit-log offset.
+            offset: In one queue: the first offset.
+            begin_ms: Stored at or after this moment, ms since the epoch.
+            end_ms: Stored before this one.
+            cursor: Of an earlier listing, 0 at first.
+            limit: So many.
+            bytes_max: Stop after so many bytes of records (one at least).
+
+        Raises:
+            QueryRefused: There is no such topic or queue.
+        """
+        super().__init__()
+        self.cursor: int | None = cursor
+        self._store = store
+        self._queues = topic_of(store, topic).queues if queue is None else [queue_of(store, topic, queue)]
+        self._offset = offset
+        self._begin_ms = begin_ms
+        self._end_ms = end_ms
+        self._limit = limit
+        self._bytes_max = bytes_max
+
+    def steps(self) -> Iterator[None]:
+        """List; see `Query.steps`."""
+        streams = []
+        for queue in list(self._queues):
+            streams.append(self._units(queue, self._first(queue)))
+            yield
+        size_total = 0
+        for count, (physical, size) in enumerate(heapq.merge(*streams), 1):
+            if count % _BLOCK_UNITS == 0:
+                yield
+            if len(self.found) >= self._limit or size_total >= self._bytes_max:
+                self.cursor = physical
+                return
+            try:
+                message = message_of(self._store.read(physical, size))
+            except (DamagedRecord, RecordGone):
+                self.damaged += 1
+                continue
+            if message.store_ms >= self._end_ms:
+                # Times never go back (D4): all that follow are newer.
+                break
+            size_total += size
+            self.found.append(message)
+        self.cursor = None
+
+    def _first(self, queue: ConsumeQueue) -> int:
+        first = max(self._offset, queue.min_offset)
+        if self._begin_ms > 0:
+            first = max(first, offset_at(self._store, queue, self._begin_ms))
+        if self.cursor:
+            first = max(first, offset_from(queue, self.cursor))
+        return first
+
+    def _units(self, queue: ConsumeQueue, offset: int) -> Iterator[tuple[int, int]]:
+        end = queue.max_offset
+        while offset < end:
+            try:
+                units = queue.read(offset, min(_BLOCK_UNITS, end - offset))
+            except RecordGone:
+                # Retention went on meanwhile.
+                offset = max(queue.min_offset, offset + 1)
+                continue
+            offset += len(units)
+            yield from ((physical, size) for physical, size, _ in units if size != FILLER_SIZE)
