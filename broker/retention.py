@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -91,6 +92,17 @@ class Left(NamedTuple):
     share: float | None
 
 
+class Rescue(Enum):
+    """How far a keeper is with a file."""
+
+    DONE = "done"
+    """Nothing pending is left in it."""
+    MORE = "more"
+    """Some was put elsewhere, and more is left."""
+    BLOCKED = "blocked"
+    """Nothing can be done now: the disk takes no append."""
+
+
 class Keeper(Protocol):
     """Somebody who still needs records: groups with unfinished messages, and whatever keeps messages for later."""
 
@@ -98,11 +110,10 @@ class Keeper(Protocol):
         """Whether anything in the file is still needed, pending or only unread."""
         ...
 
-    def rescue(self, doomed: Doomed, count_max: int) -> bool:
+    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
         """Put what is pending in the file elsewhere, durably, at most `count_max` messages of it.
 
-        Returns:
-            Whether nothing pending is left; otherwise it is called again, and the file waits.
+        It is called again, and the file waits, until it is DONE.
         """
         ...
 
@@ -169,13 +180,13 @@ class Retention:
         if doomed is None:
             self.waiting = None
             return False
-        left = RESCUES_PER_STEP
         for keeper in self.keepers:
-            if not keeper.rescue(doomed, left):
+            outcome = keeper.rescue(doomed, RESCUES_PER_STEP)
+            if outcome is not Rescue.DONE:
                 if self.waiting is None or self.waiting.start != doomed.start:
                     self._metrics.counter(RETENTION_WAITS).add()
                 self.waiting = doomed
-                return True
+                return outcome is Rescue.MORE
         # A keeper's append may have failed the store.
         if self._closed():
             return False

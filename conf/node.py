@@ -184,6 +184,32 @@ class NodeConfig(Model):
         ge=0,
         le=3600,
     )
+    retention_hours: Annotated[float, Field(ge=0)] | None = setting(
+        72.0,
+        "Age in hours at which a log file is deleted, counted from its last message; 0 or null: never "
+        "(docs/retention.md).",
+        reload=_LIVE,
+        le=1_000_000,
+    )
+    retention_bytes: Annotated[int, Field(ge=0)] | None = setting(
+        None,
+        "Bytes that the log's files may take; above that the oldest is deleted. 0 or null: no limit.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+    retention_disk_ratio: Annotated[float, Field(ge=0, le=1)] | None = setting(
+        0.85,
+        "Part of the disk in use above which the oldest log file is deleted early, if no group needs anything in it; 0 "
+        "or null: never.",
+        reload=_LIVE,
+    )
+    retention_disk_ratio_forced: Annotated[float, Field(ge=0, le=1)] | None = setting(
+        None,
+        "Part of the disk in use above which the oldest log file is deleted although groups need it; 0 or null: never: "
+        "a full disk then refuses publishes instead.",
+        reload=_LIVE,
+        absent="never",
+    )
     log_level: LogLevel = setting("info", "Lowest level of log lines that are written.", reload=_LIVE)
     log_format: LogFormat = setting(
         "auto", "`console` for people, `json` for machines, `auto`: console on a terminal, else JSON.", reload=_RESTART

@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass
 
 from broker.metrics import Metrics
+from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
 from conf import NodeConfig
@@ -55,6 +56,16 @@ def open_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store
         scheduler=seams.loop,
         ack_flush=node.ack_flush,
         segment_bytes=node.ack_segment_bytes,
+    )
+
+
+def retention_limits(node: NodeConfig) -> RetentionLimits:
+    """When log files go; 0 is no limit, like null."""
+    return RetentionLimits(
+        age_ms=int(node.retention_hours * 3_600_000) if node.retention_hours else None,
+        log_bytes=node.retention_bytes or None,
+        disk_ratio=node.retention_disk_ratio or None,
+        disk_ratio_forced=node.retention_disk_ratio_forced or None,
     )
 
 

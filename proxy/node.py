@@ -19,13 +19,15 @@ from broker.notices import Notices
 from broker.seams import Handle
 from broker.store import Store, StoreError
 from conf import Config, GroupConfig, NodeConfig
-from proxy.assembly import Seams, buffer_limits, open_progress, open_store, server_limits
+from proxy.assembly import Seams, buffer_limits, open_progress, open_store, retention_limits, server_limits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
 from proxy.memory import MemoryWatch
 from proxy.producer_service import ProducerService, TopicPort
+from proxy.retaining import STEP_SECONDS, Retaining
 from proxy.server import ThriftServer
 from upstream.budget import Budget
+from upstream.expiry import Expiry
 from upstream.group import ConsumerGroup
 from upstream.limits import TokenBucket
 from upstream.pauses import Pauses
@@ -79,6 +81,7 @@ class Node:
         self.store: Store
         self.progress: Progress
         self.pauses: Pauses
+        self._retaining: Retaining
         self.consumer: ThriftServer
         self.producer: ThriftServer
         self.consumer_service: ConsumerService
@@ -236,6 +239,16 @@ class Node:
             self.progress.on_pending = self.request_turn
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.publish_topics(self.config)
+            self.store.retention.limits = retention_limits(node)
+            expiry = Expiry(
+                store=self.store,
+                progress=self.progress,
+                clock=seams.clock,
+                metrics=self.metrics,
+                notices=self.notices,
+                groups=self._all_groups,
+            )
+            self._retaining = Retaining(self.store, expiry, seams.loop)
         except BaseException:
             self.store.close()
             raise
@@ -348,6 +361,7 @@ class Node:
         """Bring the node's live settings into force after a reload."""
         node = self.config.node
         self.consumer_service.linger_ms_max = node.max_linger_time
+        self.store.retention.limits = retention_limits(node)
         for server in (self.consumer, self.producer):
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)
@@ -362,6 +376,7 @@ class Node:
         self._repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
         self._repeat("commit", node.commit_interval_ms / 1000, self.progress.commit)
         self._repeat("sweep", SWEEP_SECONDS, self._sweep)
+        self._repeat("retention", STEP_SECONDS, self._retaining.run)
 
     def _repeat(self, name: str, seconds: float, work: Callable[[], None]) -> None:
         def run() -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.body import SYS_PACKING, split_body
 from broker.errors import BodyUnusable, DamagedRecord, RecordGone, StoreError
@@ -38,6 +38,26 @@ from upstream.state import State
 
 if TYPE_CHECKING:
     from broker.consume_queue import ConsumeQueue
+
+
+class Buriable(Protocol):
+    """A message as its dead letter names it; a job is one."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def queue_id(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def physical(self) -> int: ...
+
+    @property
+    def attempts(self) -> int: ...
+
 
 Settled = Callable[[UpstreamJob, str | None], None]
 """Told that a burial is over: with None, or with `damaged` or `gone`."""
@@ -111,7 +131,7 @@ class DeadLetters:
     def _append(self, job: UpstreamJob, reason: str, settled: Settled) -> bool:
         try:
             record = self._store.read(job.physical, job.size)
-            put, born_ms, host = self._put(job, reason, record)
+            put, born_ms, host = dead_letter(self._store, self.group, job, reason, record)
             # The position is known when `append` returns, which is before `done` runs.
             position: list[int] = []
             done = partial(self._done, job, reason, settled, position)
@@ -155,39 +175,47 @@ class DeadLetters:
             else:
                 self.unsettled -= 1
 
-    def _put(self, job: UpstreamJob, reason: str, record: memoryview) -> tuple[Put, int, bytes]:
-        body, block, flags = self._carried(record)
-        unique_key = find_property(block, b"UNIQ_KEY") or b""
-        facts = [
-            ("DLQ_GROUP", self.group),
-            ("DLQ_ORIGIN_TOPIC", job.topic),
-            ("DLQ_ORIGIN_QUEUE", str(job.queue_id)),
-            ("DLQ_ORIGIN_OFFSET", str(job.offset)),
-            ("DLQ_ORIGIN_MESSAGE_ID", unique_key.decode("utf-8", "replace")),
-            ("DLQ_REASON", _one_line(reason)),
-            ("DLQ_ATTEMPTS", str(job.attempts)),
-        ]
-        added = "".join(f"{name}\x01{value}\x02" for name, value in facts if value).encode("utf-8", "replace")
-        put = Put(
-            topic=self._store.create_topic(dead_letter_topic(self.group), 1, system=True),
-            queue_id=0,
-            body=body,
-            properties=_join(block, added, unique_key),
-            tags=find_property(block, b"TAGS") or b"",
-            unique_key=unique_key,
-            prepared_offset=job.physical,
-            reconsume_times=job.attempts,
-            sys_flag=flags,
-        )
-        return put, born_timestamp(record), born_host(record)
 
-    def _carried(self, record: memoryview) -> tuple[memoryview, bytes, int]:
-        """Body, properties and packing of the dead letter: unpacked if that is possible, else as it is stored."""
-        limit = self._store.options.message_bytes_max
-        try:
-            return *split_body(record, limit), 0
-        except BodyUnusable:
-            return *split(record), sys_flag(record) & SYS_PACKING
+def dead_letter(store: Store, group: str, origin: Buriable, reason: str, record: memoryview) -> tuple[Put, int, bytes]:
+    """Make the dead letter of a message: what to append, its born time in ms and its born host.
+
+    Raises:
+        StoreError: The dead-letter topic is not there and cannot be made.
+        DamagedRecord: The bytes are no record.
+    """
+    body, block, flags = _carried(store, record)
+    unique_key = find_property(block, b"UNIQ_KEY") or b""
+    facts = [
+        ("DLQ_GROUP", group),
+        ("DLQ_ORIGIN_TOPIC", origin.topic),
+        ("DLQ_ORIGIN_QUEUE", str(origin.queue_id)),
+        ("DLQ_ORIGIN_OFFSET", str(origin.offset)),
+        ("DLQ_ORIGIN_MESSAGE_ID", unique_key.decode("utf-8", "replace")),
+        ("DLQ_REASON", _one_line(reason)),
+        ("DLQ_ATTEMPTS", str(origin.attempts)),
+    ]
+    added = "".join(f"{name}\x01{value}\x02" for name, value in facts if value).encode("utf-8", "replace")
+    put = Put(
+        topic=store.create_topic(dead_letter_topic(group), 1, system=True),
+        queue_id=0,
+        body=body,
+        properties=_join(block, added, unique_key),
+        tags=find_property(block, b"TAGS") or b"",
+        unique_key=unique_key,
+        prepared_offset=origin.physical,
+        reconsume_times=origin.attempts,
+        sys_flag=flags,
+    )
+    return put, born_timestamp(record), born_host(record)
+
+
+def _carried(store: Store, record: memoryview) -> tuple[memoryview, bytes, int]:
+    """Body, properties and packing of the dead letter: unpacked if that is possible, else as it is stored."""
+    limit = store.options.message_bytes_max
+    try:
+        return *split_body(record, limit), 0
+    except BodyUnusable:
+        return *split(record), sys_flag(record) & SYS_PACKING
 
 
 def _join(block: bytes, added: bytes, unique_key: bytes) -> bytes:

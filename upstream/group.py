@@ -371,6 +371,10 @@ class ConsumerGroup:
                 slot.subscription = None
         self._dead_letters.stop()
 
+    def all_lanes(self) -> list[Lane]:
+        """Return the queues that the group has read since it was started, of all its topics."""
+        return [lane for lanes in self._lanes.values() for lane in lanes.values()]
+
     def stats(self) -> GroupStats:
         """Lag, what is out to whom since when, and keys that hold others up."""
         reader = StatsReader(store=self._store, clock=self._clock)
@@ -378,7 +382,8 @@ class ConsumerGroup:
         for name, slot in self._slots.items():
             lanes = self._lanes.get(name, {}).values()
             pause = self._paused(name)
-            stats, deliveries = reader.topic(name, self._state_of(slot), lanes, slot.subscription, pause)
+            loss = self._progress.losses.of(self.name, name)
+            stats, deliveries = reader.topic(name, self._state_of(slot), lanes, slot.subscription, pause, loss=loss)
             topics.append(stats)
             out += deliveries
         out.sort(key=lambda each: each.since_ms)

@@ -27,6 +27,7 @@ from broker.seams import Clock, Disk, Scheduler
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
 from upstream.journal import SEGMENT_BYTES, AckJournal
+from upstream.losses import Losses
 from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
 from upstream.replay import UNKNOWN, LogView, QueuesOfTopic, Replay, raise_to_minimum, replay
 from upstream.tracker import Failure, FailureKind, OffsetTracker
@@ -39,9 +40,6 @@ FILE_VALUES_MAX = 100
 
 OFFSETS_COMMITTED = declare("pyddmq_offsets_committed_total", "Offsets written to consumerOffset.json.")
 OFFSETS_COMMIT_ERRORS = declare("pyddmq_offsets_commit_errors_total", "Writes of consumerOffset.json that failed.")
-MESSAGES_EXPIRED = declare(
-    "pyddmq_messages_expired_total", "Messages that retention deleted before the group finished them.", ("group",)
-)
 DEAD_LETTERS_RECOVERED = declare(
     "pyddmq_dead_letters_recovered_total", "Messages finished at start because their dead letter exists.", ("group",)
 )
@@ -97,12 +95,14 @@ class Progress:
         offsets: ConsumerOffsets,
         view: LogView,
         metrics: Metrics,
+        clock: Clock,
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"],
     ) -> None:
         """Assemble; use `open`."""
         self.trackers: dict[Key, OffsetTracker] = {}
         """Every tracker known, also of groups that are no longer configured (D6)."""
+        self.losses = Losses(metrics, clock)
         self._offsets = offsets
         self._view = view
         self._metrics = metrics
@@ -158,7 +158,13 @@ class Progress:
             raise ProgressFailed("reading", error) from error
         view = LogView(store.topics)
         progress = cls(
-            journal=journal, offsets=offsets, view=view, metrics=metrics, scheduler=scheduler, ack_flush=ack_flush
+            journal=journal,
+            offsets=offsets,
+            view=view,
+            metrics=metrics,
+            clock=clock,
+            scheduler=scheduler,
+            ack_flush=ack_flush,
         )
         entries = content.entries if content is not None else []
         found = replay(entries)
@@ -219,7 +225,7 @@ class Progress:
     def _skip_expired(self, tracker: OffsetTracker, queue: ConsumeQueue | None) -> None:
         expired = raise_to_minimum(tracker, queue)
         if expired:
-            self._metrics.counter(MESSAGES_EXPIRED, tracker.group).add(expired)
+            self.losses.add(tracker.group, tracker.topic, expired)
             log.warning("messages_expired_unfinished", count=expired, **names_of(tracker), offset=tracker.watermark)
 
     # What happens to messages

@@ -37,7 +37,7 @@ class State(enum.Enum):
     BURYING = "burying"
     """On its way to the dead-letter topic; the key waits until that record is durable (D16)."""
     HELD = "held"
-    """Finished by a late success while a newer delivery is out; the key waits for that one's answer or timeout."""
+    """Finished by a late success, or expired, while a delivery is out; the key waits for its answer or timeout."""
     FINISHED = "finished"
     """Over: its offset is finished and its key released."""
     ABANDONED = "abandoned"
@@ -77,6 +77,8 @@ class Event(enum.Enum):
     """The dead-letter record is durable, or (HELD) the holder answered, timed out or was given up."""
     SKIP = "skip"
     """Its record cannot be read (damaged or gone), or an operator passed over it: finished and counted."""
+    EXPIRE = "expire"
+    """Its log file is deleted by retention: counted as lost, or (tried or out) a dead letter by now (D29)."""
     ABANDON = "abandon"
     """Its generation ends."""
 
@@ -88,11 +90,13 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SUCCEED: State.FINISHED,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
+        Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.WAITING: {
         Event.RELEASE: State.READY,
         Event.SUCCEED: State.FINISHED,
+        Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.READY: {
@@ -100,6 +104,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SUCCEED: State.FINISHED,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
+        Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.RUNNING: {
@@ -116,6 +121,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SUCCEED: State.FINISHED,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
+        Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.OUT: {
@@ -125,6 +131,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.COME_BACK: State.BUFFERED,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
+        Event.EXPIRE: State.HELD,
         Event.ABANDON: State.ABANDONED,
     },
     State.RETRYING: {
@@ -133,6 +140,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SUCCEED: State.FINISHED,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
+        Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.BURYING: {

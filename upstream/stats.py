@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import store_timestamp
+from broker.retention import Left
 from broker.seams import Clock
 from broker.store import Store
 from upstream.job import OrderKey, UpstreamJob
 from upstream.lane import Lane
+from upstream.losses import NONE, Loss
 from upstream.pauses import Pause
 from upstream.state import State
 from upstream.subscription import Subscription
@@ -23,7 +25,8 @@ LISTED_MAX = 10_000
 class QueueStats:
     """One queue: committed offset (the next one to read, R72), end of the queue, and how far they are apart.
 
-    `lag_seconds` is the age of the message at the committed offset, 0.0 when the lag is 0.
+    `lag_seconds` is the age of the message at the committed offset, 0.0 when the lag is 0; `left` what is left until
+    retention deletes that message.
     """
 
     qid: str
@@ -31,6 +34,7 @@ class QueueStats:
     produced: int
     lag: int
     lag_seconds: float
+    left: Left | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class TopicStats:
 
     `state`: running, draining, starting or stopped. `in_flight` counts messages that are out, `buffered` those ready
     for the next pull, `waiting` those behind their key, `retrying` and `burying` those in these states. `paused`: an
-    operator paused the topic or its group.
+    operator paused the topic or its group. `loss` is what retention took.
     """
 
     topic: str
@@ -84,6 +88,7 @@ class TopicStats:
     paused: Pause | None = None
     stuck_keys: list[StuckKey]
     stuck_keys_total: int = 0
+    loss: Loss = NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +115,23 @@ class StatsReader:
     def queue(self, lane: Lane) -> QueueStats:
         """Lag of one queue."""
         committed, produced = lane.tracker.watermark, lane.queue.max_offset
-        seconds = 0.0
+        seconds, left = 0.0, None
         if committed < produced:
             try:
                 physical, size, _ = lane.queue.read(max(committed, lane.queue.min_offset), 1)[0]
                 stored_ms = store_timestamp(self._store.read(physical, size))
                 seconds = max(0.0, (self._wall_ms - stored_ms) / 1000)
+                left = self._store.retention.left(physical, stored_ms)
             except (DamagedRecord, RecordGone, IndexError):
                 # The message cannot be read; it will be skipped when its turn comes.
                 seconds = 0.0
         return QueueStats(
-            qid=lane.qid, committed=committed, produced=produced, lag=max(0, produced - committed), lag_seconds=seconds
+            qid=lane.qid,
+            committed=committed,
+            produced=produced,
+            lag=max(0, produced - committed),
+            lag_seconds=seconds,
+            left=left,
         )
 
     def topic(
@@ -130,6 +141,8 @@ class StatsReader:
         lanes: Iterable[Lane],
         subscription: Subscription | None,
         pause: Pause | None = None,
+        *,
+        loss: Loss = NONE,
     ) -> tuple[TopicStats, list[DeliveryStats]]:
         """Figures of one topic, and what is out of it."""
         lanes = list(lanes)
@@ -166,6 +179,7 @@ class StatsReader:
             paused=pause,
             stuck_keys=[self._stuck(job) for job in heads[:100]],
             stuck_keys_total=len(heads),
+            loss=loss,
         )
         return stats, out
 

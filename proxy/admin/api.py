@@ -88,6 +88,10 @@ def _subscription(topic: SubscriptionView, limit: int) -> Document:
         "readingStopped": topic.reading_stopped,
         "pausedSinceMs": topic.paused_since_ms,
         "pausedBy": topic.paused_by,
+        "lost": topic.lost,
+        "lostAtMs": topic.lost_at_ms or None,
+        "expiresSeconds": None if topic.expires_seconds is None else round(topic.expires_seconds, 3),
+        "expiresBytes": topic.expires_bytes,
         "queues": [
             {
                 "qid": queue.qid,

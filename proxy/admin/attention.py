@@ -15,6 +15,9 @@ UNPULLED_SECONDS = 60.0
 """A lag this old with nothing out with clients means that nobody pulls."""
 LOOP_LAG_SECONDS = 0.5
 FREE_BYTES_LOW = 512 * 1024 * 1024
+EXPIRES_SHARE = 0.1
+"""Part of a retention limit that is left when a group is told of."""
+LOST_SECONDS = 24 * 3600.0
 _KEYS_NAMED = 5
 
 
@@ -66,6 +69,7 @@ def _of_subscription(group: GroupView, topic: SubscriptionView, now_ms: int) -> 
         yield Finding(
             False, f"{where}: {amount(topic.lag, 'message')} behind, the oldest for {since}; no client has any."
         )
+    yield from _of_retention(where, topic, now_ms)
     if topic.reading_stopped:
         yield Finding(True, f"{where}: reading has stopped, {topic.waiting:,} messages wait behind their keys.")
     stuck = [key for key in topic.stuck_keys if now_ms - key.since_ms >= STUCK_SECONDS * 1000]
@@ -85,6 +89,22 @@ def _way_out(group: GroupView, key: StuckKey) -> str:
 def command(*words: str) -> str:
     """A command line of `pyddmq`, to be typed into a shell as it stands."""
     return shlex.join(("pyddmq", *words))
+
+
+def _of_retention(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
+    """What the group lost to retention within a day, and what it is about to lose."""
+    ago = (now_ms - topic.lost_at_ms) / 1000
+    if topic.lost and ago < LOST_SECONDS:
+        yield Finding(True, f"{where}: {amount(topic.lost, 'message')} lost to retention, the last {age(ago)} ago.")
+    share = topic.expires_share
+    if share is None or share >= EXPIRES_SHARE:
+        return
+    limits = []
+    if topic.expires_seconds is not None:
+        limits.append(f"in {age(topic.expires_seconds)} at the earliest")
+    if topic.expires_bytes is not None:
+        limits.append(f"after another {byte_size(topic.expires_bytes)} of messages")
+    yield Finding(True, f"{where}: retention deletes its oldest unfinished message {' or '.join(limits)}.")
 
 
 def _stuck_text(key: StuckKey, now_ms: int) -> str:

@@ -39,6 +39,19 @@ PAUSED = declare(
     "pyddmq_group_paused", "1 while an operator has paused the group on this topic, else 0.", _GROUP_TOPIC, "gauge"
 )
 
+EXPIRES_SECONDS = declare(
+    "pyddmq_group_expires_seconds",
+    "Seconds until the oldest unfinished message is deleted by age, at the earliest; absent without lag or limit.",
+    _GROUP_TOPIC,
+    "gauge",
+)
+EXPIRES_BYTES = declare(
+    "pyddmq_group_expires_bytes",
+    "Bytes to be written until the oldest unfinished message is deleted for space; absent without lag or limit.",
+    _GROUP_TOPIC,
+    "gauge",
+)
+
 _Sample = tuple[tuple[str, ...], float]
 
 
@@ -81,6 +94,10 @@ class NodeCollector:
                 yield WAITING, labels, float(topic.waiting)
                 yield PAUSED, labels, float(topic.paused_since_ms is not None)
                 yield STUCK_KEYS, labels, float(topic.stuck_keys_total)
+                if topic.expires_seconds is not None:
+                    yield EXPIRES_SECONDS, labels, topic.expires_seconds
+                if topic.expires_bytes is not None:
+                    yield EXPIRES_BYTES, labels, float(topic.expires_bytes)
 
 
 def _family(spec: Spec, samples: Iterable[_Sample]) -> Metric:

@@ -21,6 +21,7 @@ def group_view(stats: GroupStats, *, details_max: int) -> GroupView:
 
 
 def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
+    left = [queue.left for queue in topic.queues if queue.left is not None]
     return SubscriptionView(
         topic=topic.topic,
         state=topic.state,
@@ -56,4 +57,9 @@ def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
         stuck_keys_total=topic.stuck_keys_total,
         paused_since_ms=topic.paused.since_ms if topic.paused is not None else None,
         paused_by=topic.paused.who if topic.paused is not None else None,
+        lost=topic.loss.messages,
+        lost_at_ms=topic.loss.at_ms,
+        expires_seconds=min((each.seconds for each in left if each.seconds is not None), default=None),
+        expires_bytes=min((each.bytes for each in left if each.bytes is not None), default=None),
+        expires_share=min((each.share for each in left if each.share is not None), default=None),
     )

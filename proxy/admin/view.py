@@ -104,6 +104,10 @@ class SubscriptionView:
     pull gets, `retrying` those whose next attempt is not due yet. `reading_stopped`: so many wait behind their keys
     that no more are read (D15). `paused_since_ms`: an operator paused it then, from the address `paused_by`.
     `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
+
+    `lost` messages were deleted by retention before the group was given them, the last at `lost_at_ms`, since the node
+    was started. Its oldest unfinished message is deleted in `expires_seconds` at the earliest, or when `expires_bytes`
+    more were written; `expires_share` is what is left of the nearer limit (1.0 to 0.0). None: no such limit, or no lag.
     """
 
     topic: str
@@ -118,6 +122,11 @@ class SubscriptionView:
     stuck_keys_total: int = 0
     paused_since_ms: int | None = None
     paused_by: str | None = None
+    lost: int = 0
+    lost_at_ms: int = 0
+    expires_seconds: float | None = None
+    expires_bytes: int | None = None
+    expires_share: float | None = None
 
     @property
     def lag(self) -> int:

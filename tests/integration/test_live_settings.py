@@ -40,6 +40,10 @@ TESTED = {
     "max_waiting_per_topic",
     "commit_interval_ms",
     "drain_seconds",  # tests/unit/test_reconfigure.py
+    "retention_hours",  # tests/simulation/test_retention.py, and the next ones too
+    "retention_bytes",
+    "retention_disk_ratio",
+    "retention_disk_ratio_forced",
     "log_level",  # tests/acceptance/test_cli_edges.py
 }
 

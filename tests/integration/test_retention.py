@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.metrics import Metrics
-from broker.retention import Doomed, RetentionLimits
+from broker.retention import Doomed, Rescue, RetentionLimits
 from broker.store import RecordGone, Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
@@ -57,9 +57,9 @@ class Hold:
     def needs(self, doomed: Doomed) -> bool:
         return self.needed
 
-    def rescue(self, doomed: Doomed, count_max: int) -> bool:
+    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
         self.asked.append(doomed.start)
-        return self.asked.count(doomed.start) > self.steps
+        return Rescue.DONE if self.asked.count(doomed.start) > self.steps else Rescue.MORE
 
     def dropped(self, doomed: Doomed) -> None:
         self.gone.append(doomed)

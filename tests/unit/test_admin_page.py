@@ -181,6 +181,27 @@ def test_findings_tell_that_nobody_pulls() -> None:
     assert "105 messages behind, the oldest for 5 min 12 s; no client has any." in finding.text
 
 
+def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:
+    """A loss is shown for a day; a group near to one is told how long and how much is left."""
+    node = busy_node()
+    subscription = dataclasses.replace(
+        node.group_list[0].topics[0],
+        lost=1_200,
+        lost_at_ms=NOW_MS - 7_200_000,
+        expires_seconds=10_800.0,
+        expires_bytes=134_217_728,
+        expires_share=0.05,
+        stuck_keys=(),
+    )
+    group = dataclasses.replace(node.group_list[0], topics=[subscription])
+    texts = [finding.text for finding in findings(node, [group], 0.0) if finding.bad]
+    assert "1,200 messages lost to retention, the last 2 h ago." in texts[0]
+    assert "retention deletes its oldest unfinished message in 3 h at the earliest or after another 128 MiB" in texts[1]
+    quiet = dataclasses.replace(subscription, lost_at_ms=NOW_MS - 90_000_000, expires_share=0.5)
+    group = dataclasses.replace(group, topics=[quiet])
+    assert not [finding for finding in findings(node, [group], 0.0) if finding.bad]
+
+
 def test_findings_put_the_failed_node_first() -> None:
     """A node that no longer acknowledges stands above a late loop and a nearly full disk."""
     node = PlainNode()

@@ -24,6 +24,7 @@ from broker.seams import Disk
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
 from upstream import ack_writer, progress, reconcile
+from upstream.losses import MESSAGES_EXPIRED
 from upstream.progress import Origin, Progress, ProgressFailed, ProgressFull
 from upstream.tracker import FailureKind, OffsetTracker
 
@@ -535,7 +536,7 @@ def test_watermark_below_the_oldest_message_is_moved_up_and_counted() -> None:
     tracker = node.tracker()
     assert tracker.watermark == 10
     assert tracker.is_finished(15)
-    assert node.metrics.value(progress.MESSAGES_EXPIRED, GROUP) == 9
+    assert node.metrics.value(MESSAGES_EXPIRED, GROUP) == 9
 
 
 def test_failures_survive_a_kill_with_counts_and_due_times() -> None:

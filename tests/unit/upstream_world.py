@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +15,7 @@ from broker.notices import Notices
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.seams import Disk
-from broker.store import Put, Store
+from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from upstream.buffer import Batch, BufferLimits
@@ -39,6 +40,8 @@ class Client:
 
 class World:
     """One node without a network: publish, pull, answer, let time pass, kill and start again."""
+
+    segment_bytes = 1 << 22
 
     def __init__(
         self,
@@ -72,9 +75,10 @@ class World:
     def open(self) -> None:
         """Start the node on what the disk holds."""
         self.metrics = Metrics()
+        self.notices = Notices(self.clock)
         self.store = Store.open(
             ROOT,
-            options=StoreOptions(segment_bytes=1 << 22),
+            options=StoreOptions(segment_bytes=self.segment_bytes),
             disk=self.disk,
             clock=self.clock,
             random=Random(1),
@@ -99,7 +103,7 @@ class World:
             clock=self.clock,
             scheduler=self.scheduler,
             metrics=self.metrics,
-            notices=Notices(self.clock),
+            notices=self.notices,
             make_actions=self.registry.make,
             qid_prefix=QID,
             limits=self.limits,
@@ -130,6 +134,21 @@ class World:
         self.group.apply_pauses()
         self.turn_end()
         return changed
+
+    def fill_disk(self) -> None:
+        """Leave no space at all: no byte free, the log's file filled up, and the one set aside for dead letters too."""
+        self.store.create_topic("filler", 1)
+        self.store.create_topic("%DLQ%filler", 1, system=True)
+        self.store.create_topic(f"%DLQ%{self.group_name}", 1, system=True)
+        self.turn_end()
+        self.sim.capacity_bytes = 0
+        for topic in ("filler", "%DLQ%filler"):
+            for size in (min(2 << 20, self.segment_bytes // 2), 1 << 10, 1):
+                with contextlib.suppress(DiskFull):
+                    while True:
+                        put = Put(self.store.topics[topic], 0, bytes(size), b"")
+                        self.store.append([put], born_ms=0, born_host=bytes(8))
+                        self.turn_end()
 
     def kill(self) -> None:
         """End the process: what was written stays, what was only staged is gone; then start again."""

@@ -1,0 +1,40 @@
+"""When a node's retention runs: once a second, and on at once while there is more to do."""
+
+from __future__ import annotations
+
+from broker.seams import Scheduler
+from broker.store import Store
+from upstream.expiry import Expiry
+
+STEP_SECONDS = 1.0
+ON_SECONDS = 0.02
+"""Between the steps of much work: each takes up to about 10 ms of the loop."""
+
+
+class Retaining:
+    """Runs the retention of one node.
+
+    Args:
+        store: Whose log files go.
+        expiry: Looks after the groups.
+        scheduler: The event loop.
+    """
+
+    def __init__(self, store: Store, expiry: Expiry, scheduler: Scheduler) -> None:
+        self._store = store
+        self._expiry = expiry
+        self._scheduler = scheduler
+        self._going_on = False
+        store.retention.keepers.append(expiry)
+
+    def run(self) -> None:
+        """Tell groups that are near to losing messages, then do a step; the node calls this every STEP_SECONDS."""
+        self._expiry.look_ahead()
+        if not self._going_on:
+            self._step()
+
+    def _step(self) -> None:
+        self._going_on = False
+        self._going_on = self._store.retention.step()
+        if self._going_on:
+            self._scheduler.call_later(ON_SECONDS, self._step)

@@ -1,0 +1,342 @@
+"""What groups still need of a log file that retention is about to delete, and what becomes of it (D29, promise 6).
+
+| a message that the group has not finished | before the file goes |
+| --- | --- |
+| was tried and failed, or is out, or in an action | to the group's dead letters as `expired`; the file waits |
+| is on its way to the dead letters | the file waits |
+| was never given to anybody | lost: counted per group, logged, shown |
+| is in a dead-letter topic | lost, tried or not: there is no dead letter of a dead letter (D16) |
+
+The dead letters are durable, and their origins finished in the ack journal, durably, before the file goes. What is lost
+is finished after it went: a kill in between finds those messages gone and counts them when it starts (`Progress`), and
+no offset ever passes a message that is still there. A key whose earlier messages went goes on with its next one; while
+a client still holds such a message the key waits for its answer or timeout, as after a late success (D12).
+
+Groups that are no longer configured are treated alike: what they tried is kept, the rest is counted (D6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from broker.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.java import tags_code
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.retention import Doomed, Rescue
+from broker.seams import Clock
+from broker.store import Store
+from broker.topics import dead_letter_topic
+from upstream.counters import SubscriptionCounters
+from upstream.dead_letters import dead_letter, is_dead_letter_topic
+from upstream.group import ConsumerGroup
+from upstream.job import UpstreamJob
+from upstream.lane import Lane
+from upstream.progress import Key, Progress, ProgressFailed
+from upstream.state import Event, State, move
+from upstream.stats import StatsReader
+from upstream.tracker import OffsetTracker
+
+LOOK_AHEAD_SECONDS = 30.0
+NEAR_SHARE = 0.1
+"""Part of a limit; a group whose oldest message has less left is told of in the log."""
+_CHUNK_UNITS = 1024
+_WITH_SOMEBODY = (State.OUT, State.RUNNING)
+_ENDED_AT_ONCE = (State.READ, State.WAITING, State.READY, State.BUFFERED, State.RETRYING)
+
+
+class _Origin(NamedTuple):
+    """A message that is put into the dead letters, as `dead_letter` names it."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    physical: int
+    attempts: int
+
+
+class Expiry:
+    """The groups' `broker.retention.Keeper`."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        progress: Progress,
+        clock: Clock,
+        metrics: Metrics,
+        notices: Notices,
+        groups: Callable[[], Iterable[ConsumerGroup]],
+    ) -> None:
+        """Set up; enter it in `store.retention.keepers`.
+
+        Args:
+            store: The broker.
+            progress: Trackers of all groups.
+            clock: Wall and monotonic time.
+            metrics: The node's registry.
+            notices: Rate-limited log lines.
+            groups: Tells the configured groups, those that leave included.
+        """
+        self._store = store
+        self._progress = progress
+        self._clock = clock
+        self._metrics = metrics
+        self._notices = notices
+        self._groups = groups
+        self._unwanted: dict[Key, int] = {}
+        self._looked_at = clock.monotonic()
+
+    # The keeper
+
+    def needs(self, doomed: Doomed) -> bool:
+        """Whether a configured group has not finished something in the file."""
+        lanes = self._lanes()
+        return any((tracker.group, tracker.topic, tracker.queue_id) in lanes for tracker, _ in self._behind(doomed))
+
+    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+        """Put what was tried or is out into the dead letters; see `Keeper.rescue`."""
+        lanes = self._lanes()
+        left, waits = count_max, False
+        for tracker, minimum in self._behind(doomed):
+            if is_dead_letter_topic(tracker.topic):
+                continue
+            lane = lanes.get((tracker.group, tracker.topic, tracker.queue_id))
+            waits |= lane is not None and any(
+                job.state is State.BURYING and offset < minimum for offset, job in lane.live.items()
+            )
+            for offset in _pending(tracker, lane, minimum)[:left]:
+                left -= 1
+                if waits or not self._bury(tracker, lane, offset, doomed):
+                    waits = True
+                    break
+        try:
+            self._store.flush()
+            self._progress.sync()
+        except ProgressFailed:
+            return Rescue.BLOCKED
+        if waits or self._store.failed is not None:
+            return Rescue.BLOCKED
+        if not left:
+            return Rescue.MORE
+        self._count_unwanted(doomed, lanes)
+        return Rescue.DONE
+
+    def dropped(self, doomed: Doomed) -> None:
+        """Move the groups past what is gone, and say what they lost."""
+        lanes = self._lanes()
+        touched = []
+        for tracker, minimum in list(self._behind(doomed)):
+            key = (tracker.group, tracker.topic, tracker.queue_id)
+            first = tracker.watermark
+            lost = tracker.finish_range(first, minimum) - self._unwanted.get(key, 0)
+            if lost > 0:
+                self._progress.losses.add(tracker.group, tracker.topic, lost)
+                self._notices.note(
+                    "messages_lost_to_retention",
+                    tracker.group,
+                    lost,
+                    topic=tracker.topic,
+                    queue=tracker.queue_id,
+                    first_offset=first,
+                    last_offset=minimum - 1,
+                    reason=doomed.reason,
+                )
+            lane = lanes.get(key)
+            if lane is not None:
+                if lost > 0:
+                    self._counters(tracker).skipped("expired").add(lost)
+                _leave(lane, minimum)
+                touched.append(lane)
+        self._unwanted.clear()
+        _pump(touched)
+
+    def _behind(self, doomed: Doomed) -> Iterator[tuple[OffsetTracker, int]]:
+        """Trackers with something unfinished in the file, and the first offset that their queue keeps."""
+        for tracker in self._progress.trackers.values():
+            minimum = doomed.minimums.get((tracker.topic, tracker.queue_id), 0)
+            if tracker.watermark < minimum:
+                yield tracker, minimum
+
+    def _lanes(self) -> dict[Key, Lane]:
+        return {(group.name, lane.topic, lane.queue_id): lane for group in self._groups() for lane in group.all_lanes()}
+
+    def _counters(self, tracker: OffsetTracker) -> SubscriptionCounters:
+        return SubscriptionCounters(self._metrics, tracker.group, tracker.topic)
+
+    # To the dead letters
+
+    def _bury(self, tracker: OffsetTracker, lane: Lane | None, offset: int, doomed: Doomed) -> bool:
+        """Append one message's dead letter; False when the store takes none now."""
+        queue = self._queue(tracker)
+        try:
+            physical, size, _ = queue.read(offset, 1)[0]
+            record = self._store.read(physical, size)
+            failure = tracker.failures.get(offset)
+            job = None if lane is None else lane.live.get(offset)
+            attempts = max(sum(failure[:3]) if failure else 0, job.attempts if job else 0)
+            origin = _Origin(tracker.topic, tracker.queue_id, offset, physical, attempts)
+            put, born_ms, host = dead_letter(
+                self._store, tracker.group, origin, _reason(job, doomed, self._store.retention.limits.age_ms), record
+            )
+            position: list[int] = []
+            done = partial(self._buried, tracker, lane, offset, position)
+            position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)
+        except (DamagedRecord, RecordGone, IndexError):
+            tracker.finish(offset)
+            self._counters(tracker).skipped("damaged").add()
+            _settle(lane, offset)
+        except StoreError as error:
+            self._notices.note(
+                "dead_letter_refused",
+                tracker.group,
+                topic=tracker.topic,
+                queue=tracker.queue_id,
+                offset=offset,
+                error=str(error),
+            )
+            self._counters(tracker).refused.add()
+            return False
+        return True
+
+    def _buried(
+        self, tracker: OffsetTracker, lane: Lane | None, offset: int, position: list[int], error: StoreError | None
+    ) -> None:
+        if error is not None:
+            return
+        self._progress.dead_lettered(tracker, offset)
+        self._progress.dead_letters_settled(dead_letter_topic(tracker.group), 0, position[0] + 1)
+        self._counters(tracker).dead_letters("expired").add()
+        self._notices.note(
+            "message_dead_lettered",
+            tracker.group,
+            topic=tracker.topic,
+            queue=tracker.queue_id,
+            offset=offset,
+            reason="expired",
+        )
+        _settle(lane, offset)
+
+    def _queue(self, tracker: OffsetTracker) -> ConsumeQueue:
+        return self._store.topics[tracker.topic].queues[tracker.queue_id]
+
+    # Counting
+
+    def _count_unwanted(self, doomed: Doomed, lanes: Mapping[Key, Lane]) -> None:
+        """Count, while units can be read, unfinished messages whose tag the group does not want: they are no loss."""
+        self._unwanted.clear()
+        for tracker, minimum in self._behind(doomed):
+            key = (tracker.group, tracker.topic, tracker.queue_id)
+            lane = lanes.get(key)
+            tags = lane.subscription.config.wanted_tags if lane is not None and lane.subscription is not None else None
+            if tags is not None:
+                codes = {tags_code(tag.encode()) for tag in tags}
+                self._unwanted[key] = sum(
+                    size == FILLER_SIZE or code not in codes
+                    for offset, size, code in _units(self._queue(tracker), tracker.watermark, minimum)
+                    if not tracker.is_finished(offset)
+                )
+
+    # Told before
+
+    def look_ahead(self) -> None:
+        """Say in the log, every 30 s, which groups are near to losing messages; call it about once a second."""
+        now = self._clock.monotonic()
+        if now - self._looked_at < LOOK_AHEAD_SECONDS:
+            return
+        self._looked_at = now
+        for group in self._groups():
+            reader = StatsReader(store=self._store, clock=self._clock)
+            for lane in group.all_lanes():
+                queue = reader.queue(lane)
+                if queue.left is not None and queue.left.share is not None and queue.left.share < NEAR_SHARE:
+                    self._notices.note(
+                        "messages_near_deletion",
+                        group.name,
+                        queue.lag,
+                        topic=lane.topic,
+                        queue=lane.queue_id,
+                        offset=queue.committed,
+                        seconds_left=queue.left.seconds,
+                        bytes_left=queue.left.bytes,
+                    )
+
+
+def _pending(tracker: OffsetTracker, lane: Lane | None, minimum: int) -> list[int]:
+    """Unfinished offsets below `minimum` that were tried, or that somebody has now; ascending."""
+    found = {offset for offset in tracker.failures if offset < minimum}
+    if lane is not None:
+        found.update(offset for offset in lane.adopted if offset < minimum)
+        found.update(offset for offset, job in lane.live.items() if offset < minimum and job.state in _WITH_SOMEBODY)
+        buried = {offset for offset in found if offset in lane.live and lane.live[offset].state is State.BURYING}
+        found -= buried
+    return sorted(offset for offset in found if not tracker.is_finished(offset))
+
+
+def _reason(job: UpstreamJob | None, doomed: Doomed, age_ms: int | None) -> str:
+    limit = {"size": "the size of the log", "disk": "the use of the disk"}.get(doomed.reason)
+    if limit is None:
+        limit = f"its age of {(age_ms or 0) / 3_600_000:g} h"
+    earlier = f"; before: {job.history.reason}" if job is not None and job.history and job.history.reason else ""
+    return f"expired: deleted by retention for {limit} before it was answered with success{earlier}"
+
+
+def _units(queue: ConsumeQueue, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Offset, size and tags code of units, not compared with their records: that would read the whole file."""
+    checker, queue.checker = queue.checker, None
+    try:
+        start = max(start, queue.min_offset)
+        while start < end:
+            for _, size, code in queue.read(start, min(_CHUNK_UNITS, end - start)):
+                yield start, size, code
+                start += 1
+    finally:
+        queue.checker = checker
+
+
+def _settle(lane: Lane | None, offset: int) -> None:
+    """End the job of a message that is a dead letter now; one that a client has keeps its key for it."""
+    if lane is None:
+        return
+    lane.adopted.pop(offset, None)
+    lane.check_until = max(lane.check_until, offset + 1)
+    job = lane.live.get(offset)
+    if job is None:
+        return
+    if job.state is State.OUT:
+        move(job, Event.EXPIRE)
+    elif job.state in _ENDED_AT_ONCE:
+        _end(job)
+
+
+def _leave(lane: Lane, minimum: int) -> None:
+    """End every job below `minimum` that nobody has."""
+    lane.check_until = max(lane.check_until, minimum)
+    for offset in [each for each in lane.adopted if each < minimum]:
+        del lane.adopted[offset]
+    for job in [job for offset, job in lane.live.items() if offset < minimum and job.state in _ENDED_AT_ONCE]:
+        _end(job)
+
+
+def _end(job: UpstreamJob) -> None:
+    """Forget a job, with its permit; its key goes on with the next one."""
+    state, subscription = job.state, job.subscription
+    if state is State.BUFFERED:
+        subscription.buffer.forget(job)
+    move(job, Event.EXPIRE)
+    job.drop_data()
+    if state in (State.READ, State.WAITING):
+        # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
+        job.lane.live.pop(job.offset, None)
+    else:
+        subscription.outcomes.over(job, held_permit=state is not State.READY)
+
+
+def _pump(lanes: Iterable[Lane]) -> None:
+    """Let the subscriptions of these lanes go on."""
+    for subscription in dict.fromkeys(lane.subscription for lane in lanes):
+        if subscription is not None:
+            subscription.pump()
