@@ -85,11 +85,17 @@ class LogReader:
     def _show(self, number: int, start: int, size: int) -> int:
         """Have `size` bytes of a segment in the window, as far as it has them; return where in it they begin."""
         at = start - self._start
-        if number != self._number or at < 0 or at + size > len(self._view):
-            segment = self._log.segments.get(number)
-            data = segment.file.read(start, max(size, self._window_bytes)) if segment is not None else b""
-            self._view = memoryview(data)
+        if number != self._number or not 0 <= at <= len(self._view):
+            self._view = memoryview(b"")
             self._number, self._start, at = number, start, 0
+        if at + size > len(self._view):
+            # What is shown already is kept: every byte is read once.
+            rest = bytes(self._view[at:])
+            segment = self._log.segments.get(number)
+            wanted = max(size, self._window_bytes) - len(rest)
+            data = segment.file.read(start + len(rest), wanted) if segment is not None else b""
+            self._view = memoryview(rest + data)
+            self._start, at = start, 0
         return at
 
 

@@ -120,6 +120,8 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
         for queue in _queues(topics):
             queue.start_at(0, 0)
         build = QueueBuild(topics, log, store_ms=0, last_record=-1)
+        if not log.segments:
+            whole_log = None
     closed_at = start if clean and whole_log is None else None
     total = 0 if closed_at is not None else log.visible_end - start
     yield RecoveryProgress(0, total, 0, whole_log)

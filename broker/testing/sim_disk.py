@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -78,11 +79,14 @@ class SimFile:
         """Return up to `size` bytes."""
         self._check()
         self._disk.trip("read", self._path)
-        return bytes(self._node.content[offset : offset + size])
+        data = bytes(self._node.content[offset : offset + size])
+        self._disk.read_bytes[self._path] += len(data)
+        return data
 
     def view(self) -> memoryview:
-        """Return a view that later writes are seen in."""
+        """Return a view that later writes are seen in; counts as reading all of it."""
         self._check()
+        self._disk.read_bytes[self._path] += len(self._node.content)
         return memoryview(self._node.content).toreadonly()
 
     def sync(self) -> None:
@@ -163,6 +167,7 @@ class SimDisk:
         operations: Changes made so far (writes, syncs, renames ...), as `stop_after` counts them.
         synced_files: How often a file was synced.
         faults_hit: How often an injected fault struck, by operation.
+        read_bytes: Bytes read, by path.
     """
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
@@ -170,6 +175,7 @@ class SimDisk:
         self.operations = 0
         self.synced_files = 0
         self.faults_hit: dict[str, int] = {}
+        self.read_bytes: Counter[str] = Counter()
         self.epoch = 0
         self.locks: set[str] = set()
         self._folders: set[str] = {"/", ""}
