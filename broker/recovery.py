@@ -104,7 +104,7 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
         clean: The store was closed properly.
 
     Yields:
-        How far it is, after at most 256 records, 1 MiB of search, or the sync of a file.
+        How far it is, after at most 256 records, 1 MiB of search or of writing anew, or the sync of a file.
 
     Raises:
         OSError: A file could not be read, cut or synced.
@@ -128,7 +128,7 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
     if not clean:
         # A killed process may have left records that only the page cache holds. What is judged from here on is durable,
         # and so are the records behind every unit that a queue file gets.
-        for _ in log.sync_from(start):
+        for _ in log.write_anew_from(start):
             yield RecoveryProgress(0, total, 0, whole_log)
     for queue in _queues(topics):
         queue.remove_later_files()

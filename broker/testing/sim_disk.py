@@ -9,6 +9,7 @@ durable at once, as `make_folder` promises.
   folder's unsynced entries the first few survive.
 - `fail(...)` makes a later operation raise; `capacity_bytes` bounds the space; `stop_after(n)` raises `PowerCut` in
   place of the n-th change from now, after which nothing works until `kill` or `crash`.
+- What a failed sync was for can be read until the power is lost, whatever is synced later.
 
 Files opened before a kill or crash are dead. Views stay as they were.
 """
@@ -92,8 +93,13 @@ class SimFile:
     def sync(self) -> None:
         """Make the changes durable."""
         self._check()
-        self._disk.step("sync", self._path)
         node = self._node
+        try:
+            self._disk.step("sync", self._path)
+        except OSError:
+            # Linux marks the pages clean all the same: they can be read, and a later sync does not write them.
+            node.changes = [change for change in node.changes if change[1] is None]
+            raise
         for offset, data in node.changes:
             if data is None:
                 node.durable = node.durable[:offset] + bytes(max(offset - len(node.durable), 0))
@@ -184,7 +190,8 @@ class SimDisk:
         # Unsynced entries in order: (folder, path, node now there or None, path that the entry takes away or None).
         self._entries: list[tuple[str, str, _Node | None, str | None]] = []
         self._faults: list[_Fault] = []
-        self._stop_at: int | None = None
+        self._stop_left: int | None = None
+        self._stop_part = ""
         self._stopped = False
 
     # The Disk protocol
@@ -300,9 +307,12 @@ class SimDisk:
         """Withdraw all injected faults."""
         self._faults.clear()
 
-    def stop_after(self, changes: int) -> None:
-        """Raise `PowerCut` in place of the change that follows `changes` more; half of a write may have happened."""
-        self._stop_at = self.operations + changes
+    def stop_after(self, changes: int, *, path_part: str = "") -> None:
+        """Raise `PowerCut` in place of the change that follows `changes` more; half of a write may have happened.
+
+        With `path_part`, only changes whose path contains it count.
+        """
+        self._stop_left, self._stop_part = changes, path_part
 
     def kill(self) -> None:
         """SIGKILL: writes survive; locks and open files do not."""
@@ -340,7 +350,7 @@ class SimDisk:
         self.epoch += 1
         self.locks.clear()
         self._faults.clear()
-        self._stop_at = None
+        self._stop_left = None
         self._stopped = False
 
     # What files call
@@ -370,11 +380,13 @@ class SimDisk:
             partly: Called without arguments before the machine stops: what of the change may have happened.
         """
         self.trip(operation, path)
-        if self._stop_at is not None and self.operations >= self._stop_at:
-            self._stopped = True
-            if partly is not None:
-                partly()
-            raise PowerCut
+        if self._stop_left is not None and self._stop_part in path:
+            if not self._stop_left:
+                self._stopped = True
+                if partly is not None:
+                    partly()
+                raise PowerCut
+            self._stop_left -= 1
         self.operations += 1
 
     def take_space(self, node: _Node, size: int) -> None:

@@ -373,3 +373,23 @@ def test_any_flipped_bit_costs_at_most_its_own_record(seed: int) -> None:
     wrong = {offset for offset in wanted if found.get(offset) != wanted[offset]}
     assert len(wrong) <= 1
     assert all(found.get(offset) is None for offset in wrong)
+
+
+def test_records_of_a_failed_sync_that_a_restart_shows_are_made_durable() -> None:
+    """What a restart reads from the page cache after a failed sync survives a power loss; a mere sync would not do."""
+    disk = SimDisk()
+    store = filled(disk, count=3)
+    disk.fail("sync", path_part="commitlog")
+    append(store, b"late")
+    store.flush()
+    assert store.failed is not None
+    store.abandon()
+    disk.kill()
+    store = open_store(disk)
+    shown = bodies(store)
+    assert shown[3] == b"late"
+    store.abandon()
+    disk.crash(Random(1))
+    store = open_store(disk)
+    assert bodies(store) == shown
+    store.close()
