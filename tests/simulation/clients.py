@@ -31,6 +31,7 @@ class ProducerHabits:
     broken_json_share: float = 0.03
     keys: int = 12
     pipelined: int = 6
+    pad_bytes_max: int = 200
 
 
 class Producer(Client):
@@ -71,6 +72,7 @@ class Producer(Client):
         publishes = [self._make(topic) for _ in range(count)]
         messages = [message_of(publish) for publish in publishes]
         if count > 1:
+            self._mark_batch(publishes)
             self.call("sendBatchSync", publishes, messages=messages, receipts=True)
         elif self.chance(0.2):
             self.call("sendAsync", publishes, message=messages[0])
@@ -93,16 +95,21 @@ class Producer(Client):
         else:
             spoilt.topic = "%DLQ%by-key"
         self.around.counts["refused_publish"] += 1
+        self._mark_batch(publishes)
         self.call("sendBatchSync", publishes, messages=messages, receipts=True)
 
+    def _mark_batch(self, publishes: list[Publish]) -> None:
+        for publish in publishes:
+            publish.batch = publishes[0].uid
+
     def _make(self, topic: str) -> Publish:
-        random, ledger = self.around.random, self.around.ledger
+        random, ledger, habits = self.around.random, self.around.ledger, self.habits
         assert self.link is not None
         uid = len(ledger.publishes) + 1
         key = f"k{random.randrange(self.habits.keys)}" if random.random() < 0.9 else ""
         case: Any = random.choice([f"c{random.randrange(self.habits.keys)}", random.randrange(3), None, {"no": "key"}])
         path_key = str(case) if isinstance(case, (str, int)) else None
-        body = json.dumps({"uid": uid, "case id": case, "pad": "x" * random.randrange(200)}).encode()
+        body = json.dumps({"uid": uid, "case id": case, "pad": "x" * random.randrange(habits.pad_bytes_max)}).encode()
         is_json = not self.chance(self.habits.broken_json_share)
         if not is_json:
             body = random.choice([b"", b"{", b"no json", b"[1, 2"])
@@ -295,6 +302,8 @@ class Consumer(Client):
             raise PromiseBroken(7, f"{self.name} pulled {self.group} {self.topic} and got {context}")
         for message in response.messages:
             place = Place(context.topic, context.qid, message.offset)
+            if "uid" not in message.properties:
+                raise PromiseBroken(1, f"{place} came to {self.group} without its properties")
             uid = int(message.properties["uid"])
             body = message.value.encode() if isinstance(message.value, str) else message.value
             self.around.ledger.delivered(

@@ -38,14 +38,17 @@ def lose_power(world: World, random: Random) -> None:
     world.start()
 
 
-def cut_within(world: World, random: Random) -> None:
-    """Cut the power, or kill, in place of some write, sync or rename; half of a write may have happened."""
+def cut_within(world: World, random: Random, *, log_only: bool = False) -> None:
+    """Cut the power, or kill, in place of some write, sync or rename; half of a write may have happened.
+
+    `log_only`: cut the power, around a write to the log.
+    """
     world.cutting = True
-    world.disk.stop_after(random.randrange(30))
+    world.disk.stop_after(random.randrange(6 if log_only else 30), path_part="commitlog" if log_only else "")
     world.run(seconds=5, until=lambda: bool(world.loop.errors))
     if any(not isinstance(error.get("exception"), PowerCut) for error in world.loop.errors):
         raise PromiseBroken(0, str(world.loop.errors))
-    world.kill(power=random.random() < 0.5)
+    world.kill(power=log_only or random.random() < 0.5)
     world.loop.errors.clear()
     world.cutting = False
     world.run(seconds=random.random() * NODE_DOWN_SECONDS)

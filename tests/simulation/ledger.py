@@ -19,8 +19,8 @@ The sentences it holds the node to:
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ class Stamp(NamedTuple):
 
 @dataclass(slots=True)
 class Publish:
-    """One message as it was sent. `outcome`: pending, stored, refused or unknown."""
+    """One message as it was sent. `outcome`: pending, stored, refused or unknown; `batch`: uid of its first member."""
 
     uid: int
     topic: str
@@ -73,6 +73,7 @@ class Publish:
     outcome: str = "pending"
     settled: Stamp | None = None
     receipt: tuple[str, int] | None = None
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +247,29 @@ class Ledger:
             if publish.outcome == "pending" and publish.sent.life < self.life:
                 publish.outcome = "unknown"
 
+    def taken(self, ends: Mapping[tuple[str, str], int], *, seconds: float) -> None:
+        """Forget what the last power loss took from the log, under `flush: async`; its offsets may be used again.
+
+        Args:
+            ends: Next offset of each (topic, qid) after the restart.
+            seconds: How old an acknowledged publish may be and still go with the power.
+
+        Raises:
+            PromiseBroken: An older one is gone.
+        """
+        _, lost_at = self.power_losses[-1]
+        for place, uid in list(self.places.items()):
+            if place.offset < ends[place.topic, place.qid]:
+                continue
+            publish = self.publishes[uid]
+            if publish.outcome == "stored" and publish.settled is not None:
+                if publish.settled.time < lost_at - seconds - SLACK_SECONDS:
+                    raise PromiseBroken(1, f"message {uid} was acknowledged at {publish.settled} and is lost")
+                publish.outcome, publish.receipt = "unknown", None
+            del self.places[place]
+            for group, _ in self.subscriptions:
+                self.accounts.pop((group, place), None)
+
     def outstanding(self) -> dict[str, int]:
         """Count what a kill now would catch in the middle: publishes, messages out, acks not answered yet."""
         publishes = sum(publish.outcome == "pending" for publish in self.publishes.values())
@@ -340,6 +364,10 @@ class Ledger:
         for place, uid in self.places.items():
             if uid not in found or found[uid].place != place:
                 raise PromiseBroken(1, f"message {uid} was seen at {place} and is not there at the end")
+        batches = Counter(publish.batch for publish in self.publishes.values() if publish.batch)
+        for batch, count in Counter(self.publishes[uid].batch for uid in found).items():
+            if batch and count != batches[batch]:
+                raise PromiseBroken(1, f"of the batch that begins with message {batch}, {count} are stored")
         # Nothing sent after another was acknowledged may stand before it in the log.
         settled_after = None
         for record in reversed(records):

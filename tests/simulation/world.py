@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from actions.registry import Registry
+from broker.errors import DamagedRecord
 from broker.metrics import Metrics
 from broker.properties import parse_properties
 from broker.record import split
@@ -31,12 +32,14 @@ from tests.simulation.lines import SimEdge, Surroundings
 
 DATA = "/data"
 TIMEOUT_MS = 1_500
+LOG_LOSS_SECONDS = 0.5
+"""How old an acknowledged publish may be and still go with the power under `flush: async`."""
 QID_PREFIX = "pyddmq_broker-0_"
 
 NodeFactory = Callable[..., Node]
 
 
-def settings(ack_flush: str = "async") -> dict[str, Any]:
+def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
     """Return the configuration as its YAML would be read; a fresh copy."""
     keyed = {"timeout": TIMEOUT_MS, "maxRetry": 3, "retryIntervals": [60, 250], "maxPullBatchSize": 8}
     path = {"orderKey": "$['case id']", "actions": ["Json", "Async", "PullServer"]}
@@ -45,6 +48,7 @@ def settings(ack_flush: str = "async") -> dict[str, Any]:
             "producerPort": 9613,
             "consumerPort": 9713,
             "data": DATA,
+            "flush": flush,
             "ackFlush": ack_flush,
             "segmentBytes": 131_072,
             "queueFileUnits": 100,
@@ -111,6 +115,7 @@ class World:
         make_node: Builds the node; tests hand in broken ones.
         faults: How bad the network is.
         ack_flush: `sync` or `async` (D9).
+        flush: `sync` or `async` (D1).
     """
 
     def __init__(
@@ -120,6 +125,7 @@ class World:
         make_node: NodeFactory = Node,
         faults: NetworkFaults | None = None,
         ack_flush: str = "async",
+        flush: str = "sync",
     ) -> None:
         self.seed = seed
         self.random = Random(f"workload {seed}")
@@ -131,8 +137,10 @@ class World:
         self.ledger = Ledger(subscriptions(), ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS)
         self.report = Report(seed)
         self.ack_flush = ack_flush
+        self.flush = flush
+        self._power_lost = False
         self.registry = Registry()
-        self.config = self._load(settings(ack_flush)).config
+        self.config = self._load(settings(ack_flush, flush)).config
         self.process: Process | None = None
         self.node: Node | None = None
         self.clients: list[Producer | Consumer] = []
@@ -159,6 +167,9 @@ class World:
         self.run(until=task.done, seconds=60)
         task.result()
         self.node = node
+        if self.flush == "async" and self._power_lost:
+            self.ledger.taken(_ends(node.store), seconds=LOG_LOSS_SECONDS)
+        self._power_lost = False
         return node
 
     def kill(self, *, power: bool = False, failed_at: float | None = None) -> None:
@@ -176,6 +187,7 @@ class World:
         if power and failed_at is not None:
             self.ledger.unsynced_from(failed_at)
         self.ledger.ended(power_lost=power, time=self.loop.time())
+        self._power_lost |= power
         if power:
             self.disk.crash(self.disk_random)
         else:
@@ -197,7 +209,7 @@ class World:
         """Change the configuration's text and have it read again, as SIGHUP does."""
         assert self.process is not None
         assert self.node is not None
-        wanted = settings(self.ack_flush)
+        wanted = settings(self.ack_flush, self.flush)
         change(wanted)
         result = self.process.run(Reloader(self.node, lambda: self._load(wanted)).reload)
         if result.accepted:
@@ -299,6 +311,8 @@ class World:
         )
         try:
             self.ledger.check(stored_records(store, ("orders", "events")), dead_letters(store))
+        except DamagedRecord as error:
+            raise PromiseBroken(1, str(error)) from error
         finally:
             store.close()
         self.report.published = sum(publish.outcome == "stored" for publish in self.ledger.publishes.values())
@@ -359,6 +373,15 @@ def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, 
             for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
                 body, properties = split(store.read(physical, size))
                 yield name, queue.queue_id, offset, physical, bytes(body), parse_properties(bytes(properties))
+
+
+def _ends(store: Store) -> dict[tuple[str, str], int]:
+    """Return the next offset of every queue by (topic, qid)."""
+    return {
+        (topic.name, f"{QID_PREFIX}{queue.queue_id}"): queue.max_offset
+        for topic in store.topics.values()
+        for queue in topic.queues
+    }
 
 
 def store_options(wanted: dict[str, Any]) -> StoreOptions:

@@ -1,0 +1,272 @@
+"""Nodes broken on purpose: each breaks one promise by one faulty part, handed in at a seam or put in its place.
+
+`apply` of a mutant puts the part in (pytest's monkeypatch takes it out again) and returns what makes the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+import broker.commit_log
+import broker.record
+from broker.queue_build import QueueBuild
+from broker.testing import SimDisk, SimFile
+from proxy.node import Node, Seams
+from tests.simulation.faults import cut_within, kill, lose_power, reset_connections
+from tests.simulation.world import NodeFactory, World
+from upstream.dead_letters import DeadLetters
+from upstream.job import UpstreamJob
+from upstream.journal import AckJournal
+from upstream.order import OrderQueue
+from upstream.outcomes import Outcomes
+from upstream.progress import Progress
+
+LOG_FILES = ("/commitlog/", "/segment.new")
+
+Fault = Callable[[World, Any], None]
+Apply = Callable[[pytest.MonkeyPatch], NodeFactory]
+
+
+class Mutant(NamedTuple):
+    """A broken node.
+
+    Attributes:
+        name: What is wrong with it.
+        promises: Those that it breaks; a checker must name one of them.
+        fault: What happens to it, over and over.
+        apply: Makes it.
+    """
+
+    name: str
+    promises: tuple[int, ...]
+    fault: Fault
+    apply: Apply
+
+
+def cut_log_write(world: World, random: Any) -> None:
+    """Cut the power in the middle of a write to the log, or before its sync."""
+    cut_within(world, random, log_only=True)
+
+
+def fail_log_sync(world: World, random: Any) -> None:
+    """EIO from a sync of the log, and a power loss soon after."""
+    world.disk.fail("sync", path_part="commitlog", skip=random.randrange(4))
+    world.run(seconds=0.3)
+    world.disk.heal()
+    lose_power(world, random)
+
+
+class _OtherFiles:
+    """A disk whose files of some folder behave differently."""
+
+    def __init__(self, disk: SimDisk, parts: tuple[str, ...], change: Callable[[SimFile], None]) -> None:
+        self._disk, self._parts, self._change = disk, parts, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        file = self._disk.open(path, create=create)
+        if any(part in path for part in self._parts):
+            self._change(file)
+        return file
+
+
+def _with_files(parts: tuple[str, ...], change: Callable[[SimFile], None]) -> Apply:
+    def make(config: Any, *, seams: Seams, registry: Any) -> Node:
+        disk: Any = _OtherFiles(seams.disk, parts, change)  # type: ignore[arg-type]
+        return Node(config, seams=replace(seams, disk=disk), registry=registry)
+
+    return lambda patch: make
+
+
+def _patched(owner: Any, name: str, put: Any) -> Apply:
+    """Put something in the place of an attribute; `put` is given the original."""
+
+    def apply(patch: pytest.MonkeyPatch) -> NodeFactory:
+        patch.setattr(owner, name, put(getattr(owner, name)))
+        return Node
+
+    return apply
+
+
+def _no_sync(file: SimFile) -> None:
+    file.sync = lambda: None  # type: ignore[method-assign]
+
+
+def _sync_again(file: SimFile) -> None:
+    sync = file.sync
+
+    def again() -> None:
+        try:
+            sync()
+        except OSError:
+            sync()
+
+    file.sync = again  # type: ignore[method-assign]
+
+
+def _forget_names(patch: pytest.MonkeyPatch) -> NodeFactory:
+    sync_folder = SimDisk.sync_folder
+    patch.setattr(SimDisk, "sync_folder", lambda disk, path: None if "commitlog" in path else sync_folder(disk, path))
+    return Node
+
+
+def _late_journal(patch: pytest.MonkeyPatch) -> NodeFactory:
+    flush, sync = Progress.flush, Progress.sync
+
+    class Late(Node):
+        """Writes the ack journal 50 ms after the replies have left."""
+
+        def _turn(self) -> None:
+            patch.setattr(Progress, "flush", lambda progress: None)
+            patch.setattr(Progress, "sync", lambda progress: None)
+            super()._turn()
+            patch.setattr(Progress, "flush", flush)
+            patch.setattr(Progress, "sync", sync)
+            self.seams.loop.call_later(0.05, self.progress.flush)
+
+    return Late
+
+
+class _Nothing:
+    """Stands for the store during a turn: there is nothing to flush."""
+
+    pending = False
+    failed = None
+
+
+def _hasty_publishes(patch: pytest.MonkeyPatch) -> NodeFactory:
+    class Hasty(Node):
+        """Settles publishes in the turn that staged them and writes them 50 ms later."""
+
+        async def start(self, *, admin_hint: str = "") -> None:
+            await super().start(admin_hint=admin_hint)
+            append = self.store.append
+            self.late = False
+
+            def hasty_append(puts: Any, *, done: Any = None, **options: Any) -> Any:
+                positions = append(puts, **options)
+                if done is not None:
+                    self.seams.loop.call_soon(done, None)
+                return positions
+
+            self.store.append = hasty_append  # type: ignore[method-assign]
+
+        def _turn(self) -> None:
+            store = self.store
+            self.store = _Nothing()  # type: ignore[assignment]
+            super()._turn()
+            self.store = store
+            if store.pending and not self.late:
+                self.late = True
+                self.seams.loop.call_later(0.05, self._write)
+
+        def _write(self) -> None:
+            self.late = False
+            self.store.flush()
+            super()._turn()
+
+    return Hasty
+
+
+def _visible_early(patch: pytest.MonkeyPatch) -> NodeFactory:
+    class Early(Node):
+        """Shows consumers what is written, and syncs and answers 50 ms later."""
+
+        late = False
+
+        def _turn(self) -> None:
+            store = self.store
+            if store.pending:
+                store._log.write()
+                store._log.visible_end = store._log.end
+                for queue, topic in list(store._touched.items()):
+                    queue.max_offset = queue.next_offset
+                    for listener in topic.listeners:
+                        listener()
+            self.store = _Nothing()  # type: ignore[assignment]
+            super()._turn()
+            self.store = store
+            if store.pending and not self.late:
+                self.late = True
+                self.seams.loop.call_later(0.05, self._sync)
+
+        def _sync(self) -> None:
+            self.late = False
+            self.store.flush()
+            super()._turn()
+
+    return Early
+
+
+def _unordered(submit: Any) -> Any:
+    def submit_many(queue: OrderQueue, jobs: Sequence[UpstreamJob], ready: Callable[[UpstreamJob], None]) -> int:
+        for job in jobs:
+            job.key = None
+        return int(submit(queue, jobs, ready))
+
+    return submit_many
+
+
+def _unburied(bury: Any) -> Any:
+    def drop(letters: DeadLetters, job: UpstreamJob, reason: str, settled: Callable[..., None]) -> bool:
+        letters._progress.dead_lettered(job.lane.tracker, job.offset)
+        settled(job, None)
+        return True
+
+    return drop
+
+
+def _sums_ignored(patch: pytest.MonkeyPatch) -> NodeFactory:
+    """Take a record for valid when its last byte is there."""
+    for module in (broker.record, broker.commit_log):
+        patch.setattr(module, "sum_matches", lambda record: record[-1] == 2)
+    return Node
+
+
+def _failure_finishes(fail: Any) -> Any:
+    def finish(outcomes: Outcomes, job: UpstreamJob, reason: str) -> None:
+        job.lane.tracker.finish(job.offset)
+        fail(outcomes, job, reason)
+
+    return finish
+
+
+def _batch_kept(finish: Any) -> Any:
+    def keep(build: QueueBuild, end: int) -> tuple[int, int]:
+        build._settle()
+        return 0, end
+
+    return keep
+
+
+def _unread(read: Any) -> Any:
+    def forget(journal: AckJournal) -> None:
+        read(journal)
+
+    return forget
+
+
+MUTANTS = (
+    Mutant("the log's sync does nothing", (1, 7), lose_power, _with_files(LOG_FILES, _no_sync)),
+    Mutant("publishes are answered before they are written", (1, 7), kill, _hasty_publishes),
+    Mutant("consumers see records before they are durable", (1, 7), lose_power, _visible_early),
+    Mutant("names of new log files are not made durable", (1, 7), lose_power, _forget_names),
+    Mutant("a failed sync is ignored and made again", (1, 7), fail_log_sync, _with_files(LOG_FILES, _sync_again)),
+    Mutant("sums of records are not looked at", (1, 7), cut_log_write, _sums_ignored),
+    Mutant("half a batch at the log's end is kept", (1,), cut_log_write, _patched(QueueBuild, "finish", _batch_kept)),
+    Mutant("acks are answered before they are journaled", (2,), kill, _late_journal),
+    Mutant("acks are not journaled", (2,), kill, _patched(AckJournal, "append", lambda _: lambda *_: True)),
+    Mutant("the ack journal is not synced", (2,), lose_power, _with_files(("/acks/",), _no_sync)),
+    Mutant("the ack journal is not read", (2,), kill, _patched(AckJournal, "read", _unread)),
+    Mutant(
+        "the next of a key is released early", (3,), reset_connections, _patched(OrderQueue, "submit_many", _unordered)
+    ),
+    Mutant("exhausted messages are dropped", (6,), reset_connections, _patched(DeadLetters, "bury", _unburied)),
+    Mutant("a failure counts as a success", (6,), reset_connections, _patched(Outcomes, "fail", _failure_finishes)),
+)
