@@ -317,10 +317,8 @@ class CommitLog:
         for segment in list(self.segments.values()):
             if segment.base + self.segment_bytes <= start:
                 continue
-            # By a view: what is written anew is read from the disk once, for the scan that follows.
-            view = segment.file.view()
             for at in range(max(start - segment.base, 0), self.segment_bytes, _CHUNK_BYTES):
-                data = bytes(view[at : at + _CHUNK_BYTES])
+                data = segment.file.read(at, min(_CHUNK_BYTES, self.segment_bytes - at))
                 if data.count(0) != len(data):
                     segment.file.write(at, [data])
                     yield
