@@ -18,7 +18,7 @@ from broker.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment
 from broker.consume_queue import ConsumeQueue, Unit
 from broker.errors import RecordGone, StoreUnreadable
 from broker.interchange import geometry_of
-from broker.log_scan import LogScan
+from broker.log_scan import LogScan, record_at
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
@@ -189,6 +189,18 @@ class ReadOnlyStore:
                     damaged(*hole)
             seen = len(walk.holes)
             yield entry
+
+    def segment_at(self, wall_ms: int) -> int:
+        """Return where to begin to meet every record stored at or after a moment: the beginning of a log file.
+
+        Store timestamps never go back (D4), so a file whose first record is older ends the files that can be left out.
+        """
+        for number in sorted(self.log.segments, reverse=True):
+            base = number * self.log.segment_bytes
+            first = record_at(self.log, base) if base < self.end else None
+            if first is not None and first.store_ms < wall_ms:
+                return base
+        return self.min_offset
 
     def close(self) -> None:
         """Let go of the mapped files; views handed out stay readable."""

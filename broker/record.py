@@ -230,6 +230,16 @@ def prepared_offset(record: memoryview) -> int:
     return int(_I64.unpack_from(record, _body_at(record[39]) - 12)[0])
 
 
+def topic_of(record: memoryview) -> bytes:
+    """Topic of a whole record, in UTF-8."""
+    flags = record[39]
+    at = _body_at(flags)
+    at += int(_I32.unpack_from(record, at - 4)[0])
+    if _I32.unpack_from(record, 4)[0] == MAGIC_V1:
+        return bytes(record[at + 1 : at + 1 + record[at]])
+    return bytes(record[at + 2 : at + 2 + int.from_bytes(record[at : at + 2], "big")])
+
+
 class Entry(NamedTuple):
     """What recovery needs of a valid record.
 

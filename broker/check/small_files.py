@@ -16,7 +16,9 @@ from broker.topics import Topics
 STATE_FILES = ("topics.json", "consumerOffset.json")
 """Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""
 
-_ROOT_NAMES = frozenset({"abort", "checkpoint", "commitlog", "config", "consumequeue", "index", "lock", "pyddmq"})
+_ROOT_NAMES = frozenset(
+    {"abort", "backup.json", "checkpoint", "commitlog", "config", "consumequeue", "index", "lock", "pyddmq"}
+)
 _ROCKETMQ_NAMES = frozenset(
     {
         "batchconsumequeue",

@@ -21,7 +21,10 @@ from proxy.cli import (
     pull_command,
     send_command,
     serve_command,
+    store_backup_commands,
+    store_check_command,
     store_command,
+    store_read_commands,
 )
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
@@ -99,6 +102,16 @@ def build() -> typer.Typer:
     store = typer.Typer(help="Look at data directories.", no_args_is_help=True)
     app.add_typer(store, name="store")
     store.command("broker-conf")(_ending(store_command.broker_conf))
+    readers: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("check", store_check_command.check),
+        ("stat", store_read_commands.stat),
+        ("dump", store_read_commands.dump),
+        ("find", store_read_commands.find),
+        ("backup", store_backup_commands.backup),
+        ("restore", store_backup_commands.restore),
+    )
+    for name, reader in readers:
+        store.command(name)(_ending(_on_sigterm(reader)))
     return app
 
 

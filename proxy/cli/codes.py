@@ -30,6 +30,8 @@ class ExitCode(enum.IntEnum):
     PORT_TAKEN = 7, "a port cannot be listened on: taken, not allowed, or no address of this machine"
     WRONG_PYTHON = 8, "this Python is too old"
     STORE_FAILED = 9, "the node stopped because its store failed"
+    DAMAGE_FOUND = 10, "`store check` found damage, or something that it can mend"
+    NOT_FOUND = 11, "nothing that was asked for is there"
     INTERRUPTED = 130, "ended by Ctrl-C (SIGINT)"
     OUTPUT_CLOSED = 141, "whoever read the output has gone, as `head` does when it has seen enough"
     TERMINATED = 143, "ended by SIGTERM"

@@ -24,11 +24,11 @@ UNITS = f"{ROOT}/consumequeue/t/0"
 JOURNAL = f"{ROOT}/pyddmq/acks"
 
 
-def open_progress(disk: SimDisk, store: Store, metrics: Metrics | None = None) -> Progress:
+def open_progress(disk: SimDisk, store: Store, metrics: Metrics | None = None, *, root: str = ROOT) -> Progress:
     """Open the ack journal of an open store."""
     clock = ManualClock()
     return Progress.open(
-        ROOT,
+        root,
         store=store,
         disk=disk,
         clock=clock,
