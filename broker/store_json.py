@@ -12,6 +12,8 @@ import struct
 from dataclasses import dataclass, fields
 from typing import Any
 
+import structlog
+
 from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
 from broker.seams import Disk
 from broker.state_file import SealedFile, read_whole, write_whole
@@ -19,6 +21,8 @@ from broker.state_file import SealedFile, read_whole, write_whole
 FORMAT_VERSION = 1
 CHECKPOINT_BYTES = 4096
 _CHECKPOINT = struct.Struct(">qqqqq")
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,10 @@ def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_foun
     }
     if differences:
         raise StoreGeometryDiffers(root, differences)
+    if found["format"] < FORMAT_VERSION:
+        # Nothing in the files of an older format reads differently here, so the number is all that changes.
+        file.save({**found, "format": FORMAT_VERSION})
+        log.info("store_format_raised", root=root, found=found["format"], now=FORMAT_VERSION)
 
 
 class AbortFile:

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.check import Check, Severity
-from broker.errors import StoreError, StoreInUse
+from broker.errors import StoreError, StoreFormatNewer, StoreInUse
 from broker.metrics import Metrics
 from broker.record import check as check_record
 from broker.repair import filling
+from broker.state_file import SealedFile
+from broker.store_json import FORMAT_VERSION
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.damage import (
     DAMAGES,
@@ -30,6 +32,7 @@ from tests.integration.damage import (
     wanted,
 )
 from tests.integration.store_tools import ROOT, bodies, open_store
+from upstream.backup import Backup
 from upstream.store_check import check_data
 
 EVERY = pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name.replace(" ", "-"))
@@ -222,3 +225,30 @@ def test_lost_snapshot_is_left_to_the_node() -> None:
     assert [finding.kind for finding in troubles(disk)] == ["journal_snapshot_lost"]
     contents(disk)
     assert troubles(disk) == []
+
+
+def set_format(disk: SimDisk, number: int) -> None:
+    """Say in store.json that a version with this format wrote the store."""
+    file = SealedFile(disk, f"{ROOT}/pyddmq/store.json")
+    file.save({**file.load(), "format": number})
+
+
+def test_older_format_is_opened_and_its_number_raised() -> None:
+    """The rule for upgrades: nothing is lost, and from then on an older version refuses."""
+    disk = make_data()
+    set_format(disk, FORMAT_VERSION - 1)
+    assert contents(disk) == wanted()
+    assert SealedFile(disk, f"{ROOT}/pyddmq/store.json").load()["format"] == FORMAT_VERSION
+    assert troubles(disk) == []
+
+
+def test_newer_format_is_refused_by_everything_and_nothing_is_changed() -> None:
+    """A node, a reader, a check, a repair and a backup name both numbers."""
+    disk = make_data()
+    set_format(disk, FORMAT_VERSION + 1)
+    before = {path: bytes(node.content) for path, node in disk._files.items()}
+    copy = Backup(ROOT, "/copy", source=disk, disk=disk, clock=ManualClock())
+    for attempt in (contents, check, mend, lambda _: copy.make()):
+        with pytest.raises(StoreFormatNewer, match=f"format {FORMAT_VERSION + 1}"):
+            attempt(disk)
+    assert {path: bytes(node.content) for path, node in disk._files.items()} == before
