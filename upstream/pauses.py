@@ -1,7 +1,7 @@
 """Which groups an operator has paused, kept through restarts.
 
-`pyddmq/paused.json` holds the list, checksummed, and `paused.json.bak` the same again: a damaged one is healed from the
-other. It belongs to groups by name, so neither a reload nor a group's coming and going changes it.
+`pyddmq/paused.json` holds the list, checksummed, and `paused-copy.json` the same again, for when the first is damaged.
+It belongs to groups by name, so neither a reload nor a group's coming and going changes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Pauses:
     """The paused groups and topics of one node; changes are durable when a method returns."""
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock) -> None:
-        self._files = [SealedFile(disk, f"{root}/pyddmq/{name}") for name in ("paused.json", "paused.json.bak")]
+        self._files = [SealedFile(disk, f"{root}/pyddmq/{name}") for name in ("paused.json", "paused-copy.json")]
         self._clock = clock
         self._table: dict[tuple[str, str | None], Pause] = {}
 

@@ -5,8 +5,10 @@ Invariants, with "in flight" as D12 defines it (handed out by this process, unan
 - per key never two messages are in flight (promise 3);
 - per key no message is handed out before every earlier one, in commit-log order, is finished (promise 3);
 - an acknowledged message never comes again, also not after a kill (promise 2);
-- in the end every message is acknowledged or in the dead-letter topic with a reason (promises 2 and 6), and only
-  messages that were failed or timed out are there.
+- in the end every message is acknowledged, skipped by the operator, or in the dead-letter topic with a reason
+  (promises 2 and 6), and only messages that were failed, timed out or given up by the operator are there;
+- while the operator has paused the group nothing is handed out, also not after a kill or a reload;
+- what the operator does to a message without force never touches one that is in flight, and a refused action nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.upstream_world import Client, World
+from upstream import heads
 from upstream.buffer import Batch
 from upstream.job import UpstreamJob
 from upstream.state import State
@@ -37,7 +40,7 @@ class Flight:
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """Publish, pull, park, answer (also late, twice, by others), wait, give back, reload, kill."""
+    """Publish, pull, park, answer (also late, twice, by others), wait, give back, operate, pause, reload, kill."""
 
     @initialize(
         order=st.sampled_from(["KEY", JSON_PATH]), concurrency=st.sampled_from([2, 5, 1000]), queues=st.integers(1, 3)
@@ -59,6 +62,8 @@ class GroupMachine(RuleBasedStateMachine):
         self.published: dict[int, str | None] = {}
         self.acked: set[int] = set()
         self.troubled: set[int] = set()
+        self.skipped: set[int] = set()
+        self.paused = False
         self.flights: dict[int, Flight] = {}
         self.handed: list[tuple[int, UpstreamJob]] = []
         self.deliveries: dict[int, int] = {}
@@ -90,6 +95,7 @@ class GroupMachine(RuleBasedStateMachine):
         """Check a batch against the model and note it."""
         self.end_turn()
         dead = self.dead()
+        assert not self.paused, "handed out while paused"
         self.batches.append((batch, client))
         now = self.world.clock.monotonic()
         for job in batch.jobs:
@@ -97,12 +103,14 @@ class GroupMachine(RuleBasedStateMachine):
             key = self.published[number]
             assert number not in self.acked, "acknowledged and handed out again"
             assert number not in dead, "dead-lettered and handed out again"
+            assert number not in self.skipped, "skipped and handed out again"
             assert number not in self.flights, "handed out while in flight"
             if key is not None:
                 others = [each for each in self.flights if self.published[each] == key]
                 assert not others, f"two of key {key} in flight"
                 before = [each for each in self.published if each < number and self.published[each] == key]
-                assert all(each in self.acked or each in dead for each in before), "out of order"
+                over = self.acked | dead | self.skipped
+                assert all(each in over for each in before), "out of order"
             self.deliveries[number] = self.deliveries.get(number, 0) + 1
             certain = self.deliveries[number] == 1 and number not in self.old
             self.flights[number] = Flight(client, now + TIMEOUT_SECONDS, certain)
@@ -140,7 +148,7 @@ class GroupMachine(RuleBasedStateMachine):
             number, job = self.handed[which % len(self.handed)]
             client = self.clients[who]
         flight = self.flights.get(number)
-        before = set(self.dead()) | self.acked
+        before = set(self.dead()) | self.acked | self.skipped
         # What the answer frees may be handed to a parked pull inside the call, so the model goes first.
         if flight is not None and (flight.client is client or (not fail and flight.certain)):
             del self.flights[number]
@@ -206,6 +214,61 @@ class GroupMachine(RuleBasedStateMachine):
                     last = max(place for place, (mark, _) in enumerate(self.handed) if mark == number)
                     del self.handed[last]
         self.world.group.give_back(batch, client)
+        self.end_turn()
+
+    @rule(
+        which=st.integers(0, 100),
+        action=st.sampled_from(["retry", "skip", "dead letter"]),
+        force=st.booleans(),
+    )
+    def operate(self, which: int, action: str, force: bool) -> None:
+        """Let the operator act on some message that was read, first of its key or not."""
+        world = self.world
+        lanes = [lane for lane in world.group.lanes() if lane.live]
+        if not lanes:
+            return
+        lane = lanes[which % len(lanes)]
+        offset = sorted(lane.live)[which % len(lane.live)]
+        job = lane.live[offset]
+        number, state = self.number(job), job.state
+        was_out = number in self.flights
+        # What the action frees may be handed to a parked pull inside the call, so the model goes first.
+        flight = self.flights.pop(number, None) if force else None
+        ends = force or not was_out
+        added = action == "skip" and ends and state is not State.WAITING and number not in self.acked
+        if added:
+            self.skipped.add(number)
+        try:
+            assert heads.find_head(lane, offset) is job
+            if action == "retry":
+                heads.retry_now(job, force=force, progress=world.progress, clock=world.clock)
+            elif action == "skip":
+                heads.skip(job, force=force, progress=world.progress)
+            else:
+                self.troubled.add(number)
+                heads.dead_letter(job, force=force, who="test")
+        except heads.HeadRefused:
+            if flight is not None:
+                self.flights[number] = flight
+            if added:
+                self.skipped.discard(number)
+            assert job.state is state
+        else:
+            assert force or not was_out, "an action without force touched what is in flight"
+        self.end_turn()
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 11.0]))
+    def pause(self, seconds: float) -> None:
+        """Pause the group, let time pass, and resume it."""
+        self.world.pause()
+        self.paused = True
+        self.wait(seconds)
+        assert self.world.group.pull(None, 4, self.clients[0]) is None
+        if seconds == 1.0:
+            self.kill()
+            assert self.world.group.pull(None, 4, self.clients[0]) is None
+        self.paused = False
+        self.world.resume()
         self.end_turn()
 
     @rule(who=st.integers(0, 2), share=st.integers(1, 3))
@@ -286,8 +349,9 @@ class GroupMachine(RuleBasedStateMachine):
             if quiet:
                 self.wait(11.0)
         dead = self.dead()
-        assert set(self.published) == self.acked | dead
+        assert set(self.published) == self.acked | dead | self.skipped
         assert not self.acked & dead
+        assert not self.skipped & dead
         assert dead <= self.troubled
         assert all(queue.lag == 0 for queue in self.world.group.stats().topics[0].queues)
 
