@@ -21,7 +21,7 @@ from broker.state_file import SealedFile
 from broker.store import Store, StoreOptions
 from broker.store_metrics import UNITS_REPAIRED
 from broker.testing import ManualClock, SimDisk
-from tests.integration.store_tools import ROOT, SMALL, append, bodies, open_store
+from tests.integration.store_tools import ROOT, append, bodies, open_store
 from tests.integration.test_store_recovery import filled
 
 
@@ -255,5 +255,6 @@ def test_options_are_those_of_the_store() -> None:
     disk = SimDisk()
     filled(disk).close()
     seen = look(disk)
-    assert seen.options == StoreOptions(**SMALL)
+    sizes = StoreOptions(segment_bytes=4096, queue_file_units=8, index_slots=4, index_entries=16)
+    assert seen.options == sizes
     Store.open(ROOT, options=seen.options, disk=disk, clock=ManualClock(), random=Random(1), metrics=Metrics()).close()
