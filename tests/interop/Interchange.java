@@ -24,6 +24,7 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -33,7 +34,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * RocketMQ's own clients, worked by JSON lines on stdin; every answer is one or more JSON lines and then "{}".
  *
  * <p>Requests have a "do": topic, send (a list of messages for one queue; more than one go as a batch), read (a whole
- * topic), commit, offset, end. The only argument is the name server's address.
+ * topic), commit, offset, reset (forget everything about brokers), end. The only argument is the name server's address.
  */
 public final class Interchange {
     private static final PrintStream OUT =
@@ -44,6 +45,8 @@ public final class Interchange {
 
     private final String namesrv;
     private final Map<String, Collection<MessageQueue>> publishQueues = new HashMap<>();
+    private int instances;
+    private String compression = "";
     private DefaultMQProducer producer;
     private DefaultMQPullConsumer consumer;
     private String consumerGroup = "";
@@ -70,7 +73,7 @@ public final class Interchange {
             print(Map.of());
             OUT.flush();
         }
-        interchange.close();
+        interchange.reset();
         System.exit(0);
     }
 
@@ -81,6 +84,7 @@ public final class Interchange {
             case "read" -> read(request);
             case "commit" -> commit(request);
             case "offset" -> offset(request);
+            case "reset" -> reset();
             default -> throw new IllegalArgumentException(request.getString("do"));
         }
     }
@@ -88,7 +92,7 @@ public final class Interchange {
     private void makeTopic(JSONObject request) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(namesrv);
-        admin.setInstanceName("admin");
+        admin.setInstanceName("admin-" + instances++);
         admin.start();
         int queues = request.getIntValue("queues");
         admin.createAndUpdateTopicConfig(
@@ -97,15 +101,7 @@ public final class Interchange {
     }
 
     private void send(JSONObject request) throws Exception {
-        if (producer == null) {
-            producer = new DefaultMQProducer("interchange-producer");
-            producer.setNamesrvAddr(namesrv);
-            producer.setInstanceName("producer");
-            // Larger bodies would be compressed from 4 KiB on.
-            producer.setCompressMsgBodyOverHowmuch(request.getIntValue("compressFrom", Integer.MAX_VALUE));
-            producer.setRetryTimesWhenSendFailed(0);
-            producer.start();
-        }
+        producer(request.getString("compress"));
         String topic = request.getString("topic");
         List<Message> messages = new ArrayList<>();
         for (Object each : request.getJSONArray("messages")) {
@@ -125,6 +121,29 @@ public final class Interchange {
         print(Map.of("status", result.getSendStatus().name(), "id", result.getMsgId(), "offset", result.getQueueOffset()));
     }
 
+    /** The producer, a new one where another compression is asked for: null for none, else LZ4, ZSTD or ZLIB. */
+    private void producer(String compress) throws MQClientException {
+        String wanted = compress == null ? "" : compress;
+        if (producer != null && compression.equals(wanted)) {
+            return;
+        }
+        if (producer != null) {
+            producer.shutdown();
+        }
+        compression = wanted;
+        producer = new DefaultMQProducer("interchange-producer");
+        producer.setNamesrvAddr(namesrv);
+        producer.setInstanceName("producer-" + instances++);
+        // Unless told otherwise, bodies from 4 KiB on would be compressed by ZLIB.
+        producer.setCompressMsgBodyOverHowmuch(compress == null ? Integer.MAX_VALUE : 1);
+        if (compress != null) {
+            producer.setCompressType(CompressionType.of(compress));
+        }
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.start();
+        publishQueues.clear();
+    }
+
     private MessageQueue queue(String topic, int id) throws Exception {
         if (!publishQueues.containsKey(topic)) {
             publishQueues.put(topic, asked(() -> producer.fetchPublishMessageQueues(topic)));
@@ -139,7 +158,7 @@ public final class Interchange {
             }
             consumer = new DefaultMQPullConsumer(group);
             consumer.setNamesrvAddr(namesrv);
-            consumer.setInstanceName("consumer-" + group);
+            consumer.setInstanceName("consumer-" + instances++);
             consumer.start();
             consumerGroup = group;
         }
@@ -149,6 +168,7 @@ public final class Interchange {
     private void read(JSONObject request) throws Exception {
         DefaultMQPullConsumer reader = consumer("interchange-reader");
         for (MessageQueue queue : queuesOf(reader, request.getString("topic"))) {
+            await(reader, queue, request.getJSONObject("ends"));
             long offset = reader.minOffset(queue);
             long end = reader.maxOffset(queue);
             print(Map.of("queue", queue.getQueueId(), "minimum", offset, "maximum", end));
@@ -164,6 +184,15 @@ public final class Interchange {
                 }
                 offset = result.getNextBeginOffset();
             }
+        }
+    }
+
+    /** After its start a broker goes on reading its log into the queues: waits for the end that the queue will have. */
+    private static void await(DefaultMQPullConsumer reader, MessageQueue queue, JSONObject ends) throws Exception {
+        long deadline = System.nanoTime() + ROUTE_NANOS_MAX;
+        long end = ends == null ? 0 : ends.getLongValue(String.valueOf(queue.getQueueId()));
+        while (reader.maxOffset(queue) < end && System.nanoTime() < deadline) {
+            Thread.sleep(ROUTE_ASKED_EACH_MS);
         }
     }
 
@@ -215,7 +244,14 @@ public final class Interchange {
     }
 
     private static Collection<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic) throws Exception {
-        return new TreeSet<>(asked(() -> consumer.fetchSubscribeMessageQueues(topic)));
+        return new TreeSet<>(asked(() -> {
+            Collection<MessageQueue> found = consumer.fetchSubscribeMessageQueues(topic);
+            if (found.isEmpty()) {
+                // The name server knows the topic from an earlier broker.
+                throw new MQClientException("no broker has " + topic + " yet", null);
+            }
+            return found;
+        }));
     }
 
     /** A broker says that it is up before the name server knows its topics: asks until the answer is no error. */
@@ -251,12 +287,15 @@ public final class Interchange {
         OUT.print('\n');
     }
 
-    private void close() {
+    private void reset() {
         if (producer != null) {
             producer.shutdown();
+            producer = null;
         }
         if (consumer != null) {
             consumer.shutdown();
+            consumer = null;
         }
+        publishQueues.clear();
     }
 }

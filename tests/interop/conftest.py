@@ -1,9 +1,10 @@
-"""RocketMQ's jars, its name server and compiled client: once for all tests of the folder."""
+"""RocketMQ's jars, its name server and its clients: one of each for all tests of the folder."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,39 +13,76 @@ import pytest
 from tests.interop import rocketmq
 
 
+class Shared:
+    """A name server and the clients' process, which all tests use one after the other."""
+
+    def __init__(self, folder: Path, programs: rocketmq.Programs) -> None:
+        self.programs = programs
+        self._folder = folder
+        self._server = rocketmq.NameServer(folder / "namesrv", programs)
+        self.namesrv = self._server.address
+        self._client: rocketmq.Client | None = None
+
+    @contextmanager
+    def client(self) -> Iterator[rocketmq.Client]:
+        """The clients, knowing no broker; after a failure within the block the next test gets a new process."""
+        if self._client is None:
+            self._client = rocketmq.Client(self._folder / "client", self.programs, self.namesrv)
+        client, self._client = self._client, None
+        try:
+            client.ask(do="reset")
+            yield client
+        except BaseException:
+            client.kill()
+            raise
+        self._client = client
+
+    def end(self) -> None:
+        """End both."""
+        if self._client is not None:
+            self._client.kill()
+        # It has nothing to save, and takes 3 s to end by itself.
+        self._server.kill()
+
+
 class Surroundings(NamedTuple):
-    """What every test needs: a folder that is removed, the class path, and the name server's address."""
+    """What every test needs: a folder that is removed, and the processes that all share."""
 
     folder: Path
-    jars: Path
-    namesrv: str
+    shared: Shared
 
     def broker(self, name: str, settings: dict[str, str]) -> rocketmq.Broker:
-        """Start a broker."""
-        return rocketmq.Broker(self.folder / name, self.jars, self.namesrv, settings)
+        """Start a broker. The name server forgets it when its connection ends; only one runs at a time."""
+        return rocketmq.Broker(self.folder / name, self.shared.programs, self.shared.namesrv, settings)
 
-    def client(self) -> rocketmq.Client:
-        """Start RocketMQ's clients."""
-        return rocketmq.Client(self.folder / "client", self.jars, self.namesrv)
+    def client(self) -> rocketmq.ClientContext:
+        """RocketMQ's clients, for a `with` block."""
+        return self.shared.client()
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Class path, and the folder with the compiled client."""
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> rocketmq.Programs:
+    """Jars, and the folder with the compiled programs."""
     jars = rocketmq.fetch()
     folder = tmp_path_factory.mktemp("classes")
     rocketmq.compile_programs(jars, folder)
-    return jars, folder
+    return rocketmq.Programs(jars, folder)
+
+
+@pytest.fixture(scope="session")
+def shared(compiled: rocketmq.Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """Name server and clients."""
+    found = Shared(tmp_path_factory.mktemp("shared"), compiled)
+    try:
+        yield found
+    finally:
+        found.end()
 
 
 @pytest.fixture
-def rocket(compiled: tuple[Path, Path], tmp_path: Path) -> Iterator[Surroundings]:
-    """What a test needs, with a name server that knows no other test's broker; its stores are removed at the end."""
-    jars, classes = compiled
-    (tmp_path / "Interchange.class").symlink_to(classes / "Interchange.class")
-    server = rocketmq.NameServer(tmp_path / "namesrv", jars)
+def rocket(shared: Shared, tmp_path: Path) -> Iterator[Surroundings]:
+    """What a test needs; its stores are removed at the end."""
     try:
-        yield Surroundings(tmp_path, jars, server.address)
+        yield Surroundings(tmp_path, shared)
     finally:
-        server.stop()
         shutil.rmtree(tmp_path, ignore_errors=True)

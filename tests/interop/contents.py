@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import NamedTuple
 
+from broker.body import split_body
 from broker.consume_queue import FILLER
 from broker.disk import RealDisk
 from broker.java import queue_of_key
@@ -22,7 +23,6 @@ from broker.record import (
     prepared_offset,
     queue_offset,
     reconsume_times,
-    split,
     store_timestamp,
 )
 from broker.record import queue_id as queue_id_of
@@ -67,19 +67,22 @@ def permits() -> Iterator[Sent]:
         yield Sent("permits", queue_id, event.case, "event", {"demoRun": "interchange"}, event.body("interchange"))
 
 
-def randoms(seed: int, *, topics: Sequence[str] = TOPICS[1:], empty_bodies: bool = True) -> Iterator[Sent]:
+def randoms(
+    seed: int, *, topics: Sequence[str] = TOPICS[1:], empty_bodies: bool = True, large_each: int = 400
+) -> Iterator[Sent]:
     """Yield random messages without end: any text in keys, tags and properties, any bytes in bodies.
 
     Args:
         seed: The same seed yields the same messages.
         topics: Where to.
+        large_each: How many messages have one of about 4 MiB among them.
         empty_bodies: Whether a body may be empty; RocketMQ's client refuses such a message, its broker reads it.
     """
     random = Random(seed)
     for number in itertools.count():
         names = {f"p{_text(random, 12)}" for _ in range(random.choice((0, 1, 2, 7)))}
         size = random.choice(_BODY_BYTES) or int(not empty_bodies)
-        if number % 400 == 399:
+        if number % large_each == large_each - 1:
             size = BODY_BYTES_MAX - 1024 * (number % 3)
         yield Sent(
             topic=random.choice(topics),
@@ -146,7 +149,7 @@ def read(store: Store, topic: str) -> tuple[dict[int, tuple[int, int]], list[Mes
 
 
 def _message(topic: str, record: memoryview) -> Message:
-    body, block = split(record)
+    body, block = split_body(record, BODY_BYTES_MAX)
     properties = parse_properties(block)
     host_at = 76 if record[39] & 0x10 else 64
     return Message(

@@ -13,6 +13,7 @@ from proxy.wire import Call, Receipt, encode_pull_exception, encode_result_reply
 from proxy.wire.call import BINARY, CALL, COMPACT, message_head
 from tests.golden import FRAMES_FILE, golden_frames
 from tests.golden.values import BODY, STRANGE
+from tests.interop.rocketmq import JVM_OPTIONS, Programs
 from tests.running_node import RunningNode
 
 pytestmark = pytest.mark.long
@@ -29,16 +30,15 @@ groups:
 """
 
 
-def golden(compiled: tuple[Path, Path], *arguments: str, given: str = "") -> str:
+def golden(compiled: Programs, *arguments: str, given: str = "") -> str:
     """Run the Java program to its end and return what it printed."""
-    jars, classes = compiled
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", "Golden", *arguments]
+    command = ["java", *JVM_OPTIONS, "-cp", compiled.class_path, "Golden", *arguments]
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     assert not done.returncode, done.stderr[-2000:]
     return done.stdout
 
 
-def found_in(compiled: tuple[Path, Path], frames: list[bytes]) -> list[Any]:
+def found_in(compiled: Programs, frames: list[bytes]) -> list[Any]:
     """What libthrift finds in frames: [method, type, sequence number, struct], values as [type, value]."""
     return [json.loads(line) for line in golden(compiled, "read", given="\n".join(map(bytes.hex, frames))).splitlines()]
 
@@ -48,12 +48,12 @@ def text(value: str) -> list[str]:
     return ["string", value.encode().hex()]
 
 
-def test_libthrift_writes_the_golden_frames(compiled: tuple[Path, Path]) -> None:
+def test_libthrift_writes_the_golden_frames(compiled: Programs) -> None:
     """The file of the normal suite is what the library writes, line for line."""
     assert golden(compiled, "write") == FRAMES_FILE.read_text()
 
 
-def test_libthrift_reads_golden_frames_and_our_additions(compiled: tuple[Path, Path]) -> None:
+def test_libthrift_reads_golden_frames_and_our_additions(compiled: Programs) -> None:
     """It decodes every frame to its end, and finds the fields that are ours alone under ids that DDMQ skips."""
     ours = []
     for protocol in (BINARY, COMPACT):
@@ -84,7 +84,7 @@ def test_libthrift_reads_golden_frames_and_our_additions(compiled: tuple[Path, P
     assert found[len(frames) :] == [sent, refused] * 2
 
 
-def test_libthrift_talks_with_a_node(compiled: tuple[Path, Path], tmp_path: Path) -> None:
+def test_libthrift_talks_with_a_node(compiled: Programs, tmp_path: Path) -> None:
     """TSocket and TFramedTransport, both protocols: publish, pull, results on a pull, submit, stats, refusals."""
     with RunningNode(YAML, tmp_path) as node:
         lines = golden(compiled, "live", node.producer, node.consumer).splitlines()

@@ -13,49 +13,35 @@ from broker.disk import RealDisk
 from broker.offsets import ConsumerOffsets
 from broker.seams import SystemClock
 from tests.interop.conftest import Surroundings
-from tests.interop.contents import TOPICS, Sent, open_store, permits, randoms, write_all
-from tests.interop.sides import assert_same, by_arrival, copied, settings_for
+from tests.interop.contents import OPTIONS, QUEUES, TOPICS, open_store, permits, randoms, write_all
+from tests.interop.sides import assert_rolled, assert_same, by_arrival, copied, settings_for
 
 pytestmark = pytest.mark.long
 
 RANDOM_MESSAGES = 1300
-
-
-def filled_store(root: Path) -> list[Sent]:
-    """Write the sample data and random messages into a new store and close it; returns what was sent."""
-    sent = [*permits(), *itertools.islice(randoms(1), RANDOM_MESSAGES)]
-    store = open_store(root)
-    write_all(store, sent)
-    assert len(list((root / "commitlog").iterdir())) > 3
-    store.close()
-    return sent
+MESSAGES_UNTIL_KILLED = 1250
 
 
 def test_closed_store_is_served_record_by_record(rocket: Surroundings) -> None:
-    """Offsets, times, hosts, keys, tags, properties and bodies are those that were written."""
+    """Offsets, times, hosts, keys, tags, properties and bodies are those written; groups go on where they were."""
     root = rocket.folder / "store"
-    sent = filled_store(root)
+    sent = [*permits(), *itertools.islice(randoms(1), RANDOM_MESSAGES)]
+    store = open_store(root)
+    write_all(store, sent)
+    store.close()
+    offsets = ConsumerOffsets.open(str(root), disk=RealDisk(), clock=SystemClock())
+    for queue_id in range(QUEUES):
+        offsets.set("permits-audit", "permits", queue_id, 10 + queue_id)
+    offsets.save()
     copy = copied(root)
     with rocket.broker("broker", settings_for(copy)), rocket.client() as client:
         served = assert_same(client, root)
-    assert by_arrival(served) == sent
-
-
-def test_committed_offsets_are_found_by_rocketmq(rocket: Surroundings) -> None:
-    """What a group has finished here is where RocketMQ lets it go on."""
-    root = rocket.folder / "store"
-    store = open_store(root)
-    write_all(store, list(itertools.islice(permits(), 500)))
-    store.close()
-    offsets = ConsumerOffsets.open(str(root), disk=RealDisk(), clock=SystemClock())
-    for queue_id in range(4):
-        offsets.set("permits-audit", "permits", queue_id, 10 + queue_id)
-    offsets.save()
-    with rocket.broker("broker", settings_for(root)), rocket.client() as client:
         found = [
             client.ask(do="offset", group="permits-audit", topic="permits", queue=queue_id)[0]["offset"]
-            for queue_id in range(4)
+            for queue_id in range(QUEUES)
         ]
+    assert by_arrival(served) == sent
+    assert_rolled(served, OPTIONS.segment_bytes)
     assert found == [10, 11, 12, 13]
 
 
@@ -63,12 +49,13 @@ def test_committed_offsets_are_found_by_rocketmq(rocket: Surroundings) -> None:
 def test_store_of_a_killed_process_is_served(rocket: Surroundings, seed: int) -> None:
     """RocketMQ recovers what SIGKILL left, with every acknowledged message in it, and we read the same from it."""
     root = rocket.folder / "store"
-    acknowledged = written_until_killed(root, seed, 900 + 150 * seed)
+    acknowledged = written_until_killed(root, seed, MESSAGES_UNTIL_KILLED)
     assert (root / "abort").exists()
     copy = copied(root)
     with rocket.broker("broker", settings_for(copy)), rocket.client() as client:
         served = assert_same(client, root, TOPICS[1:])
     assert len(served) >= acknowledged
+    assert_rolled(served, OPTIONS.segment_bytes)
     assert by_arrival(served) == list(itertools.islice(randoms(seed), len(served)))
 
 
