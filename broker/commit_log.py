@@ -305,25 +305,23 @@ class CommitLog:
                 segment.file.sync()
             yield found
 
-    def write_anew_from(self, start: int) -> Iterator[None]:
-        """Make what can be read from `start` on durable, whoever wrote it, at most 1 MiB or one sync per step.
+    def write_anew(self, number: int, start: int, data: bytes) -> None:
+        """Write bytes of a segment once more, as they were read; durable after the next `sync`.
 
         Bytes whose sync failed can still be read after a restart, while the system holds their pages for clean: a sync
-        alone would not write them. So they are written once more, in place; a stop half-way changes nothing.
+        alone would not write them. They are written in place; a stop half-way changes nothing.
 
         Raises:
-            OSError: A write or sync failed.
+            OSError: The write, or the sync of the segment before, failed.
         """
-        for segment in list(self.segments.values()):
-            if segment.base + self.segment_bytes <= start:
-                continue
-            for at in range(max(start - segment.base, 0), self.segment_bytes, _CHUNK_BYTES):
-                data = segment.file.read(at, min(_CHUNK_BYTES, self.segment_bytes - at))
-                if data.count(0) != len(data):
-                    segment.file.write(at, [data])
-                    yield
-            segment.file.sync()
-            yield
+        if data.count(0) == len(data):
+            return
+        segment = self.segments[number]
+        if not segment.unsynced:
+            self.sync()
+            segment.unsynced = True
+            self._unsynced.append(segment)
+        segment.file.write(start, [data])
 
     def _zero(self, segment: Segment, start: int, *, probe: bool) -> bool:
         """Zero a segment from a place on, or with `probe` only look; returns whether anything was not zero."""

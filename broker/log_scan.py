@@ -6,7 +6,7 @@ not mapped: what a walk reads can be counted, and no damaged disk can end the pr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from broker.commit_log import CommitLog
 from broker.record import (
@@ -41,11 +41,17 @@ def scan(log: CommitLog, start: int) -> Iterator[Entry]:
     return LogScan(log, start).entries()
 
 
+Loaded = Callable[[int, int, bytes], None]
+"""Told what was read: number of the segment, position in it, bytes."""
+
+
 class LogReader:
     """Reads records of the log through a window that moves forward."""
 
-    def __init__(self, log: CommitLog, *, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, log: CommitLog, *, window_bytes: int = WINDOW_BYTES, loaded: Loaded | None = None) -> None:
+        """Set up; `loaded` is called with what is read."""
         self._log = log
+        self._loaded = loaded
         self._window_bytes = window_bytes
         self._limit = log.segment_bytes - BLANK_BYTES
         self._number = -1
@@ -94,6 +100,8 @@ class LogReader:
             segment = self._log.segments.get(number)
             wanted = max(size, self._window_bytes) - len(rest)
             data = segment.file.read(start + len(rest), wanted) if segment is not None else b""
+            if self._loaded is not None:
+                self._loaded(number, start + len(rest), data)
             self._view = memoryview(rest + data)
             self._start, at = start, 0
         return at
@@ -109,16 +117,20 @@ class LogScan:
         tail_dirty: After the walk: something else than zeros stands behind `end`.
     """
 
-    def __init__(self, log: CommitLog, start: int, *, closed_at: int | None = None) -> None:
+    def __init__(
+        self, log: CommitLog, start: int, *, closed_at: int | None = None, loaded: Loaded | None = None
+    ) -> None:
         """Set up.
 
         Args:
             log: Its segments are open.
             start: Where a record begins, or the log ends.
             closed_at: Where a clean stop left the end: empty bytes there need no search for records behind them.
+            loaded: Called with everything that is read, each byte in order of the log, before it is judged.
         """
         self._log = log
-        self._reader = LogReader(log)
+        self._loaded = loaded
+        self._reader = LogReader(log, loaded=loaded)
         self._closed_at = closed_at
         self.end = start
         self.looked_at = start
@@ -183,6 +195,8 @@ class LogScan:
             # Chunks overlap, so that a magic on a border is seen.
             chunk = segment.file.read(at, SEARCH_BYTES + len(MAGIC_COMMON_BYTES))
             if chunk[:SEARCH_BYTES] != _ZEROS[: len(chunk)]:
+                if self._loaded is not None:
+                    self._loaded(number, at, chunk)
                 self.tail_dirty = self.tail_dirty or bool(chunk.strip(b"\x00"))
                 hit = chunk.find(MAGIC_COMMON_BYTES)
                 while hit >= 0:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 logger = structlog.get_logger()
 
 
-def run_to_end(steps: Generator[Step, None, T], progress: Callable[[Step], None]) -> T:
+def run_to_end(steps: Generator[Step, None, T], progress: Callable[[Step], object] = lambda _: None) -> T:
     """Run all steps one after the other, telling `progress` of each; return what the generator returns."""
     while True:
         try:

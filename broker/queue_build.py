@@ -110,6 +110,7 @@ class QueueBuild:
         if self._tail_units > self.tail_units_max:
             # Rebuilding a large store must not hold all its units in memory.
             self._tail_units = 0
+            self.log.sync()
             for each in self.topics.by_name.values():
                 for full in each.queues:
                     full.write_tail()

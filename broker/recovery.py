@@ -104,7 +104,7 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
         clean: The store was closed properly.
 
     Yields:
-        How far it is, after at most 256 records, 1 MiB of search or of writing anew, or the sync of a file.
+        How far it is, after at most 256 records, 1 MiB of search, or the sync of a file.
 
     Raises:
         OSError: A file could not be read, cut or synced.
@@ -125,14 +125,11 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
     closed_at = start if clean and whole_log is None else None
     total = 0 if closed_at is not None else log.visible_end - start
     yield RecoveryProgress(0, total, 0, whole_log)
-    if not clean:
-        # A killed process may have left records that only the page cache holds. What is judged from here on is durable,
-        # and so are the records behind every unit that a queue file gets.
-        for _ in log.write_anew_from(start):
-            yield RecoveryProgress(0, total, 0, whole_log)
     for queue in _queues(topics):
         queue.remove_later_files()
-    walk = LogScan(log, start, closed_at=closed_at)
+    # A killed process may have left records that only the page cache holds. They are made durable before a queue file
+    # gets their units, and before anything is shown.
+    walk = LogScan(log, start, closed_at=closed_at, loaded=None if clean else log.write_anew)
     shown_at, shown_records = start, 0
     for entry in walk.steps():
         if entry is not None:
@@ -141,6 +138,8 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
                 continue
         shown_at, shown_records = walk.looked_at, build.records
         yield RecoveryProgress(shown_at - start, total, shown_records, whole_log)
+    log.sync()
+    yield RecoveryProgress(walk.looked_at - start, total, build.records, whole_log)
     batches_cut, end = build.finish(walk.end)
     for queue, floor in floors.items():
         # Retention took all records of this queue: its offsets go on where they stood (D11).

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from broker.metrics import Metrics
+from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
@@ -22,7 +24,12 @@ from upstream.progress import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
-    """What a node takes from the outside world; `descriptors_max` as in `ServerLimits`."""
+    """What a node takes from the outside world.
+
+    Attributes:
+        descriptors_max: As in `ServerLimits`.
+        step_pause_seconds: Time left to others between two steps of a recovery; 0 is one turn of the loop.
+    """
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -30,24 +37,25 @@ class Seams:
     randomness: random.Random
     network: Network
     descriptors_max: int = DESCRIPTORS_UNBOUNDED
+    step_pause_seconds: float = 0.0
 
 
-def open_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Store:
-    """Open the store and recover it. Raises StoreError."""
+def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator[RecoveryProgress, None, Store]:
+    """Open the store and recover it, in steps. Raises StoreError."""
     options = StoreOptions(
         segment_bytes=node.segment_bytes,
         queue_file_units=node.queue_file_units,
         flush=node.flush,
         message_bytes_max=node.max_message_bytes,
     )
-    return Store.open(
+    return Store.opening(
         node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics
     )
 
 
-def open_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store) -> Progress:
-    """Open trackers and ack journal of a store that has just been opened. Raises StoreError."""
-    return Progress.open(
+def opening_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store) -> Generator[None, None, Progress]:
+    """Open trackers and ack journal of a store that has just been opened, in steps. Raises StoreError."""
+    return Progress.opening(
         node.data,
         store=store,
         disk=seams.disk,

@@ -53,7 +53,7 @@ RECORDS_LOST_AT_PULL = declare(
 LINGER_MS_MIN = 20
 """R48: the shortest wait of a pull that finds nothing."""
 
-_LOW_LEVEL_TEXT = "fetch and ack (the low-level API) are not served by this version: use pull and submit"
+LOW_LEVEL_TEXT = "fetch and ack (the low-level API) are not served by this version: use pull and submit"
 
 
 class ConsumerService:
@@ -66,7 +66,6 @@ class ConsumerService:
         store: Store,
         scheduler: Scheduler,
         metrics: Metrics,
-        state: Callable[[], str],
         linger_ms_max: int,
         acks_refused: Callable[[], ProgressFailed | None],
         budget: Budget,
@@ -78,7 +77,6 @@ class ConsumerService:
             store: Where the records of a reply are read.
             scheduler: The event loop, for the end of a linger.
             metrics: The node's registry.
-            state: The node's state: "starting", "ready", "draining" or "failed".
             linger_ms_max: Cap of maxLingerTime (W7).
             acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
                 would come again and again.
@@ -88,7 +86,6 @@ class ConsumerService:
         self._store = store
         self._scheduler = scheduler
         self._metrics = metrics
-        self._state = state
         self._acks_refused = acks_refused
         self._budget = budget
         self.linger_ms_max = linger_ms_max
@@ -153,7 +150,7 @@ class ConsumerService:
 
     def low_level(self, connection: Connection, call: Call) -> None:
         """Answer fetch and ack, which are not served (D21)."""
-        connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, _LOW_LEVEL_TEXT))
+        connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, LOW_LEVEL_TEXT))
 
     def apply(self, results: list[ConsumeResult], connection: Connection) -> bool:
         """Apply a flattened chain; returns whether any offset of it counted (or the chain held none)."""
@@ -176,9 +173,6 @@ class ConsumerService:
         return counted or offsets == 0
 
     def _refusal(self, request: PullRequest, group: ConsumerGroup | None) -> tuple[PullCode, str] | None:
-        state = self._state()
-        if state == "starting":
-            return PullCode.STARTING, "the node is starting: pull again in a moment"
         if group is None:
             return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
         if not group.consumes:

@@ -122,3 +122,20 @@ class AsyncioNetwork:
                 listening.setsockopt(socket.IPPROTO_TCP, option, value)
         bound = server.sockets[0].getsockname()
         return _ServerListener(server, (bound[0], bound[1]))
+
+
+def send_datagram(address: str, data: bytes) -> bool:
+    """Send one datagram to a Unix socket, without waiting; False when nobody takes it.
+
+    Args:
+        address: Path of the socket; `@` in front names an abstract one.
+        data: Its bytes.
+    """
+    target = "\0" + address[1:] if address.startswith("@") else address
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        try:
+            sender.sendto(data, target)
+        except OSError:
+            return False
+    return True

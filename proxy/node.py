@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 
 import structlog
@@ -16,16 +16,19 @@ import structlog
 from actions.registry import Registry
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
+from broker.recovery import RecoveryProgress
 from broker.seams import Handle
 from broker.store import Store, StoreError
 from conf import Config, GroupConfig, NodeConfig
-from proxy.assembly import Seams, buffer_limits, open_progress, open_store, retention_limits, server_limits
+from proxy.assembly import Seams, buffer_limits, opening_progress, opening_store, retention_limits, server_limits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
 from proxy.memory import MemoryWatch
 from proxy.producer_service import ProducerService, TopicPort
 from proxy.retaining import STEP_SECONDS, Retaining
-from proxy.server import ThriftServer
+from proxy.server import Handler, ThriftServer
+from proxy.starting_service import StartingService
+from proxy.startup import Startup
 from upstream.budget import Budget
 from upstream.expiry import Expiry
 from upstream.group import ConsumerGroup
@@ -77,6 +80,10 @@ class Node:
         self._state = "starting"
         self._turn_asked = False
         self._timers: dict[str, Handle] = {}
+        self.is_open = False
+        """Whether store and progress have been opened and recovered."""
+        self.startup: Startup | None = None
+        """How far the recovery is, while there is one."""
         self._turns = self.metrics.counter(TURNS)
         self.store: Store
         self.progress: Progress
@@ -88,7 +95,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        """One of "starting", "ready", "draining", "stopped", "failed" (the write side is down)."""
+        """One of "starting", "recovering", "ready", "draining", "stopped", "failed" (the write side is down)."""
         if self._state == "ready" and self.failure is not None:
             return "failed"
         return self._state
@@ -96,7 +103,7 @@ class Node:
     @property
     def failure(self) -> str | None:
         """Why nothing is acknowledged any more, or None."""
-        if self._state == "starting":
+        if not self.is_open:
             return None
         failed = self.store.failed or self.progress.failed
         return None if failed is None else str(failed)
@@ -109,27 +116,38 @@ class Node:
     # Life.
 
     async def start(self, *, admin_hint: str = "") -> None:
-        """Open the store, recover, start the groups and listen.
+        """Take the store, listen, recover in steps, start the groups. Ports answer "starting" from early on.
+
+        Cancelling it while it recovers leaves the store as a kill would: the next start recovers again.
 
         Raises:
             StoreError: The data directory is in use, unwritable, of another geometry, newer, ...
-            ListenError: A port cannot be had.
+            ListenError: A port cannot be had; told before the recovery begins.
         """
-        node = self.config.node
-        self.started_monotonic = self.seams.clock.monotonic()
-        self._open_storage()
+        node, seams = self.config.node, self.seams
+        self.started_monotonic = seams.clock.monotonic()
+        # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
+        steps = opening_store(node, seams, self.metrics)
+        next(steps)
         try:
-            self._build_services(admin_hint)
+            self._build_servers(admin_hint)
+            await self.consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
+            await self.producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
+            self._state = "recovering"
+            self._repeat("sweep", SWEEP_SECONDS, self._sweep)
+            self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
+            await self._open_storage(steps, self.startup)
+            self._build_services()
             for group in self.config.groups.values():
                 self.groups[group.group] = self.build_group(group, node)
             for each in self.groups.values():
                 each.start()
             self._run_timers()
-            await self.consumer.listen(self.seams.network, node.host, node.consumer_port, backlog=node.backlog)
-            await self.producer.listen(self.seams.network, node.host, node.producer_port, backlog=node.backlog)
         except BaseException:
+            steps.close()
             self._close_all(orderly=False)
             raise
+        self.startup = None
         self._state = "ready"
         self.request_turn()
 
@@ -178,7 +196,21 @@ class Node:
         """Have the turn end after everything that arrived with it."""
         if not self._turn_asked:
             self._turn_asked = True
-            self.seams.loop.call_soon(self._turn)
+            self.seams.loop.call_soon(self._turn if self.is_open else self._answer)
+
+    def _answer(self) -> None:
+        """End a turn before there is a store: what was asked is refused."""
+        self._turn_asked = False
+        self.consumer.flush()
+        self.producer.flush()
+        self._settle_memory()
+
+    def _settle_memory(self) -> None:
+        """Take what has left off the account."""
+        self.budget.flushed()
+        if self.budget.level:
+            self.budget.settle()
+            self.memory.relieve()
 
     def _turn(self) -> None:
         """Write, sync, answer. Nothing leaves before what it promises is written."""
@@ -208,10 +240,7 @@ class Node:
             self.consumer.abort_unkept()
         self.consumer.flush()
         self.producer.flush()
-        self.budget.flushed()
-        if self.budget.level:
-            self.budget.settle()
-            self.memory.relieve()
+        self._settle_memory()
         if flushed:
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
             with contextlib.suppress(ProgressFailed):
@@ -230,12 +259,13 @@ class Node:
 
     # Parts.
 
-    def _open_storage(self) -> None:
+    async def _open_storage(self, steps: Generator[RecoveryProgress, None, Store], startup: Startup) -> None:
         node, seams = self.config.node, self.seams
-        self.store = open_store(node, seams, self.metrics)
+        self.store = await startup.open_log(steps)
         self.store.on_pending = self.request_turn
         try:
-            self.progress = open_progress(node, seams, self.metrics, self.store)
+            acks = opening_progress(node, seams, self.metrics, self.store)
+            self.progress = await startup.replay_acks(acks)
             self.progress.on_pending = self.request_turn
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.publish_topics(self.config)
@@ -249,9 +279,13 @@ class Node:
                 groups=self._all_groups,
             )
             self._retaining = Retaining(self.store, expiry, seams.loop)
+        except asyncio.CancelledError:
+            self.store.abandon()
+            raise
         except BaseException:
             self.store.close()
             raise
+        self.is_open = True
 
     def publish_topics(self, config: Config) -> None:
         """Create and widen topics, and open or close them for publishing, as a configuration says (D6)."""
@@ -284,15 +318,36 @@ class Node:
         port = self.ports[name.encode()] = TopicPort(topic, None, self.metrics)
         return port
 
-    def _build_services(self, admin_hint: str) -> None:
-        node = self.config.node
-        seams = self.seams
+    def _build_servers(self, admin_hint: str) -> None:
+        """Make both ports, answering that the node is starting."""
+        starting = StartingService(self.metrics)
+
+        def server(service: str, handlers: dict[str, Handler]) -> ThriftServer:
+            return ThriftServer(
+                service,
+                handlers,
+                limits=server_limits(self.config.node, self.seams),
+                clock=self.seams.clock,
+                scheduler=self.seams.loop,
+                metrics=self.metrics,
+                request_turn=self.request_turn,
+                admin_hint=admin_hint,
+                budget=self.budget,
+                relieve=self.memory.relieve,
+            )
+
+        self.consumer = server("consumer", starting.consumer_handlers())
+        self.producer = server("producer", starting.producer_handlers())
+        self.memory.servers = (self.consumer, self.producer)
+
+    def _build_services(self) -> None:
+        """Have both ports serve."""
+        node, seams = self.config.node, self.seams
         self.consumer_service = ConsumerService(
             self.groups,
             store=self.store,
             scheduler=seams.loop,
             metrics=self.metrics,
-            state=lambda: self._state,
             linger_ms_max=node.max_linger_time,
             acks_refused=lambda: self.progress.failed,
             budget=self.budget,
@@ -309,24 +364,8 @@ class Node:
             auto_create=self.auto_create,
             budget=self.budget,
         )
-
-        def server(service: str, handlers: Callable[[], dict[str, Callable[..., None]]]) -> ThriftServer:
-            return ThriftServer(
-                service,
-                handlers(),
-                limits=server_limits(node, seams),
-                clock=seams.clock,
-                scheduler=seams.loop,
-                metrics=self.metrics,
-                request_turn=self.request_turn,
-                admin_hint=admin_hint,
-                budget=self.budget,
-                relieve=self.memory.relieve,
-            )
-
-        self.consumer = server("consumer", self.consumer_service.handlers)
-        self.producer = server("producer", producer_service.handlers)
-        self.memory.servers = (self.consumer, self.producer)
+        self.consumer.serve(self.consumer_service.handlers())
+        self.producer.serve(producer_service.handlers())
 
     def build_group(self, config: GroupConfig, node: NodeConfig) -> ConsumerGroup:
         """Build one group; it consumes from its `start` on."""
@@ -417,6 +456,8 @@ class Node:
             server.close_connections(at_once=not orderly)
         self._state = "stopped"
         self.notices.flush(everything=True)
+        if not self.is_open:
+            return
         try:
             self.progress.close()
         except (ProgressFailed, OSError):

@@ -23,10 +23,11 @@ from proxy.admin.view import (
 )
 from proxy.node import Node
 from proxy.reload import Reloader
+from proxy.startup import RecoveryView
 from upstream.positions import positions
 from upstream.stuck import stuck_messages
 
-_STATES: dict[str, State] = {"starting": "starting", "ready": "ready", "failed": "failed"}
+_STATES: dict[str, State] = {"starting": "starting", "recovering": "recovering", "ready": "ready", "failed": "failed"}
 
 
 def product_version() -> str:
@@ -58,11 +59,18 @@ class LiveNode:
             return ()
         if state == "failed":
             return (self._node.failure or "The write side is down.",)
-        return (
-            "The store is being opened and recovered."
-            if state == "starting"
-            else "It was told to stop and waits for what is out with clients.",
-        )
+        if state == "starting":
+            return ("The store is being opened.",)
+        recovery = self.recovery
+        if recovery is not None:
+            return (f"The store is being recovered: {recovery.sentence}.",)
+        return ("It was told to stop and waits for what is out with clients.",)
+
+    @property
+    def recovery(self) -> RecoveryView | None:
+        """How far the recovery is, None when there is none."""
+        startup = self._node.startup
+        return None if startup is None else startup.view
 
     @property
     def version(self) -> str:
@@ -86,7 +94,7 @@ class LiveNode:
 
     def topics(self) -> Sequence[TopicView]:
         """Every topic of the store."""
-        if self._node.state == "starting":
+        if not self._node.is_open:
             return ()
         return [
             TopicView(
@@ -170,7 +178,7 @@ class LiveNode:
     def store(self) -> StoreView | None:
         """What is known of the data directory."""
         node = self._node
-        if node.state == "starting":
+        if not node.is_open:
             return None
         path = node.config.node.data
         return StoreView(

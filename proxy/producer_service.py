@@ -96,7 +96,7 @@ class ProducerService:
             clock: Wall clock for the born time of messages.
             randomness: For partitionId -2 and below.
             metrics: The node's registry.
-            state: The node's state: "starting", "ready", "draining" or "failed".
+            state: The node's state: "ready", "draining" or "failed".
             body_bytes_max: Largest body (R91).
             qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
             auto_create: Makes a topic on its first publish, or answers None where that is off.
@@ -264,10 +264,9 @@ class ProducerService:
         fields: Callable[[Sequence[Position]], _Fields],
     ) -> None:
         """Stage puts; the reply follows the flush that settles them. Raises Refusal when nothing was staged."""
-        state = self._state()
-        if state in ("draining", "starting"):
+        if self._state() == "draining":
             _give_tokens_back(ports)
-            text = f"the node is {state}: send to another node, or again in a moment"
+            text = "the node is draining: send to another node, or again in a moment"
             raise Refusal(ResultCode.FAIL_SERVER_SHUTDOWN, text)
         if self._budget.level >= Pressure.REFUSING:
             _give_tokens_back(ports)

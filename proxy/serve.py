@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import random
 import signal
 import sys
@@ -29,6 +30,7 @@ from proxy.cli.codes import ExitCode
 from proxy.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.node import Node, Seams
 from proxy.reload import Reloader
+from proxy.service_manager import ServiceManager, StartReporter
 
 _log = structlog.get_logger(__name__)
 
@@ -162,16 +164,23 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
     admin = AdminServer(LiveNode(node, reloader), changes=node_changes(node), token=AdminToken(lambda: _token(config)))
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
     await admin.start(config.node.admin_host, config.node.admin_port)
+    manager = ServiceManager(os.environ.get("NOTIFY_SOCKET", ""))
     tasks: list[asyncio.Task[None]] = []
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    _on_signals(loop, stop, hurry)
     try:
-        await node.start(admin_hint=f"http://{address_text(*admin.address)}/")
-        stop, hurry = asyncio.Event(), asyncio.Event()
-        _on_signals(loop, stop, hurry, reloader)
+        reporter = StartReporter(node, manager, terminal=None if options.json else sys.stderr)
+        if not await _start(node, f"http://{address_text(*admin.address)}/", stop, reporter):
+            _log.info("stopped", text="before the recovery was done; the next start recovers again")
+            return ExitCode.OK
+        loop.add_signal_handler(signal.SIGHUP, reloader.reload)
         if options.watch:
             tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader)))
         _announce(options, node, admin.address)
+        manager.ready("serving")
         await stop.wait()
         _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
+        manager.stopping("waits for what is out with clients")
         await node.stop(hurry=hurry)
         _log.info("stopped")
     finally:
@@ -182,7 +191,28 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
     return ExitCode.STORE_FAILED if node.failure is not None else ExitCode.OK
 
 
-def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event, reloader: Reloader) -> None:
+async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: StartReporter) -> bool:
+    """Start the node and say how far it is; False when it was told to stop before it was ready."""
+    loop = asyncio.get_running_loop()
+    starting = loop.create_task(node.start(admin_hint=admin_hint))
+    stopping = loop.create_task(stop.wait())
+    reporting = loop.create_task(reporter.run())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        reporting.cancel()
+        await asyncio.gather(stopping, reporting, return_exceptions=True)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event) -> None:
     def end() -> None:
         if stop.is_set():
             hurry.set()
@@ -190,7 +220,6 @@ def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asy
 
     loop.add_signal_handler(signal.SIGTERM, end)
     loop.add_signal_handler(signal.SIGINT, end)
-    loop.add_signal_handler(signal.SIGHUP, reloader.reload)
 
 
 async def _watch(path: Path, seen: Signature, reloader: Reloader) -> None:

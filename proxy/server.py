@@ -113,15 +113,20 @@ class ThriftServer:
         self._dirty: list[Connection] = []
         self._listener: Listener | None = None
         self._open = metrics.counter(CONNECTIONS, service)
-        self._handlers: dict[str, tuple[Handler, Counter]] = {
-            name: (handler, metrics.counter(REQUESTS, service, name)) for name, handler in handlers.items()
-        }
+        self._handlers: dict[str, tuple[Handler, Counter]] = {}
+        self.serve(handlers)
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port listened on."""
         assert self._listener is not None, "the server listens"
         return self._listener.address
+
+    def serve(self, handlers: Mapping[str, Handler]) -> None:
+        """Have calls from now on handled by these (method name to handler), on open connections too."""
+        self._handlers = {
+            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in handlers.items()
+        }
 
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
         """Start to accept connections. Raises ListenError."""

@@ -22,6 +22,7 @@ from proxy.admin.view import (
     SubscriptionView,
     TopicView,
 )
+from proxy.startup import RecoveryView
 
 NOW_MS = 1_760_000_000_000
 
@@ -42,6 +43,7 @@ class PlainNode:
     def __init__(self) -> None:
         self.state: State = "ready"
         self.reasons: Sequence[str] = ()
+        self.recovery: RecoveryView | None = None
         self.version = "0.1.0"
         self.clock = FixedClock()
         self.started_monotonic = 100.0

@@ -14,10 +14,11 @@ What it guarantees, and which faults it survives:
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from broker.errors import StoreFormatNewer
+from broker.opening import run_to_end
 from broker.seams import Buffer, Disk, DiskFile
 from upstream.journal_format import (
     BLOCK_HEADER,
@@ -37,6 +38,7 @@ from upstream.journal_format import (
 
 SEGMENT_BYTES = 2 << 20
 SEGMENT_BYTES_MIN = 4096
+_STEP_ENTRIES = 1024
 _SUFFIX = ".acks"
 _SPARE = "spare"
 _BLOCK_OVERHEAD = BLOCK_HEADER.size + len(END_OF_BLOCKS)
@@ -87,7 +89,11 @@ class AckJournal:
         return self._number
 
     def read(self) -> SegmentContent | None:
-        """Read the segment that counts: the newest whose snapshot is whole, or else the newest.
+        """Do `reading` in one go."""
+        return run_to_end(self.reading())
+
+    def reading(self) -> Generator[None, None, SegmentContent | None]:
+        """Read the segment that counts, in steps: the newest whose snapshot is whole, or else the newest.
 
         Returns:
             None for a journal that was never written.
@@ -100,7 +106,7 @@ class AckJournal:
         numbers = self._numbers()
         best: SegmentContent | None = None
         for number in reversed(numbers):
-            content = self._read_segment(number)
+            content = yield from self._read_segment(number)
             if content.whole:
                 best = content
                 break
@@ -196,13 +202,13 @@ class AckJournal:
         stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
-    def _read_segment(self, number: int) -> SegmentContent:
+    def _read_segment(self, number: int) -> Generator[None, None, SegmentContent]:
         file = self._disk.open(self._segment_path(number))
         try:
             data = file.read(0, file.size())
         finally:
             file.close()
-        return scan_segment(number, data, folder=self._folder)
+        return (yield from scanning_segment(number, data, folder=self._folder))
 
     def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int]:
         """Return a file of the segment's name with its space claimed, from the spare where there is one."""
@@ -263,7 +269,12 @@ class AckJournal:
 
 
 def scan_segment(number: int, data: bytes, *, folder: str = "") -> SegmentContent:
-    """Read all valid blocks of a segment, over damaged places.
+    """Do `scanning_segment` in one go."""
+    return run_to_end(scanning_segment(number, data, folder=folder))
+
+
+def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator[None, None, SegmentContent]:
+    """Read all valid blocks of a segment, over damaged places, in steps of some blocks.
 
     The bytes behind the last block are zeros, or blocks of an earlier life of the file, whose sums are salted with
     another number.
@@ -273,8 +284,11 @@ def scan_segment(number: int, data: bytes, *, folder: str = "") -> SegmentConten
     """
     content = SegmentContent(number=number)
     view = memoryview(data)
-    position = trackers = 0
+    position = trackers = shown = 0
     while True:
+        if len(content.entries) - shown >= _STEP_ENTRIES:
+            shown = len(content.entries)
+            yield
         payload = read_block(number, view, position)
         if payload is None:
             found = _next_block(number, data, view, position)

@@ -15,21 +15,22 @@ full disk, with the reserve gone too, refuses in the same way and ends by itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterable
+from typing import Literal, NamedTuple
 
 import structlog
 
 from broker.consume_queue import ConsumeQueue
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
+from broker.opening import run_to_end
 from broker.seams import Clock, Disk, Scheduler
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
 from upstream.journal import SEGMENT_BYTES, AckJournal
 from upstream.losses import Losses
 from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
-from upstream.replay import UNKNOWN, LogView, QueuesOfTopic, Replay, raise_to_minimum, replay
+from upstream.replay import UNKNOWN, LogStore, LogView, Replay, raise_to_minimum, replaying
 from upstream.tracker import Failure, FailureKind, OffsetTracker
 
 log = structlog.get_logger()
@@ -54,23 +55,6 @@ class Origin(NamedTuple):
     offset: int
     physical: int = UNKNOWN
     """Its commit-log offset, compared with the log's where given."""
-
-
-class Recovery(Protocol):
-    """What is read of the store's recovery."""
-
-    @property
-    def truncated_to(self) -> int | None: ...
-
-
-class LogStore(Protocol):
-    """What is read of the store."""
-
-    @property
-    def topics(self) -> Mapping[str, QueuesOfTopic]: ...
-
-    @property
-    def recovery(self) -> Recovery: ...
 
 
 class _Known:
@@ -149,10 +133,37 @@ class Progress:
             StoreFormatNewer: A newer version wrote it.
             StoreUnreadable: consumerOffset.json and its copies are damaged.
         """
+        return run_to_end(
+            cls.opening(
+                root,
+                store=store,
+                disk=disk,
+                clock=clock,
+                metrics=metrics,
+                scheduler=scheduler,
+                ack_flush=ack_flush,
+                segment_bytes=segment_bytes,
+            )
+        )
+
+    @classmethod
+    def opening(
+        cls,
+        root: str,
+        *,
+        store: LogStore,
+        disk: Disk,
+        clock: Clock,
+        metrics: Metrics,
+        scheduler: Scheduler,
+        ack_flush: Literal["async", "sync"] = "async",
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> Generator[None, None, Progress]:
+        """`open` in steps of bounded work. Nothing is changed before the last one, which may be left out."""
         started = clock.monotonic()
         journal = AckJournal(f"{root}/pyddmq/acks", disk, segment_bytes=segment_bytes)
         try:
-            content = journal.read()
+            content = yield from journal.reading()
             offsets = ConsumerOffsets.open(root, disk=disk, clock=clock)
         except OSError as error:
             raise ProgressFailed("reading", error) from error
@@ -167,7 +178,7 @@ class Progress:
             ack_flush=ack_flush,
         )
         entries = content.entries if content is not None else []
-        found = replay(entries)
+        found = yield from replaying(entries)
         if content is not None:
             report_damage(content, found, metrics)
             progress._snapshot_lost = not content.whole

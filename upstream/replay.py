@@ -7,12 +7,13 @@ still the one at that offset. Everything that is in doubt comes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue, Unit
 from broker.errors import StoreError
+from broker.opening import run_to_end
 from upstream.journal_format import (
     Acked,
     Dead,
@@ -27,6 +28,7 @@ from upstream.journal_format import (
 )
 from upstream.tracker import Failure, OffsetTracker
 
+_STEP_ENTRIES = 1024
 UNKNOWN = -1
 """A physical offset that cannot be told."""
 
@@ -36,6 +38,23 @@ class QueuesOfTopic(Protocol):
 
     @property
     def queues(self) -> list[ConsumeQueue]: ...
+
+
+class Recovery(Protocol):
+    """What is read of the store's recovery."""
+
+    @property
+    def truncated_to(self) -> int | None: ...
+
+
+class LogStore(Protocol):
+    """What is read of the store."""
+
+    @property
+    def topics(self) -> Mapping[str, QueuesOfTopic]: ...
+
+    @property
+    def recovery(self) -> Recovery: ...
 
 
 class LogView:
@@ -102,10 +121,17 @@ class Replay:
 
 
 def replay(entries: Iterable[Entry]) -> Replay:
-    """Apply a segment's entries in order."""
+    """Do `replaying` in one go."""
+    return run_to_end(replaying(entries))
+
+
+def replaying(entries: Iterable[Entry]) -> Generator[None, None, Replay]:
+    """Apply a segment's entries in order, in steps of some entries."""
     result = Replay()
     trackers = result.trackers
-    for entry in entries:
+    for place, entry in enumerate(entries, 1):
+        if place % _STEP_ENTRIES == 0:
+            yield
         if isinstance(entry, (Acked, Failed, Dead, Reset, Truncated, Writing)):
             known = trackers.get(entry.tracker_id)
             if known is None:

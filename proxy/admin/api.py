@@ -17,6 +17,7 @@ from proxy.admin.view import (
     SubscriptionView,
     TopicView,
 )
+from proxy.startup import RecoveryView
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 10_000
@@ -183,6 +184,29 @@ def _delivery(delivery: Delivery) -> Document:
     }
 
 
+def readiness(node: NodeView) -> Document:
+    """Return whether the node is ready, why not, and how far its recovery is while there is one."""
+    document: Document = {
+        "ready": node.state == "ready",
+        "state": node.state,
+        "reasons": list(node.reasons),
+        "memory": memory(node),
+    }
+    return document | (_recovery(node.recovery) or {})
+
+
+def _recovery(recovery: RecoveryView | None) -> Document | None:
+    if recovery is None:
+        return None
+    return {
+        "phase": recovery.phase,
+        "scannedBytes": recovery.scanned_bytes,
+        "totalBytes": recovery.total_bytes,
+        "percent": recovery.percent,
+        "etaSeconds": recovery.eta_seconds,
+    }
+
+
 def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> Document:
     """Return what is known of the node itself; connections the oldest first."""
     connections = sorted(node.connections(), key=lambda connection: connection.since_ms)
@@ -192,6 +216,7 @@ def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> Document:
         "version": node.version,
         "state": node.state,
         "reasons": list(node.reasons),
+        "recovery": _recovery(node.recovery),
         "uptimeSeconds": round(node.clock.monotonic() - node.started_monotonic, 3),
         "eventLoopLagSeconds": round(loop_lag_seconds, 6),
         "store": None

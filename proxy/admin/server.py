@@ -159,10 +159,8 @@ class _Routes:
     async def _readyz(self, request: web.Request) -> web.Response:
         node = self._node
         status = 200 if node.state == "ready" else 503
-        if "verbose" in request.query:
-            memory = api.memory(node)
-            document = {"ready": status == 200, "state": node.state, "reasons": list(node.reasons), "memory": memory}
-            return _json(document, status)
+        if "verbose" in request.query or node.recovery is not None:
+            return _json(api.readiness(node), status)
         lines = ["ready"] if status == 200 else [f"not ready: {node.state}", *node.reasons]
         if node.memory().pressure != "none":
             lines.append(f"memory: {node.memory().pressure}")

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from broker.metrics import Metrics
 from broker.seams import Clock
+from proxy.startup import RecoveryView
 
 State = Literal["starting", "recovering", "ready", "draining", "failed"]
 
@@ -255,6 +256,11 @@ class NodeView(Protocol):
     @property
     def reasons(self) -> Sequence[str]:
         """Why the node is not ready, a sentence each; empty when it is."""
+        ...
+
+    @property
+    def recovery(self) -> RecoveryView | None:
+        """How far the recovery of this start is; None when there is none."""
         ...
 
     @property

@@ -17,7 +17,7 @@ from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_
 REFUSED_CODES = frozenset({11, 13, 14, 15})
 """Result codes that promise that nothing was stored; any other failure leaves it open."""
 
-NOT_RECORDED = (PullCode.ACKS_REFUSED, PullCode.STORE_FAILED)
+NOT_RECORDED = (PullCode.STARTING, PullCode.ACKS_REFUSED, PullCode.STORE_FAILED)
 """Refusals of a pull whose results were not taken."""
 
 
@@ -277,7 +277,7 @@ class Consumer(Client):
     def on_reply(self, link: Link, about: list[Result], reply: Reply, stamp: Stamp) -> None:
         if reply.error is not None:
             code = getattr(reply.error, "code", None)
-            if code not in (PullCode.STARTING, PullCode.OVERLOADED, *NOT_RECORDED):
+            if code not in (PullCode.OVERLOADED, *NOT_RECORDED):
                 raise PromiseBroken(7, f"{reply.method} was answered with {reply.error!r}")
             self.around.counts[f"pull_code_{int(code)}"] += 1
         refused = reply.error is not None and code in NOT_RECORDED

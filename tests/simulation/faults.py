@@ -58,8 +58,12 @@ def cut_within(world: World, random: Random, *, log_only: bool = False) -> None:
 def kill_twice(world: World, random: Random) -> None:
     """SIGKILL, and again while the node recovers or has just begun to serve."""
     world.kill()
-    world.start()
-    world.run(seconds=random.random() * 0.02)
+    if random.random() < 0.5:
+        _, task = world.begin()
+        world.run(until=task.done, seconds=random.random() * 0.3)
+    else:
+        world.start()
+        world.run(seconds=random.random() * 0.02)
     kill(world, random)
 
 

@@ -14,8 +14,9 @@ SEEDS_LONG = 1_000
 
 HAPPENINGS = (
     "delivered", "failed", "silent", "late", "repeated_result", "resent_results", "nonsense_result", "poison",
-    "refused_publish", "publish_code_0", "publish_code_10", "publish_code_11", "publish_code_14",
+    "refused_publish", "publish_code_0", "publish_code_10", "publish_code_11", "publish_code_14", "publish_code_20",
     "stalled_reader", "writer_paused", "fragment", "join", "reset", "half_delivered", "refused",
+    "pull_code_3",
 )  # fmt: skip
 """What clients, producers and network must have done at least once over all seeds."""
 

@@ -6,6 +6,7 @@ change to one leaves the others as they were.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -152,7 +153,18 @@ class World:
     # The node's life.
 
     def start(self) -> Node:
-        """Start a node on what the disk holds and wait until it listens."""
+        """Start a node on what the disk holds and wait until it serves; clients may come while it recovers."""
+        node, task = self.begin()
+        self.run(until=task.done, seconds=60)
+        task.result()
+        self.node = node
+        if self.flush == "async" and self._power_lost:
+            self.ledger.taken(_ends(node.store), seconds=LOG_LOSS_SECONDS)
+        self._power_lost = False
+        return node
+
+    def begin(self) -> tuple[Node, asyncio.Task[None]]:
+        """Start a node without waiting for anything."""
         assert self.node is None
         self.process = Process(f"node {self.ledger.life}")
         seams = Seams(
@@ -161,16 +173,10 @@ class World:
             disk=self.disk,
             randomness=Random(f"node {self.seed} {self.ledger.life}"),
             network=self.network,
+            step_pause_seconds=self.random.choice((0.0, 0.005, 0.05)),
         )
         node = self._make_node(self.config, seams=seams, registry=self.registry)
-        task = self.process.run(self.loop.create_task, node.start())
-        self.run(until=task.done, seconds=60)
-        task.result()
-        self.node = node
-        if self.flush == "async" and self._power_lost:
-            self.ledger.taken(_ends(node.store), seconds=LOG_LOSS_SECONDS)
-        self._power_lost = False
-        return node
+        return node, self.process.run(self.loop.create_task, node.start())
 
     def kill(self, *, power: bool = False, failed_at: float | None = None) -> None:
         """End the node at once: SIGKILL keeps what was written, a power loss only what was synced.

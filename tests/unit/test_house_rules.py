@@ -60,7 +60,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "broker/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
     # Stamps the process id into the abort file, as RocketMQ does.
     "broker/store_json.py": frozenset({"os.*"}),
-    # Options of listening sockets, which asyncio leaves to the caller.
+    # Options of listening sockets, which asyncio leaves to the caller, and datagrams to a service manager.
     "proxy/network.py": frozenset({"socket"}),
     # Reads one file, before there is a node.
     "conf/loader.py": frozenset({"open"}),

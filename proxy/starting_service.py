@@ -1,0 +1,91 @@
+"""What both Thrift ports answer while the store is being recovered: nothing is taken, and clients know to come again.
+
+Pulls get a PullException (code 3) and publishes code 20, after which DDMQ's client libraries try another node and this
+one again later (S9). Results that ride on a refused pull are not taken; clients keep them and send them again (D13).
+"""
+
+from __future__ import annotations
+
+from broker.metrics import Metrics
+from proxy.connection import Connection
+from proxy.consumer_service import LOW_LEVEL_TEXT, PULLS_REFUSED
+from proxy.producer_service import SENDS_REFUSED
+from proxy.server import Handler
+from proxy.wire import (
+    APPLICATION_INTERNAL_ERROR,
+    Call,
+    encode_application_exception,
+    encode_bool_reply,
+    encode_delay_result_reply,
+    encode_pull_exception,
+    encode_result_reply,
+    scan_delay,
+    scan_pull,
+    scan_send,
+    scan_send_batch,
+    scan_stats,
+    scan_submit,
+)
+from proxy.wire.codes import PullCode, ResultCode
+
+_PULL_TEXT = "the node is starting: pull again in a moment"
+_SEND_TEXT = "the node is starting: send to another node, or again in a moment"
+
+
+class StartingService:
+    """The handlers of both ports until the node is ready. Arguments are decoded, so that a bad call is told so."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._pulls = metrics.counter(PULLS_REFUSED, PullCode.STARTING.name.lower())
+        self._sends = metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_SERVER_SHUTDOWN)))
+
+    def consumer_handlers(self) -> dict[str, Handler]:
+        """Method name to handler, for the consumer port."""
+        return {
+            "pull": self._pull,
+            "submit": self._submit,
+            "getConsumeStats": self._stats,
+            "fetch": self._low_level,
+            "ack": self._low_level,
+        }
+
+    def producer_handlers(self) -> dict[str, Handler]:
+        """Method name to handler, for the producer port."""
+        return {
+            "sendSync": self._send,
+            "sendAsync": self._send,
+            "sendBatchSync": self._send_batch,
+            "sendDelaySync": self._send_delay,
+        }
+
+    def _pull(self, connection: Connection, call: Call) -> None:
+        scan_pull(call)
+        self._pulls.add()
+        connection.answer(encode_pull_exception(call, PullCode.STARTING, _PULL_TEXT))
+
+    def _submit(self, connection: Connection, call: Call) -> None:
+        scan_submit(call)
+        connection.answer(encode_bool_reply(call, False))
+
+    def _stats(self, connection: Connection, call: Call) -> None:
+        scan_stats(call)
+        connection.answer(encode_pull_exception(call, PullCode.STARTING, _PULL_TEXT))
+
+    def _low_level(self, connection: Connection, call: Call) -> None:
+        connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, LOW_LEVEL_TEXT))
+
+    def _send(self, connection: Connection, call: Call) -> None:
+        scan_send(call)
+        self._refuse(connection, call, 1)
+
+    def _send_batch(self, connection: Connection, call: Call) -> None:
+        self._refuse(connection, call, len(scan_send_batch(call).messages))
+
+    def _refuse(self, connection: Connection, call: Call, count: int) -> None:
+        self._sends.add(count)
+        connection.answer(encode_result_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _SEND_TEXT))
+
+    def _send_delay(self, connection: Connection, call: Call) -> None:
+        scan_delay(call)
+        self._sends.add()
+        connection.answer(encode_delay_result_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _SEND_TEXT, ""))
