@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.commit_log import CommitLog
-from broker.consume_queue import UNIT
+from broker.consume_queue import UNIT, ConsumeQueue
 from broker.java import tags_code
 from broker.properties import find_property
 from broker.record import RECORD_OVERHEAD_BYTES, Entry
@@ -34,6 +34,7 @@ class QueueBuild:
     _held: list[Entry] = field(default_factory=list)  # members of batches already known to be incomplete
     _held_batches: int = 0
     _tail_units: int = 0
+    _queues: dict[tuple[bytes, int], ConsumeQueue] = field(default_factory=dict)
     tail_units_max: int = _TAIL_UNITS_MAX  # units held in memory before queue files are written
 
     def take(self, entry: Entry) -> None:
@@ -92,14 +93,11 @@ class QueueBuild:
         self.last_record = entry.physical
         if not entry.indexed:
             return
-        name = entry.topic.decode("utf-8", "replace")
-        topic = self.topics.by_name.get(name)
-        if topic is None or entry.queue_id >= len(topic.queues):
-            topic = self.topics.grow(name, entry.queue_id + 1)
-        queue = topic.queues[entry.queue_id]
-        gap_max = entry.physical // RECORD_OVERHEAD_BYTES
-        if not queue.max_offset and (self.log.min_offset or entry.queue_offset > gap_max):
-            queue.start_at(entry.queue_offset, entry.queue_offset)
+        queue = self._queues.get((entry.topic, entry.queue_id)) or self._queue(entry)
+        if not queue.max_offset:
+            gap_max = entry.physical // RECORD_OVERHEAD_BYTES
+            if self.log.min_offset or entry.queue_offset > gap_max:
+                queue.start_at(entry.queue_offset, entry.queue_offset)
         unit = UNIT.pack(entry.physical, entry.size, tags_code(find_property(entry.properties, b"TAGS") or b""))
         added = queue.restore(entry.queue_offset, unit)
         if added < 0:
@@ -114,3 +112,11 @@ class QueueBuild:
             for each in self.topics.by_name.values():
                 for full in each.queues:
                     full.write_tail()
+
+    def _queue(self, entry: Entry) -> ConsumeQueue:
+        name = entry.topic.decode("utf-8", "replace")
+        topic = self.topics.by_name.get(name)
+        if topic is None or entry.queue_id >= len(topic.queues):
+            topic = self.topics.grow(name, entry.queue_id + 1)
+        queue = self._queues[entry.topic, entry.queue_id] = topic.queues[entry.queue_id]
+        return queue

@@ -68,6 +68,7 @@ SYS_ROLLBACK = 0xC
 HEADER = struct.Struct(">iiiiiqqiq8sq8siqi")
 HEADER_BORN_V6 = struct.Struct(">iiiiiqqiq20sq8siqi")
 HEADER_BYTES = HEADER.size
+_unpack_header = HEADER.unpack_from
 assert HEADER_BYTES == 88
 assert HEADER_BORN_V6.size == 100
 
@@ -267,7 +268,11 @@ def sum_matches(record: memoryview) -> bool:
     """
     end = len(record) - CRC_BYTES
     if end >= RECORD_OVERHEAD_BYTES and record[end : end + 9] == CRC_PREFIX:
-        return bool(record[end:] == crc_property(crc32(record[:end]) & 0x7FFFFFFF))
+        digits = bytes(record[end + 9 :])
+        # Read, not formatted and compared: a third of the cost. Only digits, so that nothing else reads as the number.
+        return (
+            digits[10] == 2 and (number := digits[9::-1]).isdigit() and int(number) == crc32(record[:end]) & 0x7FFFFFFF
+        )
     try:
         body, block = split(record)
     except (DamagedRecord, struct.error):
@@ -336,13 +341,20 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | No
 
 def _entry(record: memoryview) -> Entry | None:
     """Take a record apart whose sum is right; None when its lengths do not add up."""
-    total, magic, _, queue, offset, physical, flags = _IDENTITY.unpack_from(record)
-    body_at = _body_at(flags)
-    topic_at = body_at + _I32.unpack_from(record, body_at - 4)[0]
-    width = 1 if magic == MAGIC_V1 else 2
-    if topic_at < body_at or topic_at + width > total:
+    total, magic, _, queue, _, offset, physical, sys_flag, _, _, store_ms, _, _, _, body_bytes = _unpack_header(record)
+    topic_at = HEADER_BYTES + body_bytes
+    if sys_flag & 0x30:
+        body_at = _body_at(sys_flag)
+        topic_at = body_at + _I32.unpack_from(record, body_at - 4)[0]
+        store_ms = store_timestamp(record)
+        if topic_at < body_at:
+            return None
+    elif body_bytes < 0:
         return None
-    topic_end = topic_at + width + int.from_bytes(record[topic_at : topic_at + width], "big")
+    width = 1 if magic == MAGIC_V1 else 2
+    if topic_at + width > total:
+        return None
+    topic_end = topic_at + width + (record[topic_at] if width == 1 else record[topic_at] << 8 | record[topic_at + 1])
     if topic_end + 2 > total or topic_end + 2 + _I16.unpack_from(record, topic_end)[0] != total:
         return None
     block = bytes(record[topic_end + 2 :])
@@ -350,14 +362,6 @@ def _entry(record: memoryview) -> Entry | None:
     at = len(block) - CRC_BYTES - BATCH_BYTES
     if at >= 0 and block.startswith(BATCH_PREFIX, at):
         batch = (int(block[at + 15 : at + 20]), int(block[at + 21 : at + 26]))
-    return Entry(
-        physical=physical,
-        size=total,
-        topic=bytes(record[topic_at + width : topic_end]),
-        queue_id=queue,
-        queue_offset=offset,
-        store_ms=store_timestamp(record),
-        properties=strip_own(block),
-        batch=batch,
-        indexed=flags & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK),
-    )
+    indexed = sys_flag & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK)
+    topic = bytes(record[topic_at + width : topic_end])
+    return Entry(physical, total, topic, queue, offset, store_ms, strip_own(block), batch, indexed)
