@@ -146,7 +146,7 @@ class LiveNode:
     def positions(self, *, group: str | None) -> Sequence[PositionView]:
         """Where groups stand."""
         node = self._node
-        if node.state == "starting":
+        if not node.is_open:
             return ()
         return [
             PositionView(
