@@ -9,7 +9,7 @@ CONFIG ?= conf/standalone.yaml
 DATA   ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench crash simulate interop docs clean
+.PHONY: help setup run test lint format bench crash powerloss simulate interop docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
@@ -57,6 +57,10 @@ bench: setup ## speed, beside Redis where it is installed
 
 crash: setup ## a long campaign of SIGKILLs on real processes
 	$(BIN)/python -m pytest -s tests/crash -m long
+
+powerloss: setup ## power losses under a real process, over a file system that forgets; needs FUSE
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[speed,dev,fuse]'
+	$(BIN)/python -m pytest -s tests/powerloss -m long
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long

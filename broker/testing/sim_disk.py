@@ -214,6 +214,10 @@ class SimDisk:
         self.check_alive()
         return path in self._files or path.rstrip("/") in self._folders
 
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder is there."""
+        return path.rstrip("/") in self._folders
+
     def list(self, path: str) -> list[str]:
         """Sorted names in a folder."""
         self.check_alive()
@@ -258,7 +262,7 @@ class SimDisk:
         """Make the entries of a folder durable."""
         self.check_alive()
         self.step("sync_folder", path)
-        path = path.rstrip("/")
+        path = path.rstrip("/") or "/"
         moved = set()
         for entry in self._entries:
             if entry[0] == path:

@@ -81,6 +81,7 @@ class DyingDisk(RealDisk):
     """The real disk, and the order to die."""
 
     def __init__(self, order: Order) -> None:
+        super().__init__()
         self._order = order
 
     def open(self, path: str, *, create: bool = False) -> RealFile:

@@ -1,0 +1,1 @@
+"""Real node processes over a file system that forgets what was not synced."""

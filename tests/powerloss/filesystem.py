@@ -1,0 +1,225 @@
+"""A FUSE file system over a `SimDisk`: what a real process wrote without a sync goes with the power, in part or torn.
+
+`python -m tests.powerloss.filesystem MOUNTPOINT` mounts it and prints `mounted`. Lines on its standard input:
+
+- `cut SEED`: the power is lost. Of each file's unsynced writes any subset of sectors survives, of each folder's
+  unsynced names the first few, as the seed decides; `cut` is the answer. The processes that used it must be dead.
+- End of input: unmount.
+
+fsync and fdatasync of a file make its writes and size durable, fsync of a folder its names; nothing else does. Folders
+are durable once made. Inode numbers are never used twice: after a cut every file has a new one, so that no page of the
+kernel's cache outlives the cut, those of mappings included. A write is up to 128 KiB here; a longer one is several.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pyfuse3
+import trio
+
+from broker.testing import SimDisk, SimFile
+
+BLOCK_BYTES = 4096
+
+
+class ForgetfulFiles(pyfuse3.Operations):
+    """The operations; file handles are the simulated disk's open files."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        super().__init__()
+        self._disk = disk
+        self._last_inode = int(pyfuse3.ROOT_INODE)
+        self._last_handle = 0
+        self._paths: dict[int, str] = {int(pyfuse3.ROOT_INODE): ""}
+        self._inodes: dict[str, int] = {"": int(pyfuse3.ROOT_INODE)}
+        self._handles: dict[int, SimFile] = {}
+        self._listings: dict[int, tuple[str, list[str]]] = {}
+
+    def cut(self, seed: int) -> None:
+        """Lose the power."""
+        self._disk.crash(Random(seed))
+        self._handles.clear()
+        self._paths = {int(pyfuse3.ROOT_INODE): ""}
+        self._inodes = {"": int(pyfuse3.ROOT_INODE)}
+
+    # Names
+
+    async def lookup(self, parent: int, name: bytes, ctx: Any = None) -> Any:
+        path = self._child(parent, name)
+        if not self._disk.exists(path):
+            raise pyfuse3.FUSEError(errno.ENOENT)
+        return self._attributes(path)
+
+    async def getattr(self, inode: int, ctx: Any = None) -> Any:
+        return self._attributes(self._path(inode))
+
+    async def mkdir(self, parent: int, name: bytes, mode: int, ctx: Any) -> Any:
+        path = self._child(parent, name)
+        if self._disk.exists(path):
+            raise pyfuse3.FUSEError(errno.EEXIST)
+        self._disk.make_folder(path)
+        return self._attributes(path)
+
+    async def unlink(self, parent: int, name: bytes, ctx: Any) -> None:
+        path = self._child(parent, name)
+        self._do(self._disk.remove, path)
+        self._inodes.pop(path, None)
+
+    async def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: Any) -> None:
+        source, target = self._child(parent, name), self._child(new_parent, new_name)
+        if flags:
+            raise pyfuse3.FUSEError(errno.EINVAL)
+        self._do(self._disk.replace, source, target)
+        inode = self._inodes.pop(source, None)
+        self._inodes.pop(target, None)
+        if inode is not None:
+            self._inodes[target] = inode
+            self._paths[inode] = target
+
+    async def opendir(self, inode: int, ctx: Any) -> int:
+        self._last_handle += 1
+        path = self._path(inode)
+        self._listings[self._last_handle] = (path, self._disk.list(path or "/"))
+        return self._last_handle
+
+    async def readdir(self, handle: int, start: int, token: Any) -> None:
+        path, names = self._listings[handle]
+        for place in range(start, len(names)):
+            child = f"{path}/{names[place]}"
+            if self._disk.exists(child) and not pyfuse3.readdir_reply(
+                token, names[place].encode(), self._attributes(child), place + 1
+            ):
+                break
+
+    async def releasedir(self, handle: int) -> None:
+        del self._listings[handle]
+
+    async def fsyncdir(self, handle: int, datasync: bool) -> None:
+        self._do(self._disk.sync_folder, self._listings[handle][0] or "/")
+
+    # Files
+
+    async def create(self, parent: int, name: bytes, mode: int, flags: int, ctx: Any) -> Any:
+        path = self._child(parent, name)
+        info = self._open(self._do(self._disk.open, path, create=True), flags)
+        return info, self._attributes(path)
+
+    async def open(self, inode: int, flags: int, ctx: Any) -> Any:
+        return self._open(self._do(self._disk.open, self._path(inode)), flags)
+
+    async def read(self, handle: int, offset: int, size: int) -> bytes:
+        return bytes(self._do(self._handles[handle].read, offset, size))
+
+    async def write(self, handle: int, offset: int, data: bytes) -> int:
+        self._do(self._handles[handle].write, offset, [data])
+        return len(data)
+
+    async def fsync(self, handle: int, datasync: bool) -> None:
+        self._do(self._handles[handle].sync)
+
+    async def flush(self, handle: int) -> None:
+        """A close is no sync."""
+
+    async def release(self, handle: int) -> None:
+        file = self._handles.pop(handle, None)
+        if file is not None:
+            file.close()
+
+    async def setattr(self, inode: int, attr: Any, fields: Any, handle: int | None, ctx: Any) -> Any:
+        path = self._path(inode)
+        if fields.update_size:
+            file = self._handles[handle] if handle is not None else self._do(self._disk.open, path)
+            self._do(file.truncate, attr.st_size)
+        return self._attributes(path)
+
+    async def statfs(self, ctx: Any) -> Any:
+        data = pyfuse3.StatvfsData()
+        data.f_bsize = data.f_frsize = BLOCK_BYTES
+        data.f_blocks = data.f_bfree = data.f_bavail = 1 << 20
+        data.f_files = data.f_ffree = data.f_favail = 1 << 20
+        data.f_namemax = 255
+        return data
+
+    # Helpers
+
+    def _open(self, file: SimFile, flags: int) -> Any:
+        if flags & os.O_TRUNC:
+            self._do(file.truncate, 0)
+        self._last_handle += 1
+        self._handles[self._last_handle] = file
+        return pyfuse3.FileInfo(fh=self._last_handle)
+
+    def _do(self, operation: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return operation(*args, **options)
+        except OSError as error:
+            raise pyfuse3.FUSEError(error.errno or errno.EIO) from error
+
+    def _path(self, inode: int) -> str:
+        try:
+            return self._paths[inode]
+        except KeyError:
+            raise pyfuse3.FUSEError(errno.ESTALE) from None
+
+    def _child(self, parent: int, name: bytes) -> str:
+        return f"{self._path(parent)}/{os.fsdecode(name)}"
+
+    def _attributes(self, path: str) -> Any:
+        inode = self._inodes.get(path)
+        if inode is None:
+            self._last_inode += 1
+            inode = self._inodes[path] = self._last_inode
+            self._paths[inode] = path
+        entry = pyfuse3.EntryAttributes()
+        entry.st_ino = inode
+        entry.st_uid, entry.st_gid, entry.st_nlink = os.getuid(), os.getgid(), 1
+        entry.st_blksize = BLOCK_BYTES
+        # Nothing may be believed longer than one call: a cut changes everything.
+        entry.entry_timeout = entry.attr_timeout = 0
+        if path == "" or self._disk.is_folder(path):
+            entry.st_mode = stat.S_IFDIR | 0o755
+            return entry
+        entry.st_mode = stat.S_IFREG | 0o644
+        try:
+            file = self._disk.open(path)
+        except OSError as error:
+            raise pyfuse3.FUSEError(error.errno or errno.EIO) from error
+        entry.st_size = file.size()
+        entry.st_blocks = -(-entry.st_size // 512)
+        return entry
+
+
+async def _serve(files: ForgetfulFiles) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pyfuse3.main)
+        buffer = b""
+        orders = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
+        while data := await orders.receive_some():
+            buffer += data
+            while b"\n" in buffer:
+                line, buffer = buffer.split(b"\n", 1)
+                files.cut(int(line.split()[1]))
+                print("cut", flush=True)
+        pyfuse3.terminate()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Mount, serve, unmount."""
+    files = ForgetfulFiles(SimDisk())
+    pyfuse3.init(files, arguments[0], {*pyfuse3.default_options, "fsname=forgetful"})
+    try:
+        print("mounted", flush=True)
+        trio.run(_serve, files)
+    finally:
+        pyfuse3.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
