@@ -75,7 +75,21 @@ class Index:
         options: StoreOptions,
         metrics: Metrics,
         notices: Notices,
+        read_only: bool = False,
     ) -> None:
+        """Set up; `open` does the work.
+
+        Args:
+            root: The store.
+            log: Its commit log.
+            disk: Where.
+            clock: Names files, spaces saves.
+            options: Sizes of the files.
+            metrics: Counts.
+            notices: Reports damage.
+            read_only: Nothing is built or changed; what is not believed counts as missing.
+        """
+        self._read_only = read_only
         self.position = 0
         self.saved_ms = 0
         self.failed: str | None = None
@@ -157,6 +171,8 @@ class Index:
             self._parts.append(file)
 
     def _gap(self, name: str, reason: str, why: str) -> Gap:
+        if self._read_only:
+            return Gap(name)
         self._metrics.counter(INDEX_REBUILT, reason).add()
         self._notices.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
         self._changed = self._names_changed = True
@@ -166,8 +182,10 @@ class Index:
         """Delete files at the end that are made anew anyway: the walk of the log's tail does it."""
         dropped = False
         while self._parts and isinstance(self._parts[-1], Gap):
-            self._file(self._parts.pop().name).remove()
+            gap = self._parts.pop()
             dropped = self._names_changed = True
+            if not self._read_only:
+                self._file(gap.name).remove()
         return dropped
 
     # What is there
@@ -241,7 +259,7 @@ class Index:
 
     def step(self, records_max: int = STEP_RECORDS) -> bool:
         """Build a bounded piece; returns whether something is left that can be built now."""
-        if self.failed is not None or self._clock.monotonic() < self._retry_at:
+        if self._read_only or self.failed is not None or self._clock.monotonic() < self._retry_at:
             return False
         try:
             if any(isinstance(part, Gap) for part in self._parts):

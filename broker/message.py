@@ -125,6 +125,5 @@ def physical_of_id(text: str) -> int | None:
         raw = bytes.fromhex(text)
     except ValueError:
         return None
-    physical = int.from_bytes(raw[-_OFFSET_BYTES:], "big")
-    # Spaces are legal between fromhex's digits.
-    return physical if len(raw) * 2 == len(text) and physical < 1 << 63 else None
+    # Spaces are legal between fromhex's digits, not here.
+    return int.from_bytes(raw[-_OFFSET_BYTES:], "big") if len(raw) * 2 == len(text) else None

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from broker.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment
 from broker.consume_queue import ConsumeQueue, Unit
 from broker.errors import RecordGone, StoreUnreadable
+from broker.index import Index
 from broker.interchange import geometry_of
 from broker.log_scan import LogScan, record_at
 from broker.metrics import Metrics
@@ -44,6 +45,7 @@ class ReadOnlyStore:
         log: Its commit log.
         holes: Damaged stretches [start, end) of the log, seen in the part that was scanned.
         scanned_from: Commit-log offset at which the scan began.
+        index: The index as it was last saved; what it lacks is read from the log by queries.
         live: Whether somebody had it open when it was opened here: its tail moves.
         strange_files: Names of commit-log files that were left out, because their size is not a segment's.
     """
@@ -58,7 +60,18 @@ class ReadOnlyStore:
         self.log, self.strange_files = open_log_for_reading(root, geometry, disk=disk)
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
-        self._checker = UnitChecker(self.log, metrics=metrics, notices=Notices(clock), write=False)
+        notices = Notices(clock)
+        self._checker = UnitChecker(self.log, metrics=metrics, notices=notices, write=False)
+        self.index = Index(
+            root,
+            log=self.log,
+            disk=disk,
+            clock=clock,
+            options=self.options,
+            metrics=metrics,
+            notices=notices,
+            read_only=True,
+        )
 
     @classmethod
     def open(
@@ -119,6 +132,8 @@ class ReadOnlyStore:
         for topic in topics.by_name.values():
             for queue in topic.queues:
                 queue.checker = self._check
+        clean = not self._disk.exists(f"{self.root}/abort")
+        self.index.open(clean=clean, index_ms=CheckpointFile(self.root, disk=self._disk).index_ms())
 
     def _check(self, queue: ConsumeQueue, offset: int, units: list[Unit]) -> list[Unit]:
         if any(unit == (0, 0, 0) for unit in units) and self._forget_deleted():

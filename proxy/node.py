@@ -23,6 +23,7 @@ from conf import Config, GroupConfig, NodeConfig
 from proxy.assembly import Seams, buffer_limits, opening_progress, opening_store, retention_limits, server_limits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
+from proxy.index_work import IndexWork
 from proxy.memory import MemoryWatch
 from proxy.producer_service import ProducerService, TopicPort
 from proxy.retaining import STEP_SECONDS, Retaining
@@ -86,6 +87,7 @@ class Node:
         """How far the recovery is, while there is one."""
         self._turns = self.metrics.counter(TURNS)
         self.store: Store
+        self._index_work: IndexWork
         self.progress: Progress
         self.pauses: Pauses
         self._retaining: Retaining
@@ -183,6 +185,8 @@ class Node:
     def kill(self) -> None:
         """Drop everything as a killed process would: no flush, no commit, no farewell. For simulations."""
         self._state = "stopped"
+        if self.is_open:
+            self._index_work.stop()
         for timer in self._timers.values():
             timer.cancel()
         for server in (self.consumer, self.producer):
@@ -242,6 +246,7 @@ class Node:
         self.producer.flush()
         self._settle_memory()
         if flushed:
+            self._index_work.wake()
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
             with contextlib.suppress(ProgressFailed):
                 self.progress.sync()
@@ -263,6 +268,7 @@ class Node:
         node, seams = self.config.node, self.seams
         self.store = await startup.open_log(steps)
         self.store.on_pending = self.request_turn
+        self._index_work = IndexWork(self.store.index, scheduler=seams.loop, turns=lambda: self._turns.value)
         try:
             acks = opening_progress(node, seams, self.metrics, self.store)
             self.progress = await startup.replay_acks(acks)
@@ -447,6 +453,8 @@ class Node:
         return False
 
     def _close_all(self, *, orderly: bool) -> None:
+        if self.is_open:
+            self._index_work.stop()
         for timer in self._timers.values():
             timer.cancel()
         for group in self._all_groups():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from broker.metrics import Metrics
+from broker.query import Searchable
 from broker.seams import Clock
 from proxy.admin.groups import group_view
 from proxy.admin.view import (
@@ -187,6 +188,10 @@ class LiveNode:
             free_bytes=node.seams.disk.free_bytes(path),
             flush=node.config.node.flush,
         )
+
+    def searchable(self) -> Searchable | None:
+        """Return the store, None before it is open."""
+        return self._node.store if self._node.is_open else None
 
     def memory(self) -> MemoryView:
         """What is held in memory, against the ceiling."""

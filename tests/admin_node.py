@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from broker.metrics import Metrics
+from broker.query import Searchable
 from proxy.admin.view import (
     ConnectionView,
     Delivery,
@@ -58,6 +59,7 @@ class PlainNode:
         )
         self.outcome = ReloadOutcome(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
+        self.messages: Searchable | None = None
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
     def topics(self) -> Sequence[TopicView]:
@@ -80,6 +82,9 @@ class PlainNode:
 
     def connections(self) -> Sequence[ConnectionView]:
         return self.connection_list
+
+    def searchable(self) -> Searchable | None:
+        return self.messages
 
     def store(self) -> StoreView | None:
         return self.store_view

@@ -14,12 +14,14 @@ import structlog
 from aiohttp import web
 
 from broker.metrics import declare
+from broker.query import NotFound, QueryRefused
 from proxy.admin import api, page
 from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
 from proxy.admin.view import NodeView
+from proxy.messages import MessageSearch
 from proxy.network import ListenError
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
@@ -102,6 +104,7 @@ class _Routes:
         self._lag = lag
         self._desk = desk
         self._exposition = Exposition(node, lag, loop_name)
+        self._searching = asyncio.Lock()
 
     def application(self, changes: Sequence[Change]) -> web.Application:
         """Return the application with its routes."""
@@ -114,6 +117,7 @@ class _Routes:
         application.router.add_get("/api/groups", self._groups)
         application.router.add_get("/api/groups/stuck", self._stuck)
         application.router.add_get("/api/offsets", self._offsets)
+        application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/stats", self._stats)
         application.router.add_post("/api/reload", self._reload)
         for change in changes:
@@ -209,6 +213,22 @@ class _Routes:
     async def _stats(self, request: web.Request) -> web.Response:
         return _json(api.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
+    async def _messages(self, request: web.Request) -> web.Response:
+        store = self._node.searchable()
+        if store is None:
+            raise web.HTTPServiceUnavailable(text="The store is being opened; ask again when /readyz says ready.")
+        # One at a time: a search may read much, and each gives way to the node's own work after every step.
+        async with self._searching:
+            try:
+                search = MessageSearch(store, dict(request.query), now_ms=self._node.clock.wall_ms())
+                for _ in search.steps():
+                    await asyncio.sleep(0)
+                return _json(search.document())
+            except NotFound as error:
+                raise web.HTTPNotFound(text=_sentence(error)) from error
+            except QueryRefused as error:
+                raise web.HTTPBadRequest(text=_sentence(error)) from error
+
     def _handler_of(self, change: Change) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             return _json(await self._desk.run(request, change))
@@ -227,6 +247,11 @@ def _json(document: object, status: int = 200) -> web.Response:
     return web.Response(
         text=json.dumps(document, ensure_ascii=False) + "\n", status=status, content_type="application/json"
     )
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _limit(request: web.Request) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from broker.metrics import Metrics
+from broker.query import Searchable
 from broker.seams import Clock
 from proxy.startup import RecoveryView
 
@@ -305,6 +306,10 @@ class NodeView(Protocol):
 
     def store(self) -> StoreView | None:
         """Return what is known of the data directory, or None before it is open."""
+        ...
+
+    def searchable(self) -> Searchable | None:
+        """Return the store for queries of messages, or None before it is open."""
         ...
 
     def memory(self) -> MemoryView:

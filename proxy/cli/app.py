@@ -16,6 +16,7 @@ from proxy.cli import (
     config_command,
     demo_command,
     group_commands,
+    messages_command,
     node_commands,
     offset_commands,
     pull_command,
@@ -99,6 +100,15 @@ def build() -> typer.Typer:
     app.add_typer(offsets, name="offsets")
     offsets.command("show")(_ending(offset_commands.show))
     offsets.command("reset")(_ending(offset_commands.reset))
+    messages = typer.Typer(help="Look at stored messages.", no_args_is_help=True)
+    app.add_typer(messages, name="messages")
+    of_messages: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("show", messages_command.show),
+        ("query", messages_command.query),
+        ("export", messages_command.export),
+    )
+    for name, action in of_messages:
+        messages.command(name)(_ending(_on_sigterm(action)))
     store = typer.Typer(help="Look at data directories.", no_args_is_help=True)
     app.add_typer(store, name="store")
     store.command("broker-conf")(_ending(store_command.broker_conf))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import dataclasses
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +14,7 @@ from typing import Annotated, BinaryIO, NamedTuple
 
 import typer
 
+from broker.properties import is_system_property
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
@@ -39,6 +43,9 @@ def send(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="One message per line; - is stdin. Empty lines are left out.")
     ] = None,
+    exported: Annotated[
+        bool, typer.Option("--exported", help="Lines are those of `messages export`: body, key, tag and properties.")
+    ] = False,
     key: Annotated[str | None, typer.Option(help="Message key; chooses the queue.")] = None,
     tag: Annotated[str | None, typer.Option(help="Tag that subscriptions filter by.")] = None,
     properties: Annotated[
@@ -57,6 +64,11 @@ def send(
     """
     if body == STDIN and file is None:
         body, file = None, Path(STDIN)
+    if exported and body is not None:
+        raise CliError("--exported reads lines: give a --file or a pipe, not a message", ExitCode.USAGE)
+    if exported and (key is not None or tag is not None or properties):
+        raise CliError("--exported takes key, tag and properties from the lines; leave the options out", ExitCode.USAGE)
+    make = exported_message if exported else plain_message
     like = OutgoingMessage(
         topic=topic,
         body=b"",
@@ -76,7 +88,7 @@ def send(
             )
             count = 0
             for group in _batches(lines, batch):
-                _send_group(sender, like, group, sent_before=count, as_json=as_json)
+                _send_group(sender, [make(like, line) for line in group], group, sent_before=count, as_json=as_json)
                 count += len(group)
                 advance(group[-1].bytes_read)
     except (ClientError, ClientMisuse) as error:
@@ -86,22 +98,34 @@ def send(
     return ExitCode.OK
 
 
+def plain_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
+    """Return the message of which a line is the body."""
+    return dataclasses.replace(like, body=line.body)
+
+
+def exported_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
+    """Return the message that a line of `messages export` holds; what the broker adds itself is left out."""
+    try:
+        value = json.loads(line.body)
+        text = value["body"]
+        body = base64.b64decode(text, validate=True) if value["bodyEncoding"] == "base64" else text.encode()
+        properties = {
+            name: each for name, each in value["properties"].items() if not is_system_property(name.encode("utf-8"))
+        }
+        problem = value.get("bodyProblem") or ("its body was cut" if value["bodyCut"] else None)
+        key, tag = value["key"], value["tag"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        text = f"line {line.number} is no exported message; `pyddmq messages export` writes such lines"
+        raise CliError(text, ExitCode.USAGE) from error
+    if problem:
+        raise CliError(f"line {line.number} cannot be sent again: {problem}", ExitCode.USAGE)
+    return dataclasses.replace(like, body=body, key=key, tags=tag, properties=properties)
+
+
 def _send_group(
-    producer: Producer, like: OutgoingMessage, lines: list[Line], *, sent_before: int, as_json: bool
+    producer: Producer, messages: list[OutgoingMessage], lines: list[Line], *, sent_before: int, as_json: bool
 ) -> None:
     """Send one batch and print its receipts."""
-    messages = [
-        OutgoingMessage(
-            topic=like.topic,
-            body=line.body,
-            key=like.key,
-            tags=like.tags,
-            properties=like.properties,
-            hash_id=like.hash_id,
-            partition_id=like.partition_id,
-        )
-        for line in lines
-    ]
     try:
         receipts = producer.send_batch(messages)
     except (Unreachable, SendRefused) as error:
@@ -113,7 +137,7 @@ def _send_group(
         text = f"{told.text} {sent_before} messages were stored before; those from line {lines[0].number} on {fate}."
         raise CliError(text, told.code) from error
     for receipt in receipts:
-        _print_receipt(like.topic, receipt, as_json=as_json)
+        _print_receipt(messages[0].topic, receipt, as_json=as_json)
 
 
 def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:

@@ -1,0 +1,48 @@
+"""Moments as people write them: Unix milliseconds, ISO 8601 with a zone, or a while ago."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+_AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(?:\s+ago)?")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+FORMS = (
+    "milliseconds since 1970, `2026-11-21T10:00:00Z`, `2026-11-21T10:00:00+01:00`, `now` or `10m ago` (ms, s, m, h, d)"
+)
+
+
+def parse_moment(text: str, now_ms: int) -> int:
+    """Return a moment in ms since the epoch.
+
+    Args:
+        text: As `FORMS` says.
+        now_ms: What `now` and `ago` mean.
+
+    Raises:
+        ValueError: It is none, with a sentence that says what is.
+    """
+    text = text.strip()
+    if text == "now":
+        return now_ms
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return int(text)
+    if ago := _AGO.fullmatch(text):
+        return max(0, now_ms - round(float(ago[1]) * _UNIT_MS[ago[2]]))
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no moment; write {FORMS}") from None
+    if when.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +01:00")
+    return max(0, round((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
+
+
+def moment_text(wall_ms: int) -> str:
+    """Write a moment as ISO 8601 in UTC with milliseconds; `parse_moment` reads it."""
+    try:
+        return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        # A producer's clock may say anything.
+        return str(wall_ms)

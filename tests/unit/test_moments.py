@@ -1,0 +1,58 @@
+"""Moments as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.moments import moment_text, parse_moment
+
+NOW_MS = 1_760_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW_MS),
+        ("1760000000123", 1_760_000_000_123),
+        ("0", 0),
+        ("10m ago", NOW_MS - 600_000),
+        ("10m", NOW_MS - 600_000),
+        ("1.5h ago", NOW_MS - 5_400_000),
+        ("250 ms ago", NOW_MS - 250),
+        ("2d", NOW_MS - 172_800_000),
+        ("999999999d", 0),
+        ("2025-10-09T08:53:20Z", NOW_MS),
+        ("2025-10-09T10:53:20.5+02:00", NOW_MS + 500),
+        ("1960-01-01T00:00:00Z", 0),
+    ],
+)
+def test_moments_of_all_forms(text: str, expected: int) -> None:
+    """Milliseconds, ISO 8601 with a zone, and a while ago."""
+    assert parse_moment(text, NOW_MS) == expected
+
+
+@pytest.mark.parametrize("text", ["2025-10-09T08:53:20", "2025-10-09"])
+def test_moment_without_zone_is_refused(text: str) -> None:
+    """Nobody guesses a zone."""
+    with pytest.raises(ValueError, match="no time zone; add Z"):
+        parse_moment(text, NOW_MS)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "10x ago", "-5", "12:00", "1e9"])
+def test_what_is_no_moment_is_refused_with_the_forms(text: str) -> None:
+    """The sentence says what is one."""
+    with pytest.raises(ValueError, match="is no moment; write milliseconds"):
+        parse_moment(text, NOW_MS)
+
+
+@given(st.integers(0, 4_000_000_000_000))
+def test_written_moments_are_read_again(wall_ms: int) -> None:
+    """What is printed can be given back."""
+    assert parse_moment(moment_text(wall_ms), 0) == wall_ms
+
+
+def test_impossible_moments_are_printed_as_numbers() -> None:
+    """A producer's clock may say anything."""
+    assert moment_text(1 << 62) == str(1 << 62)
