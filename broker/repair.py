@@ -6,7 +6,7 @@ any two changes leaves a store that opens and that can be repaired again.
 
 Order: sizes of log files; units that have no record become fillers; then holes are filled, so that no unit ever points
 at a filling; other units; small files. At the end the store is opened and closed, which cuts a torn tail, adds topics,
-makes queue files anew where the checkpoint does not fit, and writes a new checkpoint.
+makes queue files and index files anew where needed, and writes a new checkpoint.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ def repair(
     options = adopted(root, StoreOptions(), disk=disk)
     store = Store.open(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics)
     try:
+        while store.index.step():
+            pass
         if then is not None:
             then(store)
     finally:
@@ -126,6 +128,9 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
             file.truncate(units * UNIT_BYTES)
             file.sync()
             file.close()
+        elif finding.kind in {"index_damaged", "index_entry_wrong"}:
+            disk.remove(f"{root}/{finding.file}")
+            disk.sync_folder(f"{root}/index")
         elif finding.kind == "sealed_damaged":
             aside.file(finding.file, move=True)
     for name in STATE_FILES:

@@ -1,7 +1,7 @@
 """Looks at every byte of a store without changing one: what `pyddmq store check` finds of the broker's files.
 
-`Check` is the whole; the modules hold what is found (`findings`), the small files (`small_files`), the log (`records`)
-and its queues (`queues`).
+`Check` is the whole; the modules hold what is found (`findings`), the small files (`small_files`), the log (`records`),
+its queues (`queues`) and the index (`index`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker.check.findings import Finding, Severity
+from broker.check.index import check_index
 from broker.check.records import RecordCheck, Tally
 from broker.check.small_files import (
     check_geometry,
@@ -80,3 +81,4 @@ class Check:
         self.records = RecordCheck(root, geometry, topics, checkpoint, disk=disk, live=self.live)
         yield from self.records.run(progress)
         self.tally = self.records.tally
+        yield from check_index(root, geometry, self.tally.end, disk=disk, live=self.live)

@@ -111,6 +111,11 @@ def newest_journal(disk: SimDisk) -> str:
     return f"{JOURNAL}/{max(name for name in disk.list(JOURNAL) if name.endswith('.acks'))}"
 
 
+def first_index(disk: SimDisk) -> str:
+    """Path of the oldest index file."""
+    return f"{ROOT}/index/{disk.list(f'{ROOT}/index')[0]}"
+
+
 def flip(path: str | Callable[[SimDisk], str], at: int) -> Callable[[SimDisk], None]:
     """Flip one bit."""
     return lambda disk: disk.flip_bit(path if isinstance(path, str) else path(disk), at)
@@ -272,6 +277,13 @@ DAMAGES = [
     ),
     Damage("journal", spoil_journal, "journal_damaged", "pyddmq/acks"),
     Damage("foreign file in the journal", put(f"{JOURNAL}/x"), "foreign_file", "pyddmq/acks/x"),
+    Damage("index slot", flip(first_index, 50), "index_damaged", "index/"),
+    Damage("index header", flip(first_index, 20), "index_damaged", "index/"),
+    Damage("index entry", flip(first_index, 40 + 16 + 20 * 5 + 7), "index_damaged", "index/"),
+    Damage("short index file", lambda disk: cut(first_index(disk), 99)(disk), "index_damaged", "index/"),
+    Damage("missing index file", lambda disk: disk.remove(first_index(disk)), "index_missing", "index/"),
+    Damage("index state", flip(f"{ROOT}/pyddmq/index.json", 30), "sealed_damaged", "pyddmq/index.json"),
+    Damage("foreign file in the index", put(f"{ROOT}/index/x"), "foreign_file", "index/x"),
     Damage("other sealed file", put(f"{ROOT}/pyddmq/other.json"), "sealed_damaged", "pyddmq/other.json"),
     Damage("foreign file at the root", put(f"{ROOT}/README"), "foreign_file", "README"),
 ]
