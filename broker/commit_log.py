@@ -32,12 +32,14 @@ from broker.record import (
     Located,
     Locator,
     locate,
+    own_sum_matches,
     sum_matches,
 )
 from broker.seams import Buffer, Disk, DiskFile
 
 SEGMENT_NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20
+_COLD_ROUNDS = 60  # about as many seconds: what was written before that may have left the page cache
 _unpack_claim = CLAIM.unpack_from
 _unpack_usual = struct.Struct(">ii20xqi44xi").unpack_from  # size, magic, own offset, sysFlag, body length (IPv4 hosts)
 
@@ -67,7 +69,8 @@ class CommitLog:
     Attributes:
         end: Where the next record will be staged.
         visible_end: End of what may be read.
-        cold_end: Records below were neither written nor scanned by this process: their sum is checked when read (D2).
+        cold_end: Records below were neither written nor scanned by this process, or lie in or below a full segment that
+            was mapped a minute or more after it was left: their sum is checked when read (D2).
         segments: Segment by number (base // segment_bytes).
     """
 
@@ -83,6 +86,9 @@ class CommitLog:
         self.cold_end = 0
         self._views: dict[int, memoryview] = {}
         self._idle_views: dict[int, memoryview] = {}
+        self._rounds = 0  # calls of `forget_idle`
+        self._present = 0  # number of the segment in use in the last round
+        self._left_in: dict[int, int] = {}  # by segment: the round in which the next one was seen in use
         self._dirty: list[Segment] = []
         self._unsynced: list[Segment] = []
 
@@ -369,8 +375,8 @@ class CommitLog:
 
         Args:
             places: Where.
-            unusual: What looks into a record that is cold, of another layout than this broker's, or has a packed
-                body. What it raises is raised.
+            unusual: What looks into a record of another layout than this broker's, or with a packed body. What
+                it raises is raised.
 
         Raises:
             DamagedRecord: Other bytes stand in one of the places.
@@ -387,6 +393,7 @@ class CommitLog:
                 number, start = divmod(physical, segment_bytes)
                 view = self.view(number)
                 base = physical - start
+                cold_end = self.cold_end  # mapping it may have moved this
             if start <= start_max:
                 total, magic, own, flags, body_bytes = _unpack_usual(view, start)
                 if (
@@ -395,16 +402,16 @@ class CommitLog:
                     and magic == MAGIC_V1
                     and not flags & SYS_UNUSUAL
                     and 0 <= body_bytes <= size - RECORD_OVERHEAD_BYTES
-                    and cold_end <= physical <= visible_end - size
+                    and physical <= visible_end - size
                 ):
                     body_at = start + HEADER_BYTES
                     body_end = body_at + body_bytes
                     block_at = body_end + 3 + view[body_end]
                     end = start + size
-                    if block_at <= end <= segment_bytes:
+                    if block_at <= end <= segment_bytes and (physical >= cold_end or own_sum_matches(view, start, end)):
                         found.append((view, body_at, body_end, block_at, end))
                         continue
-            # Cold, of another layout, packed, or wrong in some way.
+            # Of another layout or without our sum, packed, or wrong in some way.
             found.append(unusual(self.read(physical, size)))
         return found
 
@@ -426,6 +433,10 @@ class CommitLog:
                     raise RecordGone(physical)
                 raise DamagedRecord(physical, "its segment is missing")
             view = segment.file.view()
+            full = (number + 1) * self.segment_bytes <= self.visible_end
+            if full and self._rounds - self._left_in.get(number, 0) >= _COLD_ROUNDS:
+                # It may come from the disk now, and the sums tell (D2).
+                self.cold_end = max(self.cold_end, (number + 1) * self.segment_bytes)
         self._views[number] = view
         return view
 
@@ -433,6 +444,11 @@ class CommitLog:
         """Unmap the segments that nobody read since the last call but one; views handed out stay readable."""
         self._idle_views = self._views
         self._views = {}
+        self._rounds += 1
+        present = self.visible_end // self.segment_bytes
+        for number in range(self._present, present):
+            self._left_in[number] = self._rounds
+        self._present = present
 
     def close(self) -> None:
         """Close the files."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from broker.errors import RecordGone
 from broker.seams import Disk, DiskFile
+from broker.unit_sums import UnitSums
 
 UNIT = struct.Struct(">qiq")
 UNIT_BYTES = UNIT.size
@@ -37,7 +38,8 @@ class ConsumeQueue:
         next_offset: Offset that the next staged unit gets; equal to `max_offset` when nothing is staged.
         tail: Packed units that no file holds yet, visible ones and then staged ones. The encoder stages a unit by
             adding it here and to `next_offset`; the flush shows what is staged: `max_offset` becomes `next_offset`.
-        checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read.
+        checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read, and
+            so do those of a block whose sum is wrong when it is read back.
         checker: Compares units read from files with their records and returns them as they should be.
     """
 
@@ -46,6 +48,7 @@ class ConsumeQueue:
         "_files",
         "_files_base",
         "_folder",
+        "_sums",
         "_tail_base",
         "_unsynced",
         "checked_from",
@@ -72,6 +75,7 @@ class ConsumeQueue:
         self._folder = f"{root}/consumequeue/{topic}/{queue_id}"
         self._files: dict[int, DiskFile] = {}
         self._unsynced: dict[int, DiskFile] = {}
+        self._sums = UnitSums()
         self._files_base = 0  # first offset that the files may hold
         self.tail = bytearray()
         self._tail_base = 0  # offset of the first unit in `tail`
@@ -93,26 +97,27 @@ class ConsumeQueue:
             return list(UNIT.iter_unpack(self.tail[(offset - base) * UNIT_BYTES : (end - base) * UNIT_BYTES]))
         if offset < self.min_offset:
             raise RecordGone(-1)
-        units = self._read_files(offset, min(end, base))
-        if offset < self.checked_from and self.checker is not None:
+        units = list(UNIT.iter_unpack(self._read_files(offset, min(end, base))))
+        if self.checker is not None and (
+            offset < self.checked_from or not self._sums.right(offset, min(end, base), self._read_files)
+        ):
             units = self.checker(self, offset, units)
         if end > base:
             units.extend(UNIT.iter_unpack(self.tail[: (end - base) * UNIT_BYTES]))
         return units
 
-    def _read_files(self, offset: int, end: int) -> list[Unit]:
-        units: list[Unit] = []
+    def _read_files(self, offset: int, end: int) -> bytes:
+        """Return the bytes of the units [offset, end)."""
+        parts: list[bytes] = []
         while offset < end:
             number, place = divmod(offset, self.file_units)
             count = min(end - offset, self.file_units - place)
             file = self._file(number, create=False)
             data = file.read(place * UNIT_BYTES, count * UNIT_BYTES) if file is not None else b""
-            found = len(data) // UNIT_BYTES
-            units.extend(UNIT.iter_unpack(data[: found * UNIT_BYTES]))
             # A file that is missing or too short is damage: its units come out as empty and fail their check.
-            units.extend([(0, 0, 0)] * (count - found))
+            parts.append(data if len(data) == count * UNIT_BYTES else _padded(data, count))
             offset += count
-        return units
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # Appending
 
@@ -128,6 +133,7 @@ class ConsumeQueue:
         self.min_offset = minimum
         self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
         self._files_base = minimum
+        self._sums.start_at(offset)
         self.tail.clear()
 
     def restore(self, offset: int, unit: bytes) -> int:
@@ -238,7 +244,9 @@ class ConsumeQueue:
             count = min(self.max_offset - self._tail_base, self.file_units - place)
             file = self._file(number, create=True)
             assert file is not None
-            file.write(place * UNIT_BYTES, [bytes(self.tail[: count * UNIT_BYTES])])
+            data = bytes(self.tail[: count * UNIT_BYTES])
+            file.write(place * UNIT_BYTES, [data])
+            self._sums.add(data, minimum=self.min_offset)
             self._unsynced[number] = file
             del self.tail[: count * UNIT_BYTES]
             self._tail_base += count
@@ -368,3 +376,8 @@ class ConsumeQueue:
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+
+def _padded(data: bytes, count: int) -> bytes:
+    """Return the whole units in `data`, and empty ones up to `count`."""
+    return data[: len(data) // UNIT_BYTES * UNIT_BYTES].ljust(count * UNIT_BYTES, b"\x00")
