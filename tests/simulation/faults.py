@@ -14,6 +14,7 @@ from proxy.node import Node
 from proxy.testing import NetworkFaults, SimTransport
 from tests.simulation.clients import Consumer, ConsumerHabits, ProducerHabits
 from tests.simulation.ledger import PromiseBroken
+from tests.simulation.operator import operate, pause_group
 from tests.simulation.world import DATA, NodeFactory, Report, World
 
 ROUGH = NetworkFaults(delay_ms_max=30, fragment_share=0.8, join_share=0.5, reset_share=0.01, window_bytes=2_048)
@@ -210,6 +211,8 @@ FAULTS: dict[str, Callable[[World, Random], None]] = {
     "reload_generation": reload_generation,
     "reload_refused": reload_refused,
     "attack": attack,
+    "pause_group": pause_group,
+    "operate": operate,
 }
 
 

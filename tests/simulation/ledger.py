@@ -176,6 +176,8 @@ class Ledger:
         self.publishes: dict[int, Publish] = {}
         self.places: dict[Place, int] = {}
         self.accounts: dict[tuple[str, Place], Account] = defaultdict(Account)
+        self.given_up: set[tuple[str, Place]] = set()
+        """Messages that an operator gave up: their dead letters need no attempts."""
         self.power_losses: list[tuple[int, float]] = []
         self.life = 0
 
@@ -393,7 +395,7 @@ class Ledger:
             if publish.body != letter.body or not letter.reason:
                 raise PromiseBroken(6, f"the dead letter of {letter.origin} lacks its reason or its body")
             rules = self.subscriptions[letter.group, letter.origin.topic]
-            hopeless = rules.json and not publish.json
+            hopeless = (rules.json and not publish.json) or (letter.group, letter.origin) in self.given_up
             if not hopeless and not rules.rules_vary and letter.attempts <= min(rules.intervals, rules.retry_max):
                 raise PromiseBroken(
                     6, f"{letter.origin} was dead-lettered after {letter.attempts} attempts: {letter.reason}"

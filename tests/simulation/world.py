@@ -57,6 +57,9 @@ def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
             "commitIntervalMs": 1_000,
             "drainSeconds": 5,
             "maxMessageBytes": 32_768,
+            # The ledger wants to see every record again at the end, and the disk gets full on purpose.
+            "retentionDiskRatio": 0,
+            "retentionDiskRatioForced": 0,
         },
         "topics": {"orders": {"queues": 4}, "events": {"queues": 3}},
         "groups": [

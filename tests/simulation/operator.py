@@ -1,0 +1,104 @@
+"""An operator at work on a simulated node: pauses, and stuck messages settled by hand, by the node's own changes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from random import Random
+from typing import Any
+
+from proxy.admin.changes import ChangeRefused
+from proxy.group_changes import HeadBody, PauseBody
+from proxy.node import Node
+from proxy.node_changes import node_changes
+from tests.simulation.ledger import Place, PromiseBroken, Stamp
+from tests.simulation.world import World
+from upstream.counters import DELIVERED
+from upstream.stuck import StuckMessage, stuck_messages
+
+HOST = "operator"
+
+
+def change(world: World, name: str, body: Any) -> dict[str, Any] | None:
+    """Have the running node make a change; None when it refuses."""
+    assert world.node is not None
+    assert world.process is not None
+    [found] = [each for each in node_changes(world.node) if each.name == name]
+
+    async def run() -> dict[str, Any] | None:
+        try:
+            answer = found.run(body)
+            return await answer if inspect.isawaitable(answer) else answer
+        except ChangeRefused:
+            return None
+
+    task: asyncio.Task[dict[str, Any] | None] = world.process.run(world.loop.create_task, run())
+    world.run(until=task.done, seconds=60)
+    return task.result()
+
+
+def pause_group(world: World, random: Random) -> None:
+    """Pause a group, perhaps kill the node meanwhile, see that it gets nothing, and resume it."""
+    assert world.node is not None
+    group = random.choice(sorted(world.node.groups))
+    if change(world, "pause", PauseBody(group=group)) is None:
+        raise PromiseBroken(6, f"{group} could not be paused")
+    before = _delivered(world.node, group)
+    world.run(seconds=0.5 + random.random())
+    if random.random() < 0.5:
+        _nothing_since(world.node, group, before)
+        before = 0
+        world.kill(power=random.random() < 0.5)
+        world.run(seconds=random.random() * 0.4)
+        world.start()
+        world.run(seconds=0.5 + random.random())
+    assert world.node is not None
+    _nothing_since(world.node, group, before)
+    if change(world, "resume", PauseBody(group=group)) is None:
+        raise PromiseBroken(6, f"{group} could not be resumed")
+
+
+def _nothing_since(node: Node, group: str, before: int) -> None:
+    now = _delivered(node, group)
+    if now != before:
+        raise PromiseBroken(6, f"{group} is paused and was handed {now - before} messages")
+
+
+def _delivered(node: Node, group: str) -> int:
+    return sum(node.metrics.value(DELIVERED, group, topic) for topic in node.groups[group].topic_names())
+
+
+def operate(world: World, random: Random) -> None:
+    """Settle stuck messages of all groups by hand for a while: due now, skipped, or given up; never by force."""
+    for _ in range(12):
+        world.run(seconds=random.random() * 0.2)
+        assert world.node is not None
+        for group in sorted(world.node.groups):
+            for message in _stuck(world.node, group)[:2]:
+                _settle(world, group, message, random.choice(["retry", "skip", "dead_letter"]))
+
+
+def _stuck(node: Node, group: str) -> list[StuckMessage]:
+    lanes = node.groups[group].lanes()
+    return stuck_messages(lanes, store=node.store, clock=node.seams.clock, count_max=5)[0]
+
+
+def _settle(world: World, group: str, message: StuckMessage, action: str) -> None:
+    place = Place(message.topic, message.qid, message.offset)
+    body = HeadBody(
+        group=group, topic=message.topic, queue=message.queue_id, offset=message.offset, key=message.key, force=False
+    )
+    stamp = _now(world)
+    answer = change(world, f"{action}_message", body)
+    world.report.events[f"operator_{action}" if answer is not None else "operator_refused"] += 1
+    if answer is not None and action == "skip":
+        # To everybody else it is as if a client had consumed it.
+        world.ledger.answered(group, place, HOST, stamp, True)
+        world.ledger.confirmed(group, place, _now(world))
+    elif action == "dead_letter":
+        world.ledger.given_up.add((group, place))
+
+
+def _now(world: World) -> Stamp:
+    mark = world.network.mark()
+    return Stamp(mark.sequence, mark.turn, mark.time, world.ledger.life)
