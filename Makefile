@@ -7,9 +7,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
 CONFIG ?= conf/standalone.yaml
 DATA   ?= data
+FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench crash powerloss simulate interop docs clean
+.PHONY: help setup run test lint format bench crash powerloss simulate interop fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
@@ -67,6 +68,10 @@ simulate: setup ## many seeds of the simulated node
 
 interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/interop -m long
+
+fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each target
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 docs: setup ## write the pages that are made from the code
 	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md

@@ -82,6 +82,8 @@ CRC_BYTES = len(CRC_PREFIX) + 10 + 1
 _CRC_BACKWARDS = "\x02%010d" + CRC_PREFIX.decode()[::-1]
 _CRC_TAIL_BYTES = CRC_BYTES - len(CRC_PREFIX)
 BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
+QUEUE_ID_END = 1 << 16
+"""No topic has this many queues, RocketMQ's included: a record that names a higher one is damaged."""
 BATCH_BYTES = len(BATCH_PREFIX) + 11 + 1
 BATCH_MEMBERS_MAX = 99_999
 _SLASH = 0x2F
@@ -349,8 +351,13 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | No
     return _entry(record)
 
 
+def _is_folder_name(topic: bytes) -> bool:
+    """Whether a topic can have a folder of its name; the names that clients may give are far fewer."""
+    return bool(topic) and topic not in (b".", b"..") and b"/" not in topic and b"\0" not in topic
+
+
 def _entry(record: memoryview) -> Entry | None:
-    """Take a record apart whose sum is right; None when its lengths do not add up."""
+    """Take a record apart whose sum is right; None when its lengths do not add up, or its queue cannot be."""
     total, magic, _, queue, _, offset, physical, sys_flag, _, _, store_ms, _, _, _, body_bytes = _unpack_header(record)
     topic_at = HEADER_BYTES + body_bytes
     if sys_flag & 0x30:
@@ -367,11 +374,16 @@ def _entry(record: memoryview) -> Entry | None:
     topic_end = topic_at + width + (record[topic_at] if width == 1 else record[topic_at] << 8 | record[topic_at + 1])
     if topic_end + 2 > total or topic_end + 2 + _I16.unpack_from(record, topic_end)[0] != total:
         return None
+    topic = bytes(record[topic_at + width : topic_end])
+    if not 0 <= queue < QUEUE_ID_END or not _is_folder_name(topic):
+        return None
     block = bytes(record[topic_end + 2 :])
     batch = None
     at = len(block) - CRC_BYTES - BATCH_BYTES
     if at >= 0 and block.startswith(BATCH_PREFIX, at):
-        batch = (int(block[at + 15 : at + 20]), int(block[at + 21 : at + 26]))
+        place, count = block[at + 15 : at + 20], block[at + 21 : at + 26]
+        # Anything else is a property that somebody else gave this name.
+        if place.isdigit() and count.isdigit():
+            batch = (int(place), int(count))
     indexed = sys_flag & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK)
-    topic = bytes(record[topic_at + width : topic_end])
     return Entry(physical, total, topic, queue, offset, store_ms, strip_own(block), batch, indexed)

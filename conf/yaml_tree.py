@@ -74,6 +74,13 @@ def parse(text: str, file: str) -> Tree:
     """
     if len(text) > TEXT_BYTES_MAX:
         raise ConfigError([Problem(file, None, "", f"is larger than {TEXT_BYTES_MAX:,} bytes; split or shorten it")])
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise ConfigError(
+            [Problem(file, line, "", "has half of a surrogate pair; write the character itself")]
+        ) from error
     builder = _Builder(file)
     try:
         for event in yaml.parse(text, Loader=_EVENT_LOADER):

@@ -40,6 +40,8 @@ _WRITING = struct.Struct("<BIq")
 _WRITTEN = struct.Struct("<B")
 _SCANNED = struct.Struct("<BHIq")
 
+OFFSET_MAX = 1 << 51
+"""No queue gets this far: at a million messages a second it would take seventy years."""
 _U32_MAX = (1 << 32) - 1
 _RANGES_MAX = 1000
 _RUN = struct.Struct("<II")
@@ -214,8 +216,12 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
         more = len(ranges) // 2 - 1
         return _ACKED.pack(ACKED, tracker_id, fence, start, steps[0], more) + struct.pack(f"<{2 * more}I", *steps[1:])
     if len(ranges) == 2:
-        middle = start + _U32_MAX
-        return encode_acked(tracker_id, -1, [start, middle]) + encode_acked(tracker_id, fence, [middle, end])
+        pieces = []
+        while end - start > _U32_MAX:
+            pieces.append(_ACKED.pack(ACKED, tracker_id, -1, start, _U32_MAX, 0))
+            start += _U32_MAX
+        pieces.append(_ACKED.pack(ACKED, tracker_id, fence, start, end - start, 0))
+        return b"".join(pieces)
     middle = len(ranges) // 4 * 2
     return encode_acked(tracker_id, -1, ranges[:middle]) + encode_acked(tracker_id, fence, ranges[middle:])
 
@@ -271,6 +277,12 @@ def decode(payload: memoryview) -> Iterator[Entry]:
         raise JournalDamaged(f"unreadable entry at byte {position} of a block: {error}") from error
 
 
+def _check_offsets(*offsets: int) -> None:
+    """Refuse what no queue reaches: a right sum over nonsense must not make ranges of 2**63 offsets."""
+    if not 0 <= min(offsets) <= max(offsets) <= OFFSET_MAX:
+        raise ValueError(f"offsets {offsets} lie outside of any queue")
+
+
 def _decode_header(data: memoryview, at: int) -> tuple[Entry, int]:
     _, version, number = _HEADER.unpack_from(data, at)
     return Header(version, number), at + _HEADER.size
@@ -305,6 +317,7 @@ def _decode_acked(data: memoryview, at: int) -> tuple[Entry, int]:
         for step in struct.unpack_from(f"<{2 * more}I", data, at):
             edge += step
             ranges.append(edge)
+    _check_offsets(ranges[0], ranges[-1])
     return Acked(tracker_id, fence, ranges), at + 8 * more
 
 

@@ -84,13 +84,15 @@ class NodeProcess:
 
     Attributes:
         ready: The ready line (D24), parsed.
+
+    `before` stands in front of the command, as `nice` would.
     """
 
-    def __init__(self, arguments: Sequence[str | Path], cwd: Path) -> None:
+    def __init__(self, arguments: Sequence[str | Path], cwd: Path, *, before: Sequence[str] = ()) -> None:
         self._log = (cwd / "node.log").open("ab")
         self.log_path = cwd / "node.log"
         self.process = subprocess.Popen(
-            [PYDDMQ, "serve", "--json", *map(str, arguments)],
+            [*before, PYDDMQ, "serve", "--json", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,

@@ -1,0 +1,165 @@
+"""Hostile clients as a process of their own: `python -m tests.hostile.attacker NODE.json KIND COUNT ...`.
+
+It prints a line when everything it was told is open and has sent what it sends at first, then goes on (a byte at a
+time where that is the attack; new connections for those that were closed) until its standard input ends, and then
+prints what it saw as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import selectors
+import socket
+import struct
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import cycle
+
+from tests.hostile.bombs import bombs
+
+CONNECT_SECONDS = 30.0
+PULSE_SECONDS = 0.02
+BYTES_PER_PULSE = 200
+"""Slow senders that get their next byte per pulse; all of them take turns."""
+REOPENED_PER_PULSE = 5
+
+Opening = Callable[[int], bytes]
+
+
+def idle(_: int) -> bytes:
+    """Send nothing."""
+    return b""
+
+
+def drip(number: int) -> bytes:
+    """Send the first byte of a frame; the others follow one by one."""
+    return DRIPPED[:1] if number % 2 else b""
+
+
+DRIPPED = struct.pack(">i", 60_000) + b"\x80\x01\x00\x01" + bytes(60_000)
+
+_BOMBS = bombs()
+
+
+def bomb(number: int) -> bytes:
+    """Send one of the length bombs."""
+    return _BOMBS[number % len(_BOMBS)]
+
+
+def fill(_: int) -> bytes:
+    """Send most of a large frame and stop."""
+    return struct.pack(">i", 4_900_000) + bytes(4_000_000)
+
+
+def slow_header(_: int) -> bytes:
+    """Begin an HTTP request and never end it."""
+    return b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+
+
+KINDS: dict[str, tuple[Opening, bool]] = {
+    "idle": (idle, False),
+    "drip": (drip, True),
+    "bomb": (bomb, False),
+    "fill": (fill, False),
+    "slow_header": (slow_header, True),
+}
+"""What each kind sends first, and whether it then sends a byte at a time."""
+
+
+class Attacker:
+    """Many sockets of some kinds against the ports of one node."""
+
+    def __init__(self, ports: dict[str, tuple[str, int]]) -> None:
+        self.ports = ports
+        self.counts: Counter[str] = Counter()
+        self.selector = selectors.DefaultSelector()
+        self.dripping: dict[socket.socket, int] = {}
+        self.slow_text: dict[socket.socket, bool] = {}
+        self.to_open: list[tuple[str, int, str]] = []
+
+    def open(self, kind: str, number: int, port: str) -> None:
+        """Connect and send what this kind sends first."""
+        opening, drips = KINDS[kind]
+        try:
+            client = socket.create_connection(self.ports[port], timeout=CONNECT_SECONDS)
+        except OSError as error:
+            self.counts[f"connect_{type(error).__name__}"] += 1
+            return
+        client.setblocking(False)
+        self.counts[f"{kind}_opened"] += 1
+        self.selector.register(client, selectors.EVENT_READ, (kind, number, port))
+        self._send(client, opening(number))
+        if drips:
+            self.dripping[client] = 1
+            self.slow_text[client] = kind == "slow_header"
+
+    def _send(self, client: socket.socket, data: bytes) -> None:
+        try:
+            if data:
+                client.send(data)
+        except (BlockingIOError, InterruptedError):
+            self.counts["blocked"] += 1
+        except OSError:
+            self.counts["send_failed"] += 1
+
+    def pulse(self, turns: Iterator[int]) -> None:
+        """Read what came, reopen some of what was closed, and send the next bytes."""
+        for key, _ in self.selector.select(PULSE_SECONDS):
+            client = key.fileobj
+            assert isinstance(client, socket.socket)
+            try:
+                data = client.recv(65_536)
+            except OSError:
+                data = b""
+            if data:
+                self.counts["answered"] += 1
+                continue
+            kind, number, port = key.data
+            self.counts[f"{kind}_closed"] += 1
+            self.selector.unregister(client)
+            self.dripping.pop(client, None)
+            self.slow_text.pop(client, None)
+            client.close()
+            if kind != "idle":
+                self.to_open.append((kind, number, port))
+        for kind, number, port in self.to_open[:REOPENED_PER_PULSE]:
+            self.open(kind, number, port)
+        del self.to_open[:REOPENED_PER_PULSE]
+        clients = list(self.dripping)
+        for _ in range(min(BYTES_PER_PULSE, len(clients))):
+            client = clients[next(turns) % len(clients)]
+            at = self.dripping.get(client)
+            if at is not None:
+                self._send(client, b"x" if self.slow_text.get(client) else DRIPPED[at : at + 1])
+                self.dripping[client] = at + 1
+
+
+def main() -> None:
+    """Do what the command line says until standard input ends."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    addresses: dict[str, str] = json.loads(sys.argv[1])
+    ports: dict[str, tuple[str, int]] = {}
+    for name in ("producer", "consumer", "admin"):
+        host, _, port = addresses[name].rpartition(":")
+        ports[name] = (host, int(port))
+    attacker = Attacker(ports)
+    turns = cycle(range(1 << 30))
+    words = sys.argv[2:]
+    for kind, count in zip(words[::2], words[1::2], strict=True):
+        for number in range(int(count)):
+            attacker.open(kind, number, "admin" if kind == "slow_header" else ("producer", "consumer")[number % 2])
+            if number % 500 == 499:
+                attacker.pulse(turns)
+    print(json.dumps(attacker.counts), flush=True)
+    with selectors.DefaultSelector() as told:
+        told.register(sys.stdin, selectors.EVENT_READ)
+        while not told.select(0):
+            attacker.pulse(turns)
+    print(json.dumps(attacker.counts), flush=True)
+
+
+if __name__ == "__main__":
+    main()
