@@ -17,6 +17,7 @@ from broker.metrics import Metrics
 from broker.properties import encode_properties
 from broker.put import Put
 from broker.query import by_key, by_unique_key
+from broker.retention import RetentionLimits
 from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
@@ -334,6 +335,25 @@ def test_unknown_files_follow_the_checkpoints_index_time(newer: bool) -> None:
     check(store, model)
 
 
+@pytest.mark.parametrize("place", [7, 0])
+def test_wrong_entry_of_a_file_without_sums_is_noticed_by_its_record(place: int) -> None:
+    """An entry that leads to another record, or into the middle of one: the file is made anew, the answer is right."""
+    disk, clock, model, metrics = SimDisk(), ManualClock(), Model(), Metrics()
+    filled(disk, clock, model, count=3, index_slots=2, index_entries=100)
+    disk.remove(f"{ROOT}/pyddmq/index.json")
+    [name] = names(disk)
+    file = disk.open(f"{FOLDER}/{name}")
+    hashed = KeyHasher().hash(b"t", b"n1")
+    entries_at = 40 + 4 * 2
+    [number] = [n for n in range(1, 10) if ENTRY.unpack(file.read(entries_at + 20 * n, 20))[0] == hashed]
+    wrong = model["n2"][0] + place
+    file.write(entries_at + 20 * number + 4, [wrong.to_bytes(8, "big")])
+    store = opened(disk, clock=clock, metrics=metrics, index_slots=2, index_entries=100)
+    assert found(store, "n1") == model["n1"]
+    assert metrics.value(REBUILT, "damaged") == 1
+    check(store, model)
+
+
 def test_cut_log_takes_its_index_entries_along() -> None:
     """Entries of records that recovery cut are gone: a new record at their place is not found under the old key."""
     disk, clock, model = SimDisk(), ManualClock(), Model()
@@ -345,7 +365,9 @@ def test_cut_log_takes_its_index_entries_along() -> None:
     store.close()
     disk.open(f"{ROOT}/commitlog/{0:020d}").write(cut, [bytes(400)])
     disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
-    store = opened(disk, clock=clock)
+    metrics = Metrics()
+    store = opened(disk, clock=clock, metrics=metrics)
+    assert metrics.value(REBUILT, "cut") == 1
     assert publish(store, kept, "new") == cut
     check(store, kept)
     assert found(store, "cut") == []
@@ -410,6 +432,29 @@ def test_drop_before_deletes_whole_files_and_keeps_the_last() -> None:
     assert [file.header.end for file in store.index.files] == ends[3:]
     assert store.index.drop_before(1 << 60) == len(ends) - 4
     assert len(names(disk)) == 1
+
+
+def test_retention_takes_index_files_along() -> None:
+    """Index files of deleted log files go with the next checkpoint; what is left of the log is found as before."""
+    disk, clock, model = SimDisk(), ManualClock(), Model()
+    store = opened(disk, clock=clock)
+    for number in range(120):
+        publish(store, model, "abc"[number % 3], f"n{number}")
+        clock.advance(1)
+    built(store)
+    count = len(names(disk))
+    store.retention.limits = RetentionLimits(log_bytes=3 * 4096)
+    for _ in range(60):
+        store.retention.step()
+        clock.advance(11)
+        store.checkpoint()
+    assert store.min_offset > 0
+    assert len(names(disk)) < count
+    assert all(file.header.end >= store.min_offset for file in store.index.files)
+    kept = {key: [place for place in places if place >= store.min_offset] for key, places in model.items()}
+    check(store, kept)
+    store.close()
+    check(opened(disk, clock=clock), kept)
 
 
 def test_names_go_on_when_the_clock_does_not() -> None:

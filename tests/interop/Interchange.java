@@ -34,7 +34,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * RocketMQ's own clients, worked by JSON lines on stdin; every answer is one or more JSON lines and then "{}".
  *
  * <p>Requests have a "do": topic, send (a list of messages for one queue; more than one go as a batch), read (a whole
- * topic), commit, offset, reset (forget everything about brokers), end. The only argument is the name server's address.
+ * topic), query (by key or id), commit, offset, reset (forget everything about brokers), end. The only argument is the name server's address.
  */
 public final class Interchange {
     private static final PrintStream OUT =
@@ -84,6 +84,7 @@ public final class Interchange {
             case "read" -> read(request);
             case "commit" -> commit(request);
             case "offset" -> offset(request);
+            case "query" -> query(request);
             case "reset" -> reset();
             default -> throw new IllegalArgumentException(request.getString("do"));
         }
@@ -241,6 +242,19 @@ public final class Interchange {
         long offset = asker.getDefaultMQPullConsumerImpl().getOffsetStore()
             .readOffset(subscribed(asker, request), ReadOffsetType.READ_FROM_STORE);
         print(Map.of("offset", offset));
+    }
+
+    private void query(JSONObject request) throws Exception {
+        DefaultMQPullConsumer asker = consumer("interchange-reader");
+        String topic = request.getString("topic");
+        queuesOf(asker, topic);
+        if (request.containsKey("id")) {
+            printMessage(asker.viewMessage(topic, request.getString("id")));
+            return;
+        }
+        int limit = request.getIntValue("limit");
+        asker.queryMessage(topic, request.getString("key"), limit, 0, Long.MAX_VALUE).getMessageList()
+            .forEach(Interchange::printMessage);
     }
 
     private static Collection<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic) throws Exception {

@@ -280,6 +280,16 @@ class Client(JavaProcess):
             messages.append(_message(line))
         return bounds, sorted(messages, key=lambda each: (each.queue_id, each.offset))
 
+    def query(self, topic: str, *, key: str, limit: int) -> list[Message]:
+        """Return the messages that the broker's index finds by a key, oldest first."""
+        found = [_message(line) for line in self.ask(do="query", topic=topic, key=key, limit=limit)]
+        return sorted(found, key=lambda each: each.physical)
+
+    def view(self, topic: str, message_id: str) -> Message:
+        """Return the message of a unique key (or of an offsetMsgId that names the running broker)."""
+        [line] = self.ask(do="query", topic=topic, id=message_id)
+        return _message(line)
+
 
 ClientContext = AbstractContextManager[Client]
 """The clients within a `with` block."""
