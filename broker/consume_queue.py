@@ -40,6 +40,7 @@ class ConsumeQueue:
             adding it here and to `next_offset`; the flush shows what is staged: `max_offset` becomes `next_offset`.
         checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read, and
             so do those of a block whose sum is wrong when it is read back.
+        base_offset: First offset of this life of the topic; an earlier one, deleted since, had those below.
         checker: Compares units read from files with their records and returns them as they should be.
     """
 
@@ -51,6 +52,7 @@ class ConsumeQueue:
         "_sums",
         "_tail_base",
         "_unsynced",
+        "base_offset",
         "checked_from",
         "checker",
         "file_units",
@@ -62,7 +64,9 @@ class ConsumeQueue:
         "topic",
     )
 
-    def __init__(self, topic: str, queue_id: int, *, root: str, disk: Disk, file_units: int) -> None:
+    def __init__(
+        self, topic: str, queue_id: int, *, root: str, disk: Disk, file_units: int, base_offset: int = 0
+    ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.file_units = file_units
@@ -79,6 +83,8 @@ class ConsumeQueue:
         self._files_base = 0  # first offset that the files may hold
         self.tail = bytearray()
         self._tail_base = 0  # offset of the first unit in `tail`
+        self.base_offset = base_offset
+        self.start_at(base_offset, base_offset)
 
     # Reading
 
@@ -316,6 +322,17 @@ class ConsumeQueue:
         if gone:
             self._disk.sync_folder(self._folder)
         return len(gone)
+
+    def remove_files(self) -> None:
+        """Close and remove all files: the topic is deleted. Raises OSError."""
+        self.close()
+        self._unsynced.clear()
+        names = self._disk.list(self._folder)
+        for name in names:
+            self._disk.remove(f"{self._folder}/{name}")
+        if names:
+            # A queue that never had a message has no folder.
+            self._disk.sync_folder(self._folder)
 
     def repair(self, offset: int, unit: Unit) -> None:
         """Overwrite one unit in the files."""

@@ -92,7 +92,7 @@ def sync_names(root: str, disk: Disk) -> None:
 
 
 def recovered(
-    root: str, *, log: CommitLog, topics: Topics, abort: AbortFile, checkpoint: Checkpoint | None, disk: Disk
+    root: str, log: CommitLog, topics: Topics, *, abort: AbortFile, checkpoint: Checkpoint | None, disk: Disk
 ) -> RecoverySteps:
     """Mark the store as open and recover it, in steps (`recovery.recover`).
 

@@ -91,10 +91,10 @@ class QueueBuild:
     def _deliver(self, entry: Entry) -> None:
         self.store_ms = max(self.store_ms, entry.store_ms)
         self.last_record = entry.physical
-        if not entry.indexed:
+        if not entry.indexed or entry.physical < self.topics.lives.begins.get(entry.topic, 0):
             return
         queue = self._queues.get((entry.topic, entry.queue_id)) or self._queue(entry)
-        if not queue.max_offset:
+        if queue.max_offset == queue.base_offset:
             gap_max = entry.physical // RECORD_OVERHEAD_BYTES
             if self.log.min_offset or entry.queue_offset > gap_max:
                 queue.start_at(entry.queue_offset, entry.queue_offset)

@@ -118,7 +118,7 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
         start = log.min_offset
         floors = _floors(topics, checkpoint) if start else {}
         for queue in _queues(topics):
-            queue.start_at(0, 0)
+            queue.start_at(queue.base_offset, queue.base_offset)
         build = QueueBuild(topics, log, store_ms=0, last_record=-1)
         if not log.segments:
             whole_log = None
@@ -195,9 +195,14 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | No
     elif checkpoint.log_end != 0:
         return "the checkpoint does not fit the log"
     for name, bounds in checkpoint.queues.items():
+        if topics.lives.of(name).deleted and name not in topics.by_name:
+            continue
         topic = topics.grow(name, len(bounds))
         for queue, (minimum, maximum) in zip(topic.queues, bounds, strict=False):
-            queue.start_at(minimum, maximum)
+            # What an earlier life of the topic had ends at the base; the checkpoint may be older than its deletion.
+            queue.start_at(max(minimum, queue.base_offset), max(maximum, queue.base_offset))
+            if queue.max_offset == queue.base_offset > 0:
+                continue
             if not _fits(log, reader, topic.name_bytes, queue):
                 return f"the checkpoint does not fit the files of queue {name}/{queue.queue_id}"
             if not queue.advance_minimum(log.min_offset, all_there=True):

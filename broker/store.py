@@ -102,6 +102,7 @@ class Store:
         on_pending: Called when the first record is staged after a flush.
         retention: Deletes old log files; without limits until they are set.
         index: Finds records by key (`broker.query` asks it).
+        topic_changes: Deletes topics (`delete`), among others.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
 
@@ -130,12 +131,14 @@ class Store:
         self._read = self._log.read
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
-        self._topic_changes = TopicChanges(root, topics=self._topics, metrics=metrics, fail=self._fail)
         self._abort = AbortFile(root, disk=disk)
         self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
         self._notices = Notices(clock)
         self._checkpointer = Checkpointer(
             root, options, self._log, self._topics, disk=disk, clock=clock, notices=self._notices, metrics=metrics
+        )
+        self.topic_changes = TopicChanges(
+            self, log=self._log, topics=self._topics, checkpointer=self._checkpointer, metrics=metrics, fail=self._fail
         )
         self._room = Room(root, log=self._log, disk=disk, metrics=metrics, notices=self._notices, fail=self._fail)
         self.retention = Retention(
@@ -215,17 +218,13 @@ class Store:
         self._topics.load()
         yield RecoveryProgress(0, 0)
         facts = self.recovery = yield from recovered(
-            self.root,
-            log=self._log,
-            topics=self._topics,
-            abort=self._abort,
-            checkpoint=self._checkpointer.load(),
-            disk=self._disk,
+            self.root, self._log, self._topics, abort=self._abort, checkpoint=self._checkpointer.load(), disk=self._disk
         )
         self._store_ms = facts.store_ms
         self._staged_record = self._last_record = facts.last_record
         self._log.cold_end = facts.scanned_from
         self._topics.check_with(self._checker.check)
+        self.topic_changes.finish(facts.end)
         self._topics.save_if_changed()
         report(self.root, facts, self._metrics)
         self._checkpointer.open_index(clean=facts.clean)
@@ -288,9 +287,7 @@ class Store:
             DiskFull: There is no room for the topic file.
             StoreFailed: The store has failed, or fails with this write.
         """
-        if self.failed is not None:
-            raise self.failed
-        return self._topic_changes.create(name, queues, system=system)
+        return self.topic_changes.create(name, queues, system=system)
 
     # Appending
 

@@ -14,6 +14,7 @@ from broker.errors import MessageRefused
 from broker.record import TOPIC_BYTES_MAX
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile
+from broker.topic_lives import TopicLives
 
 GROUP_BYTES_MAX = 120
 QUEUES_MAX = 1024
@@ -116,6 +117,7 @@ class Topics:
         self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
         self._rest: dict[str, Any] = {}
         self._checker: Checker | None = None
+        self.lives = TopicLives(root, disk=disk)
 
     def check_with(self, checker: Checker) -> None:
         """Have units of an earlier process, of present queues and those to come, compared with their records."""
@@ -128,8 +130,9 @@ class Topics:
         """Read the file and make the topics' queues, still empty.
 
         Raises:
-            StoreUnreadable: The file and its copies are damaged.
+            StoreUnreadable: The file and its copies are damaged, or `pyddmq/topic_lives.json` is.
         """
+        self.lives.load()
         content = self._file.load()
         if not isinstance(content, dict):
             return
@@ -139,6 +142,9 @@ class Topics:
             self._version = version
         for name, entry in content.get("topicConfigTable", {}).items():
             self._table[name] = entry
+            if self.lives.of(name).deleted and not self._file.changed_outside:
+                # A stop came between the two files of a deletion. (Changed outside: somebody made the topic again.)
+                continue
             queues = max(int(entry.get("readQueueNums", 1)), int(entry.get("writeQueueNums", 1)), 1)
             self.grow(name, min(queues, QUEUES_MAX))
 
@@ -148,19 +154,38 @@ class Topics:
         if topic is None:
             topic = self.by_name[name] = Topic(name, system=is_system(name))
         for queue_id in range(len(topic.queues), queues):
-            queue = ConsumeQueue(name, queue_id, root=self._root, disk=self._disk, file_units=self._file_units)
+            queue = ConsumeQueue(
+                name,
+                queue_id,
+                root=self._root,
+                disk=self._disk,
+                file_units=self._file_units,
+                base_offset=self.lives.base(name, queue_id),
+            )
             queue.checker = self._checker
             topic.queues.append(queue)
         return topic
 
     def save_if_changed(self) -> None:
         """Write the file when it says something else of a topic's queues than memory does. Raises OSError."""
-        if any(self._entry_differs(topic) for topic in self.by_name.values()):
+        topics = self.by_name
+        if self._table.keys() - topics.keys() or any(self._entry_differs(topic) for topic in topics.values()):
             self.save()
 
     def _entry_differs(self, topic: Topic) -> bool:
         entry = self._table.get(topic.name)
         return entry is None or entry.get("readQueueNums") != len(topic.queues)
+
+    def files_of(self, name: str) -> list[ConsumeQueue]:
+        """Return queues for whatever folders a topic has, in memory or not."""
+        known = self.by_name.get(name)
+        if known is not None:
+            return known.queues
+        numbers = [int(text) for text in self._disk.list(f"{self._root}/consumequeue/{name}") if text.isdecimal()]
+        return [
+            ConsumeQueue(name, number, root=self._root, disk=self._disk, file_units=self._file_units)
+            for number in numbers
+        ]
 
     def save(self, grown: tuple[str, int] | None = None) -> None:
         """Write the file with every topic's present count of queues.

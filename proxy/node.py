@@ -309,6 +309,9 @@ class Node:
             else:
                 limit.configure(settings.max_tps)
             ports[name.encode()] = TopicPort(topic, limit, self.metrics)
+        for name in self.store.topic_changes.served:
+            if name not in config.topics and name in self.store.topics:
+                ports[name.encode()] = TopicPort(self.store.topics[name], None, self.metrics)
         # One dictionary for the node's life: the service holds it.
         self.ports.clear()
         self.ports.update(ports)

@@ -6,8 +6,9 @@ from proxy.admin.changes import Change
 from proxy.group_changes import group_changes
 from proxy.node import Node
 from proxy.offset_changes import offset_changes
+from proxy.topic_changes import topic_changes
 
 
 def node_changes(node: Node) -> list[Change]:
     """Return all changes of a node, a reload excepted; each module of changes adds its own here."""
-    return [*group_changes(node), *offset_changes(node)]
+    return [*group_changes(node), *offset_changes(node), *topic_changes(node)]

@@ -58,7 +58,8 @@ class GroupLanes:
         lanes = self.by_topic.setdefault(topic.name, {})
         qid = self.qid(queue.queue_id)
         lane = lanes.get(qid)
-        if lane is None:
+        if lane is None or lane.queue is not queue:
+            # Another queue of that number: the topic was deleted and made again.
             tracker = self._progress.tracker(
                 self._group, topic.name, queue.queue_id, first_offset=lambda: self._first_offset(queue, config)
             )

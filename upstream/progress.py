@@ -203,6 +203,7 @@ class Progress:
         tracker = self.trackers.get((group, topic, queue_id))
         if tracker is None:
             tracker = self._new_tracker(group, topic, queue_id, queue, first_offset)
+        self._known[tracker.tracker_id].queue = queue
         self._skip_expired(tracker, queue)
         return tracker
 

@@ -188,7 +188,8 @@ class RecordCheck:
                 self.hole_ms.update((start, entry.store_ms) for start, _ in walk.holes[told:])
                 told = len(walk.holes)
             build.take(entry)
-            yield from self._queue(log, entry.topic, entry.queue_id).take(entry) if entry.indexed else ()
+            if entry.indexed and entry.physical >= self.topics.lives.begins.get(entry.topic, 0):
+                yield from self._queue(log, entry.topic, entry.queue_id).take(entry)
             self.tally.records += 1
             if progress is not None and self.tally.records % 4096 == 0:
                 progress(entry.physical - start, total)

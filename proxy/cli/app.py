@@ -26,6 +26,7 @@ from proxy.cli import (
     store_check_command,
     store_command,
     store_read_commands,
+    topic_commands,
 )
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
@@ -74,7 +75,6 @@ def build() -> typer.Typer:
     for name, command in (
         ("send", send_command.send),
         ("pull", pull_command.pull),
-        ("topics", node_commands.topics),
         ("stats", node_commands.stats),
         ("demo", demo_command.demo),
         ("version", version),
@@ -96,6 +96,18 @@ def build() -> typer.Typer:
     )
     for name, action in of_groups:
         groups.command(name)(_ending(action))
+    topics = typer.Typer(
+        cls=ShowingGroup, help="Look at topics and change them; `topics [TOPIC]` is short for `topics show [TOPIC]`."
+    )
+    app.add_typer(topics, name="topics")
+    of_topics: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("show", node_commands.topics),
+        ("create", topic_commands.create),
+        ("alter", topic_commands.alter),
+        ("delete", topic_commands.delete),
+    )
+    for name, change in of_topics:
+        topics.command(name)(_ending(change))
     offsets = typer.Typer(help="Look at the offsets of groups, and move them.", no_args_is_help=True)
     app.add_typer(offsets, name="offsets")
     offsets.command("show")(_ending(offset_commands.show))

@@ -1,0 +1,229 @@
+"""Deleted topics: nothing of an earlier life is ever shown under the name again, whatever stops the store (D11)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.metrics import Metrics
+from broker.readonly import ReadOnlyStore
+from broker.store import DiskFull, Store, StoreFailed
+from broker.testing import ManualClock, PowerCut, SimDisk
+from tests.integration.store_tools import ROOT, append, bodies, open_store
+
+SIZES: dict[str, Any] = {"segment_bytes": 4096, "queue_file_units": 8}
+
+
+def filled(disk: SimDisk, *, topic: str = "t", queues: int = 2, count: int = 20) -> Store:
+    """A store with one topic of `count` messages."""
+    store = open_store(disk, **SIZES)
+    store.create_topic(topic, queues)
+    for number in range(count):
+        append(store, b"old %d" % number, topic=topic, queue_id=number % queues)
+        store.flush()
+    return store
+
+
+def files(disk: SimDisk, topic: str = "t", queue_id: int = 0) -> list[str]:
+    """Names of a queue's files."""
+    return disk.list(f"{ROOT}/consumequeue/{topic}/{queue_id}")
+
+
+@pytest.mark.parametrize("how", ["running", "close", "kill", "no checkpoint"])
+def test_deleted_topic_stays_deleted_and_comes_back_empty(how: str) -> None:
+    """Also when the whole log, which still has its records, is scanned; offsets go on where they ended."""
+    disk = SimDisk()
+    store = filled(disk)
+    store.close()
+    store = open_store(disk, **SIZES)
+    assert files(disk)
+    store.topic_changes.delete("t")
+    assert "t" not in store.topics
+    assert not files(disk)
+    for _ in range(2):
+        if how == "close":
+            store.close()
+        elif how != "running":
+            disk.kill()
+        if how == "no checkpoint":
+            disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
+        if how != "running":
+            store = open_store(disk, **SIZES)
+        assert "t" not in store.topics
+    store.create_topic("t", 3)
+    assert [(queue.min_offset, queue.max_offset) for queue in store.topics["t"].queues] == [(10, 10), (10, 10), (0, 0)]
+    assert [append(store, b"new", queue_id=queue)[0].offset for queue in range(3)] == [10, 10, 0]
+    store.flush()
+    for end in ("kill", "close", "no checkpoint"):
+        if end == "close":
+            store.close()
+        else:
+            disk.kill()
+        if end == "no checkpoint":
+            disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
+        store = open_store(disk, **SIZES)
+        assert [bodies(store, queue_id=queue) for queue in range(3)] == [{10: b"new"}, {10: b"new"}, {0: b"new"}]
+        assert (store.recovery.duplicates, store.recovery.fillers) == (0, 0)
+    seen = ReadOnlyStore.open(ROOT, disk=disk, clock=ManualClock())
+    assert seen.topics["t"].queues[0].max_offset == 11
+
+
+def test_later_lives_never_repeat_an_offset() -> None:
+    """Deleted twice, the second time with fewer queues: each queue goes on behind all of its lives."""
+    disk = SimDisk()
+    store = filled(disk, queues=3, count=30)
+    store.topic_changes.delete("t")
+    store.create_topic("t", 1)
+    append(store, b"second")
+    store.topic_changes.delete("t")
+    topic = store.create_topic("t", 4)
+    assert [queue.min_offset for queue in topic.queues] == [11, 10, 10, 0]
+
+
+def test_other_topics_are_not_touched() -> None:
+    """Their records, units and offsets are what they were, after a rebuild too."""
+    disk = SimDisk()
+    store = filled(disk)
+    store.create_topic("u", 1)
+    append(store, b"keep", topic="u")
+    store.topic_changes.delete("t")
+    disk.kill()
+    disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
+    assert bodies(open_store(disk, **SIZES), "u") == {0: b"keep"}
+
+
+def test_unknown_topic_is_an_error() -> None:
+    """Nothing is written."""
+    disk = SimDisk()
+    store = filled(disk)
+    before = disk.operations
+    with pytest.raises(KeyError):
+        store.topic_changes.delete("nowhere")
+    assert disk.operations == before
+
+
+def test_staged_messages_are_settled_before() -> None:
+    """Their publishers hear that they are stored; then the topic goes with them."""
+    disk = SimDisk()
+    store = filled(disk)
+    told: list[object] = []
+    append(store, b"staged", done=told.append)
+    store.topic_changes.delete("t")
+    assert told == [None]
+    assert store.create_topic("t", 1).queues[0].min_offset == 11
+
+
+def test_full_disk_refuses_and_changes_nothing() -> None:
+    """The note comes first; without room for it the topic is what it was."""
+    disk, metrics = SimDisk(), Metrics()
+    filled(disk).close()
+    store = open_store(disk, metrics=metrics, **SIZES)
+    disk.capacity_bytes = 0
+    with pytest.raises(DiskFull):
+        store.topic_changes.delete("t")
+    assert len(bodies(store)) == 10
+    assert metrics.value("pyddmq_store_refused_total", "disk_full") == 1
+    assert store.failed is None
+
+
+def test_failed_disk_fails_the_store() -> None:
+    """After an error of the disk nothing is written any more."""
+    disk = SimDisk()
+    store = filled(disk)
+    disk.fail("write", path_part="topic_lives")
+    with pytest.raises(StoreFailed):
+        store.topic_changes.delete("t")
+    with pytest.raises(StoreFailed):
+        store.create_topic("u", 1)
+
+
+def test_log_cut_by_recovery_belongs_to_the_present_life() -> None:
+    """Records appended where a lost tail was are not taken for those of the deleted topic."""
+    disk = SimDisk()
+    store = filled(disk, count=6)
+    end = store.end
+    store.topic_changes.delete("t")
+    disk.kill()
+    disk.open(f"{ROOT}/commitlog/{0:020d}").write(end - 100, [bytes(100)])
+    store = open_store(disk, **SIZES)
+    assert store.recovery.truncated_to is not None
+    store.create_topic("t", 2)
+    append(store, b"new")
+    store.flush()
+    disk.kill()
+    disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
+    assert bodies(open_store(disk, **SIZES)) == {3: b"new"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), stop=st.integers(0, 60), power=st.booleans())
+def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, power: bool) -> None:
+    """Delete, make again, write: wherever that stops, and again at the next opening, no old message shows as new."""
+    random, disk = Random(seed), SimDisk()
+    store = filled(disk)
+    if random.random() < 0.5:
+        store.close()
+        store = open_store(disk, **SIZES)
+    old = [bodies(store, queue_id=queue) for queue in range(2)]
+    disk.stop_after(stop)
+    told = 0
+    try:
+        store.topic_changes.delete("t")
+        told = 1
+        store.create_topic("t", 2)
+        told = 2
+        append(store, b"new")
+        store.flush()
+        told = 3
+        store.close()
+    except PowerCut:
+        pass
+    for again in range(2):
+        if power:
+            disk.crash(random)
+        else:
+            disk.kill()
+        if random.random() < 0.3 and disk.exists(f"{ROOT}/pyddmq/checkpoint.json"):
+            disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
+        if not again:
+            disk.stop_after(random.randrange(40))
+        try:
+            store = open_store(disk, **SIZES)
+            store.close()
+        except PowerCut:
+            pass
+    disk.kill()
+    store = open_store(disk, **SIZES)
+    if "t" not in store.topics:
+        assert told < 2
+        store.create_topic("t", 2)
+    found = [bodies(store, queue_id=queue) for queue in range(2)]
+    if found == old:
+        assert told == 0
+    else:
+        assert found[0] in ([{10: b"new"}] if told == 3 else [{}, {10: b"new"}])
+        assert found[1] == {}
+        assert append(store, b"newer", queue_id=1)[0].offset == 10
+
+
+def test_topic_that_somebody_else_makes_again_is_taken_up() -> None:
+    """RocketMQ's tools may put the name back into topics.json: then it is there, and goes on where it ended."""
+    disk = SimDisk()
+    store = filled(disk)
+    store.topic_changes.delete("t")
+    store.create_topic("u", 1)
+    store.close()
+    path = f"{ROOT}/config/topics.json"
+    file = disk.open(path)
+    text = file.read(0, file.size()).replace(b'"u"', b'"t"')
+    file.truncate(0)
+    file.write(0, [text])
+    store = open_store(disk, **SIZES)
+    assert [queue.min_offset for queue in store.topics["t"].queues] == [10]
+    append(store, b"new")
+    store.close()
+    assert bodies(open_store(disk, **SIZES)) == {10: b"new"}
