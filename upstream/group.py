@@ -253,7 +253,8 @@ class ConsumerGroup:
         """
         slot = self._slots.get(topic)
         if slot is not None and slot.config is not None:
-            slot.replace_at = self._clock.monotonic()
+            if slot.replace_at is None:
+                slot.replace_at = self._clock.monotonic()
             self._replace(slot, slot.config, self._make_actions(slot.config))
 
     def restart_topic(self, topic: str, change: Callable[[], None] = lambda: None) -> None:

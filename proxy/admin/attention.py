@@ -74,16 +74,21 @@ def _of_subscription(group: GroupView, topic: SubscriptionView, now_ms: int) -> 
         yield Finding(True, f"{where}: reading has stopped, {topic.waiting:,} messages wait behind their keys.")
     stuck = [key for key in topic.stuck_keys if now_ms - key.since_ms >= STUCK_SECONDS * 1000]
     for key in sorted(stuck, key=lambda each: each.since_ms)[:_KEYS_NAMED]:
-        yield Finding(False, f"{where}: {_stuck_text(key, now_ms)} To end it: {_way_out(group, key)}")
+        yield Finding(False, f"{where}: {_stuck_text(key, now_ms)}{_way_out(group, key)}")
     if len(stuck) > _KEYS_NAMED:
         yield Finding(False, f"{where}: {len(stuck) - _KEYS_NAMED} more keys are held for a minute or longer.")
 
 
 def _way_out(group: GroupView, key: StuckKey) -> str:
-    """The command that retries a stuck key's first message; `skip` and `dead-letter` take the same options."""
+    """The command that retries a stuck key's first message; `skip` and `dead-letter` take the same options.
+
+    Empty where a pull is all that is missing.
+    """
+    if not key.holder and key.state in ("buffered", "ready"):
+        return ""
     place = ("--topic", key.topic, "--queue", key.qid.rpartition("_")[2], "--offset", str(key.offset))
     force = ("--force",) if key.holder else ()
-    return f"{command('groups', 'retry', group.group, *place, *force)} (or skip, dead-letter)"
+    return f" To end it: {command('groups', 'retry', group.group, *place, *force)} (or skip, dead-letter)"
 
 
 def command(*words: str) -> str:

@@ -17,13 +17,18 @@ from broker.queue_build import QueueBuild
 from broker.testing import SimDisk, SimFile
 from proxy.node import Node, Seams
 from tests.simulation.faults import cut_within, kill, lose_power, reset_connections
+from tests.simulation.operator import operate, pause_group
 from tests.simulation.world import NodeFactory, World
+from upstream import heads
 from upstream.dead_letters import DeadLetters
 from upstream.job import UpstreamJob
 from upstream.journal import AckJournal
 from upstream.order import OrderQueue
-from upstream.outcomes import Outcomes
+from upstream.outcomes import WITHOUT_PERMIT, Outcomes
+from upstream.pauses import Pauses
 from upstream.progress import Progress
+from upstream.state import Event, State, move
+from upstream.subscription import Subscription
 
 LOG_FILES = ("/commitlog/", "/segment.new")
 
@@ -60,6 +65,12 @@ def fail_log_sync(world: World, random: Any) -> None:
     lose_power(world, random)
 
 
+def operate_and_kill(world: World, random: Any) -> None:
+    """An operator at work, and a kill."""
+    operate(world, random)
+    kill(world, random)
+
+
 class _OtherFiles:
     """A disk whose files of some folder behave differently."""
 
@@ -92,6 +103,10 @@ def _patched(owner: Any, name: str, put: Any) -> Apply:
         return Node
 
     return apply
+
+
+def _nothing(*_: Any) -> None:
+    """Do nothing."""
 
 
 def _no_sync(file: SimFile) -> None:
@@ -252,6 +267,19 @@ def _unread(read: Any) -> Any:
     return forget
 
 
+def _skip_unkept(_: Any) -> Any:
+    def skip(job: UpstreamJob, *, force: bool, progress: Progress) -> heads.Handled:
+        if force or job.state in (State.OUT, State.HELD, State.BURYING):
+            raise heads.HeadRefused("not this one")
+        held_permit = job.state not in WITHOUT_PERMIT
+        heads._take_out(job)
+        move(job, Event.SKIP)
+        job.subscription.outcomes.over(job, held_permit=held_permit)
+        return heads.Handled(True, "")
+
+    return skip
+
+
 MUTANTS = (
     Mutant("the log's sync does nothing", (1, 7), lose_power, _with_files(LOG_FILES, _no_sync)),
     Mutant("publishes are answered before they are written", (1, 7), kill, _hasty_publishes),
@@ -268,5 +296,8 @@ MUTANTS = (
         "the next of a key is released early", (3,), reset_connections, _patched(OrderQueue, "submit_many", _unordered)
     ),
     Mutant("exhausted messages are dropped", (6,), reset_connections, _patched(DeadLetters, "bury", _unburied)),
+    Mutant("skips are not journaled", (2, 3), operate_and_kill, _patched(heads, "skip", _skip_unkept)),
+    Mutant("paused groups are served", (6,), pause_group, _patched(Subscription, "set_paused", lambda _: _nothing)),
+    Mutant("pauses end with the process", (6,), pause_group, _patched(Pauses, "_take", lambda _: _nothing)),
     Mutant("a failure counts as a success", (6,), reset_connections, _patched(Outcomes, "fail", _failure_finishes)),
 )

@@ -1,0 +1,147 @@
+"""An operator's changes on a whole node in virtual time: what they wait for, and what becomes of open calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, cast
+
+import pytest
+
+from proxy.admin.changes import ChangeRefused
+from proxy.group_changes import HeadBody, PauseBody
+from proxy.node_changes import node_changes
+from proxy.offset_changes import ResetBody
+from proxy.testing import NetworkFaults
+from tests.simulation.caller import Caller, uids
+from tests.simulation.operator import change
+from tests.simulation.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """A node on a good network, without clients of its own."""
+    world = World(1, faults=NetworkFaults(delay_ms_max=0.2, fragment_share=0))
+    world.start()
+    return world
+
+
+def reset_later(world: World, **how: Any) -> asyncio.Task[dict[str, Any]]:
+    """Ask for a reset of by-key on orders and return what runs."""
+    assert world.node is not None
+    assert world.process is not None
+    [found] = [each for each in node_changes(world.node) if each.name == "reset_offsets"]
+    body = ResetBody(group="by-key", topic="orders", dry_run=False, **how)
+
+    async def run() -> dict[str, Any]:
+        return await cast("Awaitable[dict[str, Any]]", found.run(body))
+
+    task: asyncio.Task[dict[str, Any]] = world.process.run(world.loop.create_task, run())
+    return task
+
+
+def test_reset_waits_until_what_is_out_is_answered(world: World) -> None:
+    """Nothing more is handed out, the holder's answer ends the wait, and a parked pull gets what comes then."""
+    caller = Caller(world, "10.9.0.1")
+    for uid in (1, 2, 3):
+        caller.send("orders", "k", uid=uid)
+    [(place, _)] = caller.pull("by-key")
+    task = reset_later(world, to="latest")
+    world.run(seconds=1)
+    assert not task.done()
+    assert caller.pull("by-key") == []
+    other = caller.other()
+    parked = other.pull_later("by-key", linger_ms=20_000)
+    assert caller.answer("by-key", place, success=True)
+    world.run(until=task.done, seconds=2)
+    answer = task.result()
+    assert answer["changed"] is True
+    assert sum(queue["skipped"] for queue in answer["queues"]) == 2
+    assert not parked.answered
+    caller.send("orders", "k", uid=4)
+    world.run(until=lambda: parked.answered, seconds=5)
+    assert [message.properties["uid"] for message in parked.messages] == ["4"]
+
+
+def test_reset_that_waits_in_vain_changes_nothing(world: World) -> None:
+    """After its time it is refused, and the key goes on where it was, in order."""
+    caller = Caller(world, "10.9.0.1")
+    for uid in (1, 2):
+        caller.send("orders", "k", uid=uid)
+    [(place, _)] = caller.pull("by-key")
+    task = reset_later(world, to="latest", wait_seconds=0.5)
+    world.run(until=task.done, seconds=2)
+    with pytest.raises(ChangeRefused, match="still out with clients"):
+        task.result()
+    world.run(seconds=0.2)
+    assert caller.pull("by-key") == []
+    assert caller.answer("by-key", place, success=True)
+    assert uids(caller.pull("by-key", linger_ms=1000)) == [2]
+
+
+def test_wait_for_a_reset_ends_with_the_node(world: World) -> None:
+    """A stop during the wait refuses the reset; after the next start everything stands where it stood."""
+    caller = Caller(world, "10.9.0.1")
+    caller.send("orders", "k", uid=1)
+    caller.pull("by-key")
+    task = reset_later(world, to="latest")
+    world.run(seconds=0.2)
+    assert world.node is not None
+    assert world.process is not None
+    stopping = world.process.run(world.loop.create_task, world.node.stop(drain_seconds=1))
+    world.run(until=stopping.done, seconds=10)
+    assert task.done()
+    with pytest.raises(ChangeRefused, match="nothing was reset"):
+        task.result()
+    world.kill()
+    world.start()
+    assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=1000)) == [1]
+
+
+def test_parked_pulls_stay_parked_while_paused_and_are_answered_after(world: World) -> None:
+    """A pull that waits while the group is paused gets nothing until it is resumed, or comes back empty at its end."""
+    caller = Caller(world, "10.9.0.1")
+    parked = caller.pull_later("by-key", linger_ms=10_000)
+    short = caller.other().pull_later("by-key", linger_ms=500)
+    world.run(seconds=0.1)
+    assert change(world, "pause", PauseBody(group="by-key")) is not None
+    caller.other().send("orders", "k", uid=1)
+    world.run(seconds=2)
+    assert not parked.answered
+    assert short.answered
+    assert short.messages == []
+    assert change(world, "resume", PauseBody(group="by-key")) is not None
+    world.run(until=lambda: parked.answered, seconds=1)
+    assert len(parked.messages) == 1
+
+
+def test_changes_are_refused_unless_the_node_is_ready(world: World) -> None:
+    """Unknown groups, topics and queues are named; a failed node takes no changes and says why."""
+    assert world.node is not None
+    changes = {each.name: each for each in node_changes(world.node)}
+    for name, body, sentence in [
+        ("pause", PauseBody(group="nobody"), "There is no group 'nobody'"),
+        ("pause", PauseBody(group="by-key", topic="events"), "does not subscribe topic 'events'; it has: orders"),
+        ("skip_message", HeadBody(group="by-key", topic="orders", queue=9, offset=0), "has no queue 9"),
+        ("reset_offsets", ResetBody(group="x", topic="orders", to="latest"), "has no offsets on 'orders'"),
+        ("reset_offsets", ResetBody(group="by-key", topic="orders"), "Say where to"),
+        ("reset_offsets", ResetBody(group="by-key", topic="orders", to_offset=5), "can be set to 0"),
+    ]:
+        with pytest.raises(ChangeRefused, match=sentence):
+            _run(world, changes[name].run, body)
+    world.disk.fail("sync", path_part="commitlog")
+    with pytest.raises(AssertionError):
+        Caller(world, "10.9.0.1").send("orders", "k", uid=1)
+    with pytest.raises(ChangeRefused, match="The node is failed"):
+        _run(world, changes["pause"].run, PauseBody(group="by-key"))
+
+
+def _run(world: World, act: Any, body: Any) -> Any:
+    async def run() -> Any:
+        answer = act(body)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    assert world.process is not None
+    task = world.process.run(world.loop.create_task, run())
+    world.run(until=task.done, seconds=10)
+    return task.result()
