@@ -186,12 +186,15 @@ class CommitLog:
             file.sync()
             self._disk.replace(self._spare_path, path)
             self._disk.sync_folder(self.folder)
+            # Opened anew, so that its errors name it as it is called now.
+            renamed = self._disk.open(path)
         except OSError:
             file.close()
             if self._disk.exists(self._spare_path):
                 self._disk.remove(self._spare_path)
             raise
-        self.segments[number] = Segment(base, file)
+        file.close()
+        self.segments[number] = Segment(base, renamed)
 
     def adopt(self, path: str, number: int) -> None:
         """Make a segment of a file that has its full size already, all zero; durable when this returns.

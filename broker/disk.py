@@ -22,10 +22,11 @@ _FLOCK = "hhqqi4x"  # Linux's struct flock on 64 bits: type, whence, start, leng
 
 
 class RealFile:
-    """One open file of the operating system."""
+    """One open file of the operating system; its errors name it, which calls on a descriptor do not."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: str = "") -> None:
         self._fd = descriptor
+        self._path = path
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers one after the other; a short write is continued.
@@ -33,13 +34,17 @@ class RealFile:
         Up to 1 MiB is joined first: one copy costs less than the kernel's walk over many small pieces.
         """
         total = sum(map(len, buffers))
-        if total <= _JOIN_BYTES_MAX:
-            self._write_all(offset, [buffers[0] if len(buffers) == 1 else b"".join(buffers)])
-            return
-        for start in range(0, len(buffers), _IOV_MAX):
-            part = list(buffers[start : start + _IOV_MAX])
-            self._write_all(offset, part)
-            offset += sum(map(len, part))
+        try:
+            if total <= _JOIN_BYTES_MAX:
+                self._write_all(offset, [buffers[0] if len(buffers) == 1 else b"".join(buffers)])
+                return
+            for start in range(0, len(buffers), _IOV_MAX):
+                part = list(buffers[start : start + _IOV_MAX])
+                self._write_all(offset, part)
+                offset += sum(map(len, part))
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def _write_all(self, offset: int, buffers: list[Buffer]) -> None:
         left = sum(map(len, buffers))
@@ -71,11 +76,19 @@ class RealFile:
 
     def sync(self) -> None:
         """Make earlier writes durable."""
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def truncate(self, size: int) -> None:
         """Set the size in bytes."""
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def allocate(self, size: int) -> None:
         """Claim the blocks of the first `size` bytes, growing the file; on failure it keeps its old size."""
@@ -84,8 +97,9 @@ class RealFile:
             return
         try:
             os.posix_fallocate(self._fd, before, size - before)
-        except OSError:
+        except OSError as error:
             os.ftruncate(self._fd, before)
+            error.filename = self._path
             raise
 
     def size(self) -> int:
@@ -170,6 +184,9 @@ class RealDisk:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
             os.close(descriptor)
 

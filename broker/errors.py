@@ -73,14 +73,21 @@ class StoreUnreadable(StoreError):
 
 
 class StoreFailed(StoreError):
-    """A write or sync failed: nothing more is written to this store until it is opened anew (design: fail-stop)."""
+    """A write or sync failed: nothing more is written to this store until it is opened anew (design: fail-stop).
 
-    def __init__(self, what: str, cause: OSError) -> None:
+    Attributes:
+        cause: The error; its `filename` names the file where that is known.
+        at_ms: When it happened, wall clock.
+    """
+
+    def __init__(self, what: str, cause: OSError, *, at_ms: int = 0) -> None:
+        where = f" ({cause.filename})" if cause.filename else ""
         super().__init__(
-            f"{what} failed: {cause.strerror or cause}; nothing more is accepted. Check the disk, then restart: "
+            f"{what} failed{where}: {cause.strerror or cause}; nothing more is accepted. Check the disk, then restart: "
             "everything acknowledged so far is kept"
         )
         self.cause = cause
+        self.at_ms = at_ms
 
 
 class DiskFull(StoreError):

@@ -61,7 +61,7 @@ class ReadOnlyStore:
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
         notices = Notices(clock)
-        self._checker = UnitChecker(self.log, metrics=metrics, notices=notices, write=False)
+        self._checker = UnitChecker(self.log, metrics=metrics, notices=notices)
         self.index = Index(
             root,
             log=self.log,

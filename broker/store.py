@@ -138,9 +138,9 @@ class Store:
             root, options, self._log, self._topics, disk=disk, clock=clock, notices=self._notices, metrics=metrics
         )
         self.topic_changes = TopicChanges(
-            self, log=self._log, topics=self._topics, checkpointer=self._checkpointer, metrics=metrics, fail=self._fail
+            self, log=self._log, topics=self._topics, checkpointer=self._checkpointer, metrics=metrics, fail=self.fail
         )
-        self._room = Room(root, log=self._log, disk=disk, metrics=metrics, notices=self._notices, fail=self._fail)
+        self._room = Room(root, log=self._log, disk=disk, metrics=metrics, notices=self._notices, fail=self.fail)
         self.retention = Retention(
             root,
             log=self._log,
@@ -149,11 +149,11 @@ class Store:
             disk=disk,
             clock=clock,
             metrics=metrics,
-            fail=self._fail,
+            fail=self.fail,
             closed=lambda: self._closed or self.failed is not None,
         )
         self.index = self._checkpointer.index
-        self._checker = UnitChecker(self._log, metrics=metrics, notices=self._notices)
+        self._checker = UnitChecker(self._log, metrics=metrics, notices=self._notices, fail=self.fail)
         self._store_ms = 0
         self._staged_record = self._last_record = -1
         self._dones: list[Done] = []
@@ -248,7 +248,7 @@ class Store:
                 if self._checkpointer.end == self._log.visible_end:
                     self._abort.remove()
             except OSError as error:
-                self._fail("closing the store", error)
+                self.fail("closing the store", error)
         self._notices.flush(everything=True)
         self._release()
 
@@ -394,7 +394,7 @@ class Store:
                 self._log.sync()
                 self._syncs.value += 1
         except OSError as cause:
-            error = self._fail("writing the commit log", cause)
+            error = self.fail("writing the commit log", cause)
             for queue in touched:
                 queue.forget_staged()
         else:
@@ -419,12 +419,12 @@ class Store:
         if raised is not None:
             raise raised
 
-    def _fail(self, what: str, cause: OSError) -> StoreFailed:
-        """Stop the write side for good; staged records that no flush took over yet are told, too."""
+    def fail(self, what: str, cause: OSError) -> StoreFailed:
+        """Stop the write side for good; staged records that no flush took over yet are told. One line in the log."""
         if self.failed is None:
-            self.failed = StoreFailed(what, cause)
+            self.failed = StoreFailed(what, cause, at_ms=self._clock.wall_ms())
             self._metrics.counter(FAILED).value = 1
-            logger.error("store_failed", root=self.root, what=what, error=str(cause))
+            logger.error("store_failed", root=self.root, what=what, file=cause.filename, error=str(cause))
         dones, self._dones = self._dones, []
         for queue in self._touched:
             queue.forget_staged()
@@ -447,12 +447,12 @@ class Store:
         try:
             if self.options.flush == "async" and self._log.sync():
                 self._syncs.value += 1
+            self._room.tend()
             self.index.tick()
             if self._checkpointer.due:
                 self._write_checkpoint()
-            self._room.tend()
         except OSError as error:
-            self._fail("writing the checkpoint", error)
+            self.fail("writing the checkpoint", error)
 
     # Reading
 

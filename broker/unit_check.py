@@ -6,6 +6,8 @@ damaged one is left as it is: reading the record then reports the damage.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
 from broker.errors import DamagedRecord, RecordGone
@@ -32,12 +34,20 @@ class UnitChecker:
         log: Where the records are.
         metrics: Counts what is mended and lost.
         notices: Says it.
-        write: Mend the files as well as what is returned; False for a store that is only read.
+        fail: Told when a file that is to be mended cannot be written; None mends what is returned and no file, for a
+            store that is only read.
     """
 
-    def __init__(self, log: CommitLog, *, metrics: Metrics, notices: Notices, write: bool = True) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        *,
+        metrics: Metrics,
+        notices: Notices,
+        fail: Callable[[str, OSError], object] | None = None,
+    ) -> None:
         self._log = log
-        self._write = write
+        self._fail = fail
         self._notices = notices
         self._repaired = metrics.counter(UNITS_REPAIRED)
         self._lost = metrics.counter(UNITS_LOST)
@@ -62,9 +72,19 @@ class UnitChecker:
             mended[place] = unit
             self._repaired.add()
             self._notices.note("unit_repaired", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
-            if self._write:
-                queue.repair(offset + place, unit)
+            self._repair(queue, offset + place, unit)
         return mended
+
+    def _repair(self, queue: ConsumeQueue, offset: int, unit: Unit) -> None:
+        fail = self._fail
+        if fail is None:
+            return
+        try:
+            queue.repair(offset, unit)
+        except OSError as error:
+            # What is read was mended all the same; from now on nothing is written any more.
+            self._fail = None
+            fail("mending a consume-queue file", error)
 
     def _fits(self, queue: ConsumeQueue, offset: int, unit: Unit) -> bool:
         """Whether a unit is that of a valid record, of a record that is damaged itself, or of one that is gone."""

@@ -111,6 +111,12 @@ class Node:
         return None if failed is None else str(failed)
 
     @property
+    def failed_at_ms(self) -> int:
+        """When the write side failed, wall clock; 0 while it has not."""
+        failed = None if self._state == "starting" else self.store.failed
+        return 0 if failed is None else failed.at_ms
+
+    @property
     def qid_prefix(self) -> str:
         """Text in front of the queue number in every qid (W35: made in one place)."""
         return f"{self.config.node.broker_cluster}_{self.config.node.broker_name}_"
@@ -273,6 +279,7 @@ class Node:
             acks = opening_progress(node, seams, self.metrics, self.store)
             self.progress = await startup.replay_acks(acks)
             self.progress.on_pending = self.request_turn
+            self.progress.on_failed(self.store.fail)
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.publish_topics(self.config)
             self.store.retention.limits = retention_limits(node)
@@ -413,7 +420,7 @@ class Node:
         for server in (self.consumer, self.producer):
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)
-        self._repeat("commit", node.commit_interval_ms / 1000, self.progress.commit)
+        self._repeat("commit", node.commit_interval_ms / 1000, self._commit)
 
     def _all_groups(self) -> Iterable[ConsumerGroup]:
         return [*self.groups.values(), *self.leaving]
@@ -422,7 +429,7 @@ class Node:
         """Keep checkpoint, commit and sweep going."""
         node = self.config.node
         self._repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
-        self._repeat("commit", node.commit_interval_ms / 1000, self.progress.commit)
+        self._repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self._repeat("sweep", SWEEP_SECONDS, self._sweep)
         self._repeat("retention", STEP_SECONDS, self._retaining.run)
 
@@ -440,6 +447,11 @@ class Node:
 
     def _checkpoint(self) -> None:
         self.store.checkpoint()
+
+    def _commit(self) -> None:
+        with contextlib.suppress(ProgressFailed):
+            # The failure has its line in the log and shows in readiness.
+            self.progress.commit()
 
     def _sweep(self) -> None:
         self.consumer.sweep()

@@ -10,6 +10,7 @@ from broker.metrics import Metrics
 from broker.query import Searchable
 from broker.seams import Clock
 from proxy.admin.groups import group_view
+from proxy.admin.text import moment
 from proxy.admin.view import (
     ConnectionView,
     GroupView,
@@ -59,7 +60,9 @@ class LiveNode:
         if state == "ready":
             return ()
         if state == "failed":
-            return (self._node.failure or "The write side is down.",)
+            since = self._node.failed_at_ms
+            why = self._node.failure or "The write side is down."
+            return (f"{why}.", f"Since {moment(since)}.") if since else (why,)
         if state == "starting":
             return ("The store is being opened.",)
         recovery = self.recovery

@@ -8,12 +8,11 @@ space again (D5).
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable
 
 import structlog
 
-from broker.errors import StoreError
+from broker.errors import NO_SPACE, StoreError
 from broker.metrics import Metrics, declare
 from broker.seams import Handle, Scheduler
 from upstream.journal import AckJournal
@@ -36,9 +35,10 @@ class ProgressFailed(StoreError):
     """The ack journal cannot be written; acks are refused."""
 
     def __init__(self, what: str, cause: OSError) -> None:
+        where = f" ({cause.filename})" if cause.filename else ""
         super().__init__(
-            f"{what} the ack journal failed: {cause.strerror or cause}; no ack is accepted. Check the disk, then "
-            "restart: everything acknowledged so far is kept"
+            f"{what} the ack journal failed{where}: {cause.strerror or cause}; no ack is accepted. Check the disk, "
+            "then restart: everything acknowledged so far is kept"
         )
         self.cause = cause
 
@@ -62,6 +62,8 @@ class AckWriter:
         failed: Set while acks are refused.
         pending: Whether something is staged.
         on_pending: Called when the first entry is staged after a flush.
+        on_failed: Called once, with what failed and the error, when nothing will be written any more; it says so in the
+            log. Without it this module does.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class AckWriter:
         self.failed: ProgressFailed | None = None
         self.pending = False
         self.on_pending: Callable[[], None] | None = None
+        self.on_failed: Callable[[str, OSError], object] | None = None
         self._journal = journal
         self._scheduler = scheduler
         self._sync_each_flush = sync_each_flush
@@ -182,7 +185,10 @@ class AckWriter:
         try:
             self._journal.ensure_spare()
         except OSError as error:
-            log.warning("ack_journal_reserve_missing", error=str(error))
+            if self.on_failed is not None and error.errno not in NO_SPACE:
+                self._refuse("claiming space for", error)
+            else:
+                log.warning("ack_journal_reserve_missing", error=str(error))
 
     def close(self) -> None:
         """Withdraw the timer and close the journal."""
@@ -219,10 +225,13 @@ class AckWriter:
 
     def _refuse(self, what: str, error: OSError) -> ProgressFailed:
         before = self.failed
-        full = what == "writing" and error.errno == errno.ENOSPC
+        full = what == "writing" and error.errno in NO_SPACE
         failed = self.failed = ProgressFull(error) if full else ProgressFailed(what, error)
         self._failures.value += 1
-        if type(before) is not type(failed):
+        if not full and self.on_failed is not None:
+            on_failed, self.on_failed = self.on_failed, None
+            on_failed(f"{what} the ack journal", error)
+        elif type(before) is not type(failed):
             log.error("acks_refused", reason=str(failed))
         return failed
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from broker.record import crc32
 from broker.seams import Buffer
-from upstream.tracker import AHEAD_MAX, FailureKind
+from upstream.tracker import AHEAD_MAX, Failure, FailureKind
 
 FORMAT_VERSION = 1
 MAGIC = b"\xa5AJ1"
@@ -229,6 +229,15 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
 def encode_failed(tracker_id: int, offset: int, kind: FailureKind, count: int, due_wall_ms: int) -> bytes:
     """Encode a failed attempt."""
     return _FAILED.pack(FAILED, tracker_id, offset, kind, count, due_wall_ms)
+
+
+def encode_failure(tracker_id: int, offset: int, failure: Failure) -> bytes:
+    """Encode all failed attempts of one offset: an entry per kind that there was."""
+    return b"".join(
+        encode_failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms)
+        for kind in FailureKind
+        if failure.count(kind)
+    )
 
 
 def encode_dead(tracker_id: int, offset: int) -> bytes:

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 import structlog
 
 from broker.consume_queue import ConsumeQueue
+from broker.errors import NO_SPACE
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.opening import run_to_end
@@ -102,6 +103,7 @@ class Progress:
         self._scanned: dict[tuple[str, int], int] = {}
         self._commit_next = False
         self._snapshot_lost = False
+        self._file_failed = False
 
     @classmethod
     def open(
@@ -336,6 +338,10 @@ class Progress:
     def on_pending(self, callback: Callable[[], None] | None) -> None:
         self._writer.on_pending = callback
 
+    def on_failed(self, told: Callable[[str, OSError], object]) -> None:
+        """Have `told` called, once, with what failed and the error when journal or offsets are written no more."""
+        self._writer.on_failed = told
+
     def flush(self) -> None:
         """Write everything staged, in one write; to be called before the replies that promise it.
 
@@ -377,7 +383,7 @@ class Progress:
         for known in self._known:
             failures = known.tracker.failures
             if failures:
-                parts = [_encode_failure(known.tracker.tracker_id, *each) for each in failures.items()]
+                parts = [form.encode_failure(known.tracker.tracker_id, *each) for each in failures.items()]
                 blocks.append(b"".join(parts))
         blocks += [form.encode_scanned(*key, offset) for key, offset in self._scanned.items()]
         return blocks
@@ -417,17 +423,28 @@ class Progress:
             tracker = known.tracker
             self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
         self._writer.set_space_aside()
-        try:
-            self._offsets.save()
-        except OSError as error:
-            self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
-            log.error("offsets_not_written", error=str(error))
+        if self._file_failed or not self._save_offsets():
             return
         if unsettled:
             for known in unsettled:
                 del known.file_values[:-1]
             self._writer.stage(form.encode_written())
             self._metrics.counter(OFFSETS_COMMITTED).add(len(unsettled))
+
+    def _save_offsets(self) -> bool:
+        """Write the file; a failed write is never tried again, unless the disk was only full."""
+        try:
+            self._offsets.save()
+        except OSError as error:
+            self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
+            on_failed = self._writer.on_failed
+            if error.errno in NO_SPACE or on_failed is None:
+                log.error("offsets_not_written", error=str(error))
+            else:
+                self._file_failed = True
+                on_failed("writing consumerOffset.json", error)
+            return False
+        return True
 
     def _announce(self, unsettled: list[_Known]) -> None:
         """Make the journal say, durably, which values the file is about to get."""
@@ -476,14 +493,6 @@ class Progress:
         self.flush()
         if reconciler.changed:
             self.commit()
-
-
-def _encode_failure(tracker_id: int, offset: int, failure: Failure) -> bytes:
-    return b"".join(
-        form.encode_failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms)
-        for kind in FailureKind
-        if failure.count(kind)
-    )
 
 
 __all__ = ["Origin", "Progress", "ProgressFailed", "ProgressFull"]
