@@ -1,8 +1,8 @@
 """What can go wrong in the store, one class per cause; every sentence says what to do.
 
-`StoreError` is the root. Opening raises `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`, `StoreGeometryDiffers` or
-`StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`; reading `DamagedRecord` or `RecordGone`,
-unpacking a body `BodyUnusable`.
+`StoreError` is the root. Opening raises `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`, `StoreGeometryDiffers`,
+`StoreForeign` or `StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`; reading `DamagedRecord` or
+`RecordGone`, unpacking a body `BodyUnusable`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,18 @@ class StoreGeometryDiffers(StoreError):
             "set them back, or choose an empty directory"
         )
         self.differences = differences
+
+
+class StoreForeign(StoreError):
+    """The store holds what RocketMQ keeps in a way that this version does not read.
+
+    Attributes:
+        counts: How many of which kind (`broker.foreign`).
+    """
+
+    def __init__(self, root: str, sentences: list[str], counts: dict[str, int]) -> None:
+        super().__init__(f"data directory {root} cannot be opened: {'; '.join(sentences)}")
+        self.counts = counts
 
 
 class StoreUnreadable(StoreError):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
 
 from broker.commit_log import CommitLog
 from broker.errors import REPAIR_ADVICE, StoreInUse, StoreUnreadable, StoreUnwritable
+from broker.foreign import in_layout, in_queues, refuse, tell
 from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.recovery import RecoveryFacts, RecoverySteps, recover
@@ -63,6 +65,7 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) ->
 
     Raises:
         StoreGeometryDiffers, StoreFormatNewer: See `store_json.check_geometry`.
+        StoreForeign: It has what would be served wrongly (`broker.foreign`).
         StoreUnreadable: The geometry is damaged, or a log file has a wrong size.
         OSError: A file cannot be read or written.
     """
@@ -72,6 +75,7 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) ->
         index_slots=options.index_slots,
         index_entries=options.index_entries,
     )
+    refuse(root, [each for each in in_layout(root, disk) if each.refused])
     strange = log.open()
     check_geometry(root, geometry, disk=disk, segment_bytes_found=strange[0][1] if strange else None)
     if strange:
@@ -107,11 +111,19 @@ def recovered(
     first = next(steps)
     logger.info("store_recovering", root=root, clean=clean, bytes_to_scan=first.total_bytes, whole_log=first.whole_log)
     yield first
-    return (yield from steps)
+    facts = yield from steps
+    return replace(facts, foreign=(*in_layout(root, disk), *in_queues(root, disk, topics.by_name, log.read)))
 
 
-def report(root: str, facts: RecoveryFacts, metrics: Metrics) -> None:
-    """Count and log what recovery found."""
+def report(root: str, facts: RecoveryFacts, options: StoreOptions, metrics: Metrics) -> None:
+    """Count and log what recovery found.
+
+    Raises:
+        StoreForeign: Messages wait for what only RocketMQ does, and the options forbid that.
+    """
+    tell(root, facts.foreign, metrics)
+    if options.refuse_pending:
+        refuse(root, [each for each in facts.foreign if each.pending])
     for name, amount in (
         (RECOVERED, facts.records),
         (HOLES, len(facts.holes)),

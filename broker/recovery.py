@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.foreign import Foreign
 from broker.log_scan import LogReader, LogScan, record_at, scan
 from broker.queue_build import QueueBuild
 from broker.store_json import Checkpoint
@@ -76,6 +77,7 @@ class RecoveryFacts:
         store_ms: Latest store timestamp seen, ms since the epoch; 0 for none.
         last_record: Physical offset of the last record, -1 for none.
         whole_log: Why the scan began at the log's start; None when it began at the checkpoint.
+        foreign: What the store has of RocketMQ's that is not read.
     """
 
     clean: bool
@@ -92,6 +94,7 @@ class RecoveryFacts:
     store_ms: int
     last_record: int
     whole_log: str | None
+    foreign: tuple[Foreign, ...] = ()
 
 
 def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, clean: bool) -> RecoverySteps:

@@ -226,7 +226,7 @@ class Store:
         self._topics.check_with(self._checker.check)
         self.topic_changes.finish(facts.end)
         self._topics.save_if_changed()
-        report(self.root, facts, self._metrics)
+        report(self.root, facts, self.options, self._metrics)
         self._checkpointer.open_index(clean=facts.clean)
         self._write_checkpoint()
         self._room.set_aside()

@@ -40,3 +40,10 @@ INDEX_REBUILT = declare(
 )
 INDEX_FULL_DISK = declare("pyddmq_store_index_disk_full_total", "Index files that found no space; tried again")
 INDEX_FAILED = declare("pyddmq_store_index_failed", "1 after a failed write to an index file", kind="gauge")
+FOREIGN = declare(
+    "pyddmq_store_foreign",
+    "What the store has of RocketMQ's that is not read, found when it was opened; by kind: compaction, static_topics, "
+    "light_queues, delayed, timed, halves",
+    ("kind",),
+    kind="gauge",
+)

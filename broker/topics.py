@@ -86,7 +86,8 @@ class Topic:
         queues: By queue id.
         system: Clients may not publish to it.
         listeners: Called, in their order, at the end of a flush that made records of this topic visible.
-        prefix: Length byte and name, as they stand in a record.
+        prefix: Length byte and name, as they stand in a record. A name of more than 127 bytes, which only RocketMQ's
+            retry topics have, has none: such topics are read and never written.
     """
 
     __slots__ = ("listeners", "name", "name_bytes", "prefix", "queues", "system")
@@ -94,10 +95,18 @@ class Topic:
     def __init__(self, name: str, *, system: bool) -> None:
         self.name = name
         self.name_bytes = name.encode("utf-8")
-        self.prefix = bytes([len(self.name_bytes)]) + self.name_bytes
+        if len(self.name_bytes) <= TOPIC_BYTES_MAX:
+            self.prefix = bytes([len(self.name_bytes)]) + self.name_bytes
         self.queues: list[ConsumeQueue] = []
         self.system = system
         self.listeners: list[Callable[[], None]] = []
+
+    def __getattr__(self, name: str) -> bytes:
+        if name == "prefix":
+            raise MessageRefused(
+                f"topic {self.name[:140]!r} has more than {TOPIC_BYTES_MAX} bytes; it can only be read"
+            )
+        raise AttributeError(name)
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, queues={len(self.queues)})"

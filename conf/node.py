@@ -111,6 +111,12 @@ class NodeConfig(Model):
     max_message_bytes: int = setting(
         2 * _MIB, "Largest message body in bytes; a larger one is refused with code 11.", reload=_RESTART, ge=1
     )
+    refuse_pending: bool = setting(
+        False,
+        "Do not start on a store taken over from RocketMQ in which delayed or timed messages or undecided transactions "
+        "are pending, which this version does not deliver; otherwise their numbers are logged.",
+        reload=_RESTART,
+    )
     auto_create_topics: bool = setting(
         False,
         "Whether a publish to an unknown topic makes it, with defaultQueues queues; otherwise it is refused with "

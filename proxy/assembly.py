@@ -47,6 +47,7 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
         queue_file_units=node.queue_file_units,
         flush=node.flush,
         message_bytes_max=node.max_message_bytes,
+        refuse_pending=node.refuse_pending,
     )
     return Store.opening(
         node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics

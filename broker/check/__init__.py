@@ -13,6 +13,7 @@ from broker.check.findings import Finding, Severity
 from broker.check.index import check_index
 from broker.check.records import RecordCheck, Tally
 from broker.check.small_files import (
+    check_foreign,
     check_geometry,
     check_names,
     check_own_folder,
@@ -77,6 +78,7 @@ class Check:
         yield from check_names(root, disk=disk, live=self.live)
         yield from check_state_files(root, disk=disk)
         yield from check_own_folder(root, disk=disk)
+        yield from check_foreign(root, disk=disk)
         topics = load_topics(root, geometry, disk=disk, clock=self.clock)
         self.records = RecordCheck(root, geometry, topics, checkpoint, disk=disk, live=self.live)
         yield from self.records.run(progress)

@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.check.findings import Finding, Severity
 from broker.errors import StoreError, StoreFormatNewer, StoreUnreadable
+from broker.foreign import in_layout
 from broker.interchange import geometry_of, geometry_of_files
 from broker.seams import Clock, Disk
 from broker.state_file import SealedFile, StateFile, parse_loose, read_whole
@@ -250,3 +251,16 @@ def foreign(file: str, whose: str = "not known to this version") -> Finding:
         text=f"this name is {whose}",
         costs="nothing: it is left alone",
     )
+
+
+def check_foreign(root: str, *, disk: Disk) -> Iterator[Finding]:
+    """What RocketMQ keeps in a way that this version does not read, as far as names and settings tell."""
+    for found in in_layout(root, disk):
+        yield Finding(
+            kind="foreign",
+            severity=Severity.DAMAGE if found.refused else Severity.NOTE,
+            file=found.file,
+            text=found.sentence,
+            costs="a node does not start on it" if found.refused else "nothing; every message of the log is served",
+            count=found.count,
+        )

@@ -21,6 +21,7 @@ def broker_conf(
     """Print the broker.conf with which Apache RocketMQ 5.3 opens a copy of the store (docs/storage.md)."""
     from broker.disk import RealDisk
     from broker.errors import StoreError
+    from broker.foreign import in_layout
     from broker.interchange import broker_conf as conf_text
     from broker.interchange import broker_settings, geometry_of
     from broker.options import StoreOptions
@@ -32,12 +33,16 @@ def broker_conf(
             raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
         settings = broker_settings(root, geometry, message_bytes_max=StoreOptions().message_bytes_max)
         text = conf_text(settings)
+        found = in_layout(root, RealDisk())
     except StoreError as error:
         raise CliError(str(error), ExitCode.DATA_UNUSABLE) from error
     except OSError as error:
         raise CliError(
             f"cannot read data directory {data}: {error.strerror or error}", ExitCode.DATA_UNUSABLE
         ) from error
+    # Not on stdout, which is the file.
+    for each in found:
+        typer.echo(f"note: {each.sentence}", err=True)
     if as_json:
         print_json({"brokerConf": settings})
     else:

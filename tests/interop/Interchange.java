@@ -22,7 +22,10 @@ import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
@@ -34,7 +37,8 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * RocketMQ's own clients, worked by JSON lines on stdin; every answer is one or more JSON lines and then "{}".
  *
  * <p>Requests have a "do": topic, send (a list of messages for one queue; more than one go as a batch), read (a whole
- * topic), query (by key or id), commit, offset, reset (forget everything about brokers), end. The only argument is the name server's address.
+ * topic), query (by key or id), commit, offset, half (a message of a transaction), reset (forget everything about
+ * brokers), end. The only argument is the name server's address.
  */
 public final class Interchange {
     private static final PrintStream OUT =
@@ -85,6 +89,7 @@ public final class Interchange {
             case "commit" -> commit(request);
             case "offset" -> offset(request);
             case "query" -> query(request);
+            case "half" -> half(request);
             case "reset" -> reset();
             default -> throw new IllegalArgumentException(request.getString("do"));
         }
@@ -114,12 +119,46 @@ public final class Interchange {
             if (!fields.getString("key").isEmpty()) {
                 message.setKeys(fields.getString("key"));
             }
+            if (fields.containsKey("delayLevel")) {
+                message.setDelayTimeLevel(fields.getIntValue("delayLevel"));
+            }
+            if (fields.containsKey("delaySeconds")) {
+                message.setDelayTimeSec(fields.getLongValue("delaySeconds"));
+            }
             fields.getJSONObject("properties").forEach((name, value) -> message.putUserProperty(name, (String) value));
             messages.add(message);
         }
         MessageQueue queue = queue(topic, request.getIntValue("queue"));
         SendResult result = messages.size() == 1 ? producer.send(messages.get(0), queue) : producer.send(messages, queue);
         print(Map.of("status", result.getSendStatus().name(), "id", result.getMsgId(), "offset", result.getQueueOffset()));
+    }
+
+    /** A message of a transaction whose outcome is: unknown, commit or rollback. */
+    private void half(JSONObject request) throws Exception {
+        TransactionMQProducer sender = new TransactionMQProducer("interchange-transactions");
+        sender.setNamesrvAddr(namesrv);
+        sender.setInstanceName("transactions-" + instances++);
+        LocalTransactionState outcome = switch (request.getString("outcome")) {
+            case "commit" -> LocalTransactionState.COMMIT_MESSAGE;
+            case "rollback" -> LocalTransactionState.ROLLBACK_MESSAGE;
+            default -> LocalTransactionState.UNKNOW;
+        };
+        sender.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return outcome;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return outcome;
+            }
+        });
+        sender.start();
+        Message message = new Message(request.getString("topic"), "half".getBytes(StandardCharsets.UTF_8));
+        SendResult result = asked(() -> sender.sendMessageInTransaction(message, null));
+        print(Map.of("status", result.getSendStatus().name()));
+        sender.shutdown();
     }
 
     /** The producer, a new one where another compression is asked for: null for none, else LZ4, ZSTD or ZLIB. */

@@ -59,3 +59,12 @@ def test_damaged_store_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -
     (data / "pyddmq" / "store.json").write_text("{")
     assert run(["store", "broker-conf", str(data)]) == ExitCode.DATA_UNUSABLE
     assert "damaged" in capsys.readouterr().err
+
+
+def test_broker_conf_notes_what_is_not_read(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr, so that stdout stays the file."""
+    (data / "config" / "topicQueueMapping.json").write_text('{"topicQueueMappingInfoMap":{"spread":{}}}')
+    assert run(["store", "broker-conf", str(data)]) == ExitCode.OK
+    captured = capsys.readouterr()
+    assert "note: topics spread are spread over brokers" in captured.err
+    assert "note:" not in captured.out

@@ -1,0 +1,304 @@
+"""What a store of RocketMQ's has that this broker does not read: refused or reported by name when it is opened.
+
+Refused (`StoreForeign`), because messages or offsets would be missing or wrong:
+
+- topics of the type BatchCQ (`batchconsumequeue/`): one unit stands for many messages;
+- consume queues or settings in RocksDB (`consumequeue/CURRENT`, `config/rdb`, `config/topics/CURRENT` ...): committed
+  offsets would be lost, and RocketMQ could not go on with what is written here.
+
+Reported, because every message in the log is served all the same:
+
+- compaction topics: served whole, also what compaction has dropped;
+- static topics (`topicQueueMapping.json`): served by this broker's own queues and offsets;
+- light queues (`%LMQ%...`): their messages are served in the topics that they were sent to, and only there;
+- delayed and timed messages that are pending, and halves without a decision: they stay where they are. This version
+  delivers none of them, so RocketMQ should have done so before; `StoreOptions.refuse_pending` makes them refusals.
+
+`consumequeue_ext/` is passed over: tags come from the records, since all queue files are made anew from the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from broker.errors import DamagedRecord, RecordGone, StoreForeign
+from broker.metrics import Metrics
+from broker.record import split
+from broker.seams import Disk
+from broker.state_file import parse_loose, read_whole
+from broker.store_metrics import FOREIGN
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+LIGHT_PREFIX = "%LMQ%"
+
+ROCKSDB_FOLDERS = ("consumequeue", "config/rdb", "config/topics", "config/consumerOffsets", "config/subscriptionGroups")
+_ROCKSDB_MARK = "CURRENT"
+_ROCKSDB_DEEPER = "config/rdb"
+"""Holds a folder per version of the settings."""
+
+_NAMES_SHOWN = 5
+_READ_UNITS = 1024
+_SLOT = struct.Struct(">qqqii")  # time in units of the precision, first and last position, units, magic
+_WHEEL_CHUNK_BYTES = 2048 * _SLOT.size
+_WHEEL_PRECISIONS_MS = (1000, 500, 200, 100)
+_TIMER_CHECK = struct.Struct(">qqq")  # time read up to in ms, flushed position, next offset of the timer topic
+
+logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """One thing that is not read.
+
+    Attributes:
+        kind: batch_queues, rocksdb, compaction, static_topics, light_queues, delayed, timed or halves.
+        count: Topics, queues or messages of that kind.
+        sentence: What it is, and what to do.
+        file: Where it was seen, relative to the store.
+        pending: Messages that wait for something only RocketMQ does.
+        refused: The store is not opened with it.
+    """
+
+    kind: str
+    count: int
+    sentence: str
+    file: str = "config"
+    pending: bool = False
+    refused: bool = False
+
+
+class Queue(Protocol):
+    """A consume queue as far as it is needed here."""
+
+    min_offset: int
+    max_offset: int
+
+    def read(self, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """Units (physical, size, tags code) from an offset on."""
+        ...
+
+
+class QueuesOf(Protocol):
+    """A topic as far as it is needed here."""
+
+    @property
+    def queues(self) -> Sequence[Queue]:
+        """By queue id."""
+        ...
+
+
+def in_layout(root: str, disk: Disk) -> list[Foreign]:
+    """Look at names and settings alone, before anything is read or changed.
+
+    Raises:
+        OSError: A file or folder cannot be read.
+    """
+    table = _json(disk, f"{root}/config/topics.json").get("topicConfigTable")
+    attributes = {
+        name: entry.get("attributes") or {}
+        for name, entry in (table if isinstance(table, dict) else {}).items()
+        if isinstance(entry, dict)
+    }
+    batches = {name for name, found in attributes.items() if found.get("queue.type") == "BatchCQ"}
+    batches.update(disk.list(f"{root}/batchconsumequeue"))
+    compacted = {name for name, found in attributes.items() if found.get("cleanup.policy") == "COMPACTION"}
+    mapping = _json(disk, f"{root}/config/topicQueueMapping.json").get("topicQueueMappingInfoMap")
+    light = {name for name in disk.list(f"{root}/consumequeue") if name.startswith(LIGHT_PREFIX)}
+    found = [
+        _named(
+            "batch_queues",
+            batches,
+            "of the type BatchCQ, whose queues hold many messages per unit, which this version does not read; "
+            "let RocketMQ copy them to ordinary topics, and open a store without them",
+            refused=True,
+        ),
+        _named(
+            "rocksdb",
+            _rocksdb_folders(root, disk),
+            "kept in RocksDB, which this version does not read; "
+            "let RocketMQ export them to its files (storeType default, JSON settings) before",
+            what="folders",
+            file="consumequeue",
+            refused=True,
+        ),
+        _named("compaction", compacted, "compacted by RocketMQ; here every message of them is served"),
+        _named(
+            "static_topics",
+            set(mapping) if isinstance(mapping, dict) else set(),
+            "spread over brokers (static topics); here they are served by this store's own queues and offsets",
+            file="config/topicQueueMapping.json",
+        ),
+        _named(
+            "light_queues",
+            light,
+            "not served under their own names; their messages are in the topics sent to",
+            what="LMQs",
+            file="consumequeue",
+        ),
+    ]
+    return [each for each in found if each is not None]
+
+
+def _named(
+    kind: str,
+    names: set[str],
+    which: str,
+    *,
+    what: str = "topics",
+    file: str = "config/topics.json",
+    refused: bool = False,
+) -> Foreign | None:
+    if not names:
+        return None
+    shown = sorted(names)
+    more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
+    sentence = f"{what} {', '.join(shown[:_NAMES_SHOWN])}{more} are {which}"
+    return Foreign(kind=kind, count=len(shown), sentence=sentence, file=file, refused=refused)
+
+
+def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
+    folders = [*ROCKSDB_FOLDERS, *(f"{_ROCKSDB_DEEPER}/{name}" for name in disk.list(f"{root}/{_ROCKSDB_DEEPER}"))]
+    return {folder for folder in folders if disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}")}
+
+
+def in_queues(
+    root: str, disk: Disk, topics: Mapping[str, QueuesOf], read: Callable[[int, int], memoryview]
+) -> list[Foreign]:
+    """Count the messages that wait for something only RocketMQ does.
+
+    Args:
+        root: The store.
+        disk: Where.
+        topics: All topics with their queues, as recovered.
+        read: Reads a record at (physical, size).
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    counts = (
+        ("delayed", _delayed(root, disk, topics), "delayed messages"),
+        ("timed", _timed(root, disk, topics), "timed messages"),
+        ("halves", _undecided(root, disk, topics, read), "halves of transactions"),
+    )
+    return [
+        Foreign(
+            kind=kind,
+            count=count,
+            sentence=f"{count} {what} pending, this version does not deliver them; let RocketMQ drain them first",
+            pending=True,
+        )
+        for kind, count, what in counts
+        if count
+    ]
+
+
+def _delayed(root: str, disk: Disk, topics: Mapping[str, QueuesOf]) -> int:
+    """Messages of the delay levels that RocketMQ has not delivered: level n stands in queue n - 1."""
+    if SCHEDULE_TOPIC not in topics:
+        return 0
+    delivered = _json(disk, f"{root}/config/delayOffset.json").get("offsetTable")
+    positions = (
+        {int(level) - 1: int(offset) for level, offset in delivered.items()} if isinstance(delivered, dict) else {}
+    )
+    return sum(
+        max(0, queue.max_offset - max(queue.min_offset, positions.get(number, 0)))
+        for number, queue in enumerate(topics[SCHEDULE_TOPIC].queues)
+    )
+
+
+def _timed(root: str, disk: Disk, topics: Mapping[str, QueuesOf]) -> int:
+    """Messages in the slots of the timer wheel that are not read yet, and those that have not come to it."""
+    raw = read_whole(disk, f"{root}/config/timercheck") or b""
+    read_ms, _, position = _TIMER_CHECK.unpack_from(raw) if len(raw) >= _TIMER_CHECK.size else (0, 0, 0)
+    waiting = 0
+    if TIMER_TOPIC in topics:
+        waiting = sum(max(0, each.max_offset - max(each.min_offset, position)) for each in topics[TIMER_TOPIC].queues)
+    slots = list(_slots(root, disk))
+    newest = max((time for time, _ in slots), default=0)
+    # The wheel does not say its precision; the time it was read up to does, since no slot is a week away from it.
+    precision = min(_WHEEL_PRECISIONS_MS, key=lambda each: abs(newest * each - read_ms))
+    return waiting + sum(count for time, count in slots if time * precision >= read_ms)
+
+
+def _slots(root: str, disk: Disk) -> Iterator[tuple[int, int]]:
+    """Time and count of the wheel's slots that were ever used; slots of earlier rounds are not cleared."""
+    path = f"{root}/timerwheel"
+    if not disk.exists(path):
+        return
+    file = disk.open(path)
+    try:
+        for at in range(0, file.size(), _WHEEL_CHUNK_BYTES):
+            chunk = file.read(at, _WHEEL_CHUNK_BYTES)
+            if chunk.strip(b"\x00"):
+                whole = len(chunk) // _SLOT.size * _SLOT.size
+                yield from ((time, count) for time, _, _, count, _ in _SLOT.iter_unpack(chunk[:whole]) if count > 0)
+    finally:
+        file.close()
+
+
+def _undecided(root: str, disk: Disk, topics: Mapping[str, QueuesOf], read: Callable[[int, int], memoryview]) -> int:
+    """Halves that no op record names. An op record's body is the offsets of halves, each with a comma behind it."""
+    if HALF_TOPIC not in topics:
+        return 0
+    committed = _json(disk, f"{root}/config/consumerOffset.json").get("offsetTable")
+    committed = committed if isinstance(committed, dict) else {}
+    count = 0
+    for number, queue in enumerate(topics[HALF_TOPIC].queues):
+        start = max(queue.min_offset, _position(committed, HALF_TOPIC, number))
+        if start >= queue.max_offset:
+            continue
+        ops = topics[OP_TOPIC].queues if OP_TOPIC in topics else ()
+        decided: set[int] = set()
+        if number < len(ops):
+            decided = set(_decided(ops[number], _position(committed, OP_TOPIC, number), read))
+        count += sum(1 for offset in range(start, queue.max_offset) if offset not in decided)
+    return count
+
+
+def _position(committed: Mapping[str, Any], topic: str, queue_id: int) -> int:
+    return int((committed.get(f"{topic}@{TRANSACTION_GROUP}") or {}).get(str(queue_id), 0))
+
+
+def _decided(queue: Queue, start: int, read: Callable[[int, int], memoryview]) -> Iterator[int]:
+    offset = max(start, queue.min_offset)
+    while offset < queue.max_offset:
+        units = queue.read(offset, _READ_UNITS)
+        for physical, size, _ in units:
+            try:
+                body = bytes(split(read(physical, size))[0])
+            except (DamagedRecord, RecordGone):
+                continue
+            yield from (int(each) for each in body.split(b",") if each.strip().isdigit())
+        offset += len(units)
+
+
+def _json(disk: Disk, path: str) -> dict[str, Any]:
+    """A settings file of RocketMQ's; empty when it is not there or cannot be parsed, which others report."""
+    raw = read_whole(disk, path)
+    try:
+        found = parse_loose((raw or b"{}").decode("utf-8", "replace"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def refuse(root: str, found: Sequence[Foreign]) -> None:
+    """Raise StoreForeign if anything was found."""
+    if found:
+        raise StoreForeign(root, [each.sentence for each in found], {each.kind: each.count for each in found})
+
+
+def tell(root: str, found: Sequence[Foreign], metrics: Metrics) -> None:
+    """Log and count what is reported."""
+    for each in found:
+        metrics.counter(FOREIGN, each.kind).value = each.count
+        logger.warning("store_holds_foreign", root=root, kind=each.kind, count=each.count, what=each.sentence)

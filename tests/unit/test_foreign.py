@@ -1,0 +1,229 @@
+"""What only RocketMQ reads is refused or reported by name and number when a store is opened."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.check import Check, Severity
+from broker.consume_queue import UNIT
+from broker.errors import MessageRefused, StoreForeign
+from broker.foreign import in_layout
+from broker.java import tags_code
+from broker.metrics import Metrics
+from broker.put import Put
+from broker.record import HEADER, HEADER_BYTES, MAGIC_V2, crc32, split
+from broker.testing import ManualClock, SimDisk
+from tests.integration.store_tools import ROOT, append, bodies, open_store
+
+NOW_MS = 1_795_000_000_000
+PENDING = "this version does not deliver them; let RocketMQ drain them first"
+
+
+def write(disk: SimDisk, path: str, data: bytes | str) -> None:
+    """Put a file into the store as RocketMQ would."""
+    folders = path.split("/")[:-1]
+    for count in range(1, len(folders) + 1):
+        disk.make_folder("/".join((ROOT, *folders[:count])))
+    file = disk.open(f"{ROOT}/{path}", create=True)
+    file.truncate(0)
+    file.write(0, [data.encode() if isinstance(data, str) else data])
+    file.close()
+
+
+def store_with(counts: dict[str, list[int]], more: dict[str, list[bytes]] | None = None) -> SimDisk:
+    """A closed store with so many messages by topic and queue, and further ones with these bodies in queue 0."""
+    disk = SimDisk()
+    store = open_store(disk)
+    for topic, queues in counts.items():
+        store.create_topic(topic, len(queues), system=True)
+        for queue_id, count in enumerate(queues):
+            append(store, *[b"%d" % number for number in range(count)], topic=topic, queue_id=queue_id)
+    for topic, found in (more or {}).items():
+        store.create_topic(topic, 1, system=True)
+        append(store, *found, topic=topic)
+    store.close()
+    return disk
+
+
+def reported(disk: SimDisk, **options: Any) -> dict[str, int]:
+    """Open a store; what its gauge says of each kind, which its log says in words."""
+    metrics = Metrics()
+    with capture_logs() as logs:
+        store = open_store(disk, metrics=metrics, **options)
+    store.close()
+    said = {line["kind"]: line["count"] for line in logs if line["event"] == "store_holds_foreign"}
+    assert said == {kind: metrics.value("pyddmq_store_foreign", kind) for kind in said}
+    assert [(each.kind, each.count) for each in store.recovery.foreign] == list(said.items())
+    return said
+
+
+def test_store_of_ours_has_nothing_foreign() -> None:
+    """Nothing is said of ordinary stores."""
+    assert reported(store_with({"t": [2]})) == {}
+
+
+def test_pending_delays_are_counted() -> None:
+    """Level n stands in queue n - 1, and delayOffset.json, whose keys have no quotes, says how far it is."""
+    disk = store_with({"SCHEDULE_TOPIC_XXXX": [1, 4, 5, 0]})
+    assert reported(disk) == {"delayed": 10}
+    write(disk, "config/delayOffset.json", '{"dataVersion":{"counter":1},"offsetTable":{1:1,2:1,3:5,18:7}}')
+    assert reported(disk) == {"delayed": 3}
+
+
+@pytest.mark.parametrize("precision_ms", [1000, 500, 100])
+def test_pending_timers_are_counted(precision_ms: int) -> None:
+    """Those in slots of the wheel still to be read, whatever its precision, and those on their way to it."""
+    disk = store_with({"rmq_sys_wheel_timer": [4]})
+    slots = {0: (NOW_MS - 60_000, 5), 7: (NOW_MS, 2), 3000: (NOW_MS + 50_000, 7), 5000: (NOW_MS + 3_600_000, -1)}
+    wheel = bytearray(32 * 6000)
+    for place, (time, count) in slots.items():
+        struct.pack_into(">qqqii", wheel, 32 * place, time // precision_ms, 0, 0, count, 0)
+    write(disk, "timerwheel", bytes(wheel))
+    write(disk, "config/timercheck", struct.pack(">qqq", NOW_MS, 0, 3) + bytes(4072))
+    assert reported(disk) == {"timed": 2 + 7 + 1}
+
+
+def test_timers_that_have_not_come_to_a_wheel_are_counted() -> None:
+    """Without wheel and timercheck all of the timer topic is pending."""
+    assert reported(store_with({"rmq_sys_wheel_timer": [4]})) == {"timed": 4}
+
+
+def test_undecided_halves_are_counted() -> None:
+    """Halves behind the committed one that no op record names, in both forms of its body."""
+    disk = store_with({"RMQ_SYS_TRANS_HALF_TOPIC": [6]}, {"RMQ_SYS_TRANS_OP_HALF_TOPIC": [b"0,2,", b"3", b"5,"]})
+    assert reported(disk) == {"halves": 2}
+    table = '{"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:2},"RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:0}}'
+    write(disk, "config/consumerOffset.json", f'{{"offsetTable":{table}}}')
+    assert reported(disk) == {"halves": 1}
+
+
+def test_pending_messages_can_be_forbidden() -> None:
+    """The sentence has the numbers and says what to do; RocketMQ can open the store afterwards, and so can we."""
+    disk = store_with({"SCHEDULE_TOPIC_XXXX": [3], "RMQ_SYS_TRANS_HALF_TOPIC": [2]})
+    with pytest.raises(StoreForeign, match=rf"3 delayed messages pending, {PENDING}; 2 halves .*{PENDING}") as caught:
+        open_store(disk, refuse_pending=True)
+    assert caught.value.counts == {"delayed": 3, "halves": 2}
+    assert reported(disk) == {"delayed": 3, "halves": 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "kind", "said"),
+    [
+        (
+            "config/topics.json",
+            '{"topicConfigTable":{"big":{"attributes":{"queue.type":"BatchCQ"}}}}',
+            "batch_queues",
+            "topics big",
+        ),
+        ("batchconsumequeue/large/0/00000000000000000000", bytes(46), "batch_queues", "topics large"),
+        ("consumequeue/CURRENT", "MANIFEST-000004\n", "rocksdb", "folders consumequeue"),
+        ("config/topics/CURRENT", "MANIFEST-000004\n", "rocksdb", "folders config/topics"),
+        ("config/rdb/config-storage-1/CURRENT", "MANIFEST-000004\n", "rocksdb", "folders config/rdb/config-storage-1"),
+    ],
+)
+def test_what_would_be_served_wrongly_is_refused(path: str, content: bytes | str, kind: str, said: str) -> None:
+    """By name, before anything is changed."""
+    disk = store_with({"t": [1]})
+    write(disk, path, content)
+    names = {folder: disk.list(f"{ROOT}/{folder}") for folder in ("", "config", "pyddmq", "consumequeue")}
+    with pytest.raises(StoreForeign, match=said) as caught:
+        open_store(disk)
+    assert caught.value.counts == {kind: 1}
+    assert names == {folder: disk.list(f"{ROOT}/{folder}") for folder in names}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "kind"),
+    [
+        (
+            "config/topics.json",
+            '{"topicConfigTable":{"t":{"attributes":{"cleanup.policy":"COMPACTION"}}}}',
+            "compaction",
+        ),
+        ("config/topicQueueMapping.json", '{"topicQueueMappingInfoMap":{"t":{"totalQueues":4}}}', "static_topics"),
+        ("consumequeue/%LMQ%light/0/00000000000000000000", bytes(20 * 8), "light_queues"),
+    ],
+)
+def test_what_is_served_otherwise_is_reported(path: str, content: bytes | str, kind: str) -> None:
+    """The store opens, every message of the log is there."""
+    disk = store_with({"t": [2]})
+    write(disk, path, content)
+    assert reported(disk) == {kind: 1}
+    store = open_store(disk)
+    assert bodies(store) == {0: b"0", 1: b"1"}
+    store.close()
+
+
+def test_many_names_are_shortened() -> None:
+    """A sentence names five and counts the rest."""
+    disk = store_with({"t": [1]})
+    for number in range(7):
+        write(disk, f"batchconsumequeue/topic{number}/0/0", b"")
+    [found] = in_layout(ROOT, disk)
+    assert found.sentence.startswith("topics topic0, topic1, topic2, topic3, topic4 and 2 more are")
+
+
+def test_settings_that_cannot_be_parsed_are_no_finding() -> None:
+    """Their damage is reported elsewhere."""
+    disk = store_with({"SCHEDULE_TOPIC_XXXX": [1]})
+    for name in ("delayOffset.json", "topicQueueMapping.json"):
+        write(disk, f"config/{name}", b"\xff{]")
+    assert reported(disk) == {"delayed": 1}
+
+
+def test_tags_are_taken_from_records_and_not_from_extension_units() -> None:
+    """A unit whose tags code is an address in consumequeue_ext is made anew with the code of the record's tags."""
+    disk = SimDisk()
+    store = open_store(disk)
+    topic = store.create_topic("t", 1)
+    store.append([Put(topic, 0, b"x", b"TAGS\x01TagA\x02", b"TagA")], born_ms=1, born_host=bytes(8))
+    store.close()
+    path = f"{ROOT}/consumequeue/t/0/{0:020d}"
+    physical, size, _ = UNIT.unpack(disk.open(path).read(0, UNIT.size))
+    disk.open(path).write(0, [UNIT.pack(physical, size, -(1 << 31) - 77)])
+    write(disk, "consumequeue_ext/t/0/00000000000000000000", bytes(64))
+    for name in disk.list(f"{ROOT}/pyddmq"):
+        disk.remove(f"{ROOT}/pyddmq/{name}")
+    store = open_store(disk)
+    assert store.topics["t"].queues[0].read(0, 1) == [(physical, size, tags_code(b"TagA"))]
+    store.close()
+
+
+@pytest.mark.parametrize("length", [128, 200, 262])
+def test_long_topic_names_are_read_and_not_written(length: int) -> None:
+    """RocketMQ's V2 records have topics of more than 127 bytes; their messages are served, none is added."""
+    disk = store_with({"t": [1]})
+    end = open_store(disk)
+    at = end.end
+    end.close()
+    name, body = b"%RETRY%" + b"g" * (length - 7), b"retried"
+    tail = struct.pack(">h", length) + name + struct.pack(">h", 0)
+    head = HEADER.pack(
+        HEADER_BYTES + len(body) + len(tail), MAGIC_V2, crc32(body) & 0x7FFFFFFF,
+        0, 0, 0, at, 0, NOW_MS, bytes(8), NOW_MS, bytes(8), 0, 0, len(body),
+    )  # fmt: skip
+    disk.open(f"{ROOT}/commitlog/{0:020d}").write(at, [head + body + tail])
+    store = open_store(disk)
+    topic = store.topics[name.decode()]
+    [(physical, size, _)] = topic.queues[0].read(0, 9)
+    assert bytes(split(store.read(physical, size))[0]) == body
+    with pytest.raises(MessageRefused, match="can only be read"):
+        store.append([Put(topic, 0, b"x", b"")], born_ms=1, born_host=bytes(8))
+    store.close()
+
+
+def test_check_of_a_store_names_what_is_foreign() -> None:
+    """A note where all is served, damage where a node would not start."""
+    disk = store_with({"t": [1]})
+    write(disk, "config/topicQueueMapping.json", '{"topicQueueMappingInfoMap":{"t":{}}}')
+    write(disk, "consumequeue/CURRENT", "MANIFEST-000004\n")
+    found = {
+        finding.file: finding.severity
+        for finding in Check(ROOT, disk, ManualClock()).run()
+        if finding.kind == "foreign"
+    }
+    assert found == {"config/topicQueueMapping.json": Severity.NOTE, "consumequeue": Severity.DAMAGE}
