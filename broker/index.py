@@ -125,9 +125,13 @@ class Index:
             saved = self._state.load()
             names = self._disk.list(self._folder)
             for name in names:
-                if _is_name(name):
-                    self._take(name, saved, clean=clean, index_ms=index_ms)
-                else:
+                try:
+                    known = _is_name(name)
+                    if known:
+                        self._take(name, saved, clean=clean, index_ms=index_ms)
+                except IsADirectoryError:
+                    known = False
+                if not known:
                     self._notices.note("index_foreign_file_left_alone", file=f"{self._folder}/{name}")
             for name in saved.files.keys() - set(names) if saved is not None else ():
                 self._parts.append(self._gap(name, "missing", "it is missing"))
@@ -438,6 +442,11 @@ class Index:
         if self.behind:
             self._notices.note("index_closed_behind", lag_bytes=self._log.visible_end - self.position)
         self.release()
+
+    def stop(self) -> None:
+        """Write nothing any more: the store has failed. What is there can be searched."""
+        if self.failed is None:
+            self.failed = "the store has failed"
 
     def release(self) -> None:
         """Let go of the files without writing anything."""

@@ -424,12 +424,12 @@ class Store:
         if self.failed is None:
             self.failed = StoreFailed(what, cause, at_ms=self._clock.wall_ms())
             self._metrics.counter(FAILED).value = 1
+            self.index.stop()
             logger.error("store_failed", root=self.root, what=what, file=cause.filename, error=str(cause))
         dones, self._dones = self._dones, []
         for queue in self._touched:
             queue.forget_staged()
-        self._touched = {}
-        self.pending = False
+        self._touched, self.pending = {}, False
         for done in dones:
             done(self.failed)
         return self.failed

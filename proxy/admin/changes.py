@@ -137,6 +137,14 @@ class ChangeDesk:
         self._token = token
         self._one = asyncio.Lock()
 
+    def refuse_other_sites(self, request: web.Request) -> None:
+        """Refuse what a web page of another site asks for: for answers that hold what people sent.
+
+        Raises:
+            ChangeRefused: It names another host, or comes from a page of another origin.
+        """
+        refuse_other_sites(request, self._own_host)
+
     async def run(self, request: web.Request, change: Change) -> Document:
         """Run one change and return its document.
 
@@ -203,9 +211,9 @@ def refuse_other_sites(request: web.Request, own_host: str) -> None:
         raise ChangeRefused(403, f"The Host header names {name!r}; use the node's address or localhost.")
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"{request.scheme}://{request.host}":
-        raise ChangeRefused(403, f"A page of {origin!r} may change nothing on this node.")
+        raise ChangeRefused(403, f"A page of {origin!r} may change nothing and read no messages on this node.")
     if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-        raise ChangeRefused(403, "A page of another site may change nothing on this node.")
+        raise ChangeRefused(403, "A page of another site may change nothing and read no messages on this node.")
 
 
 def _host_name(url: str) -> str:

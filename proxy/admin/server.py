@@ -214,6 +214,7 @@ class _Routes:
         return _json(api.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
     async def _messages(self, request: web.Request) -> web.Response:
+        self._desk.refuse_other_sites(request)
         store = self._node.searchable()
         if store is None:
             raise web.HTTPServiceUnavailable(text="The store is being opened; ask again when /readyz says ready.")

@@ -18,17 +18,18 @@ CHANGE_TIMEOUT_SECONDS = 60.0
 """A change is answered when it is durable, and one at a time."""
 
 
-def get(address: str, path: str) -> dict[str, Any]:
+def get(address: str, path: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> dict[str, Any]:
     """Fetch one page of the JSON API.
 
     Args:
         address: `host:port` of the admin port.
         path: Path and query.
+        timeout_seconds: Longest wait for the answer.
 
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses.
     """
-    return _ask("GET", address, path, None, TIMEOUT_SECONDS)
+    return _ask("GET", address, path, None, timeout_seconds)
 
 
 def post(

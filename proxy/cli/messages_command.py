@@ -36,6 +36,8 @@ To = Annotated[str | None, typer.Option("--to", help="Stored before; as --from."
 
 _PAGE = 500
 _LINE_CHARS = 60
+_PATIENCE_SECONDS = 120.0
+"""A search may have to index much of the log before it answers."""
 
 
 def show(
@@ -168,7 +170,7 @@ def export(
 def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
     """Return what answers: the admin port, or the files of a data directory."""
     if data is None:
-        yield lambda parameters: get(admin, f"/api/messages?{urlencode(parameters)}")
+        yield lambda parameters: get(admin, f"/api/messages?{urlencode(parameters)}", timeout_seconds=_PATIENCE_SECONDS)
         return
     from broker.disk import RealDisk
     from broker.errors import StoreError

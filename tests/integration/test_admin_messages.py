@@ -50,9 +50,9 @@ def run(scenario: Callable[[Get], Awaitable[None]], store: Store | None) -> None
         try:
             async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
 
-                async def get(**parameters: Any) -> tuple[int, dict[str, Any]]:
+                async def get(headers: Any = None, **parameters: Any) -> tuple[int, dict[str, Any]]:
                     names = {name.rstrip("_"): str(value) for name, value in parameters.items()}
-                    async with session.get("/api/messages", params=names) as response:
+                    async with session.get("/api/messages", params=names, headers=headers) as response:
                         return response.status, await response.json()
 
                 await scenario(get)
@@ -158,6 +158,17 @@ def test_messages_before_the_store_is_open_are_503() -> None:
         assert (status, "being opened" in answer["error"]["message"]) == (503, True)
 
     run(scenario, None)
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
+def test_pages_of_other_sites_see_no_messages(headers: dict[str, str]) -> None:
+    """A name that was bound to loopback, or a foreign origin: 403 and not one message."""
+
+    async def scenario(get: Get) -> None:
+        status, answer = await get(topic="permits", headers=headers)
+        assert (status, "messages" in answer) == (403, False)
+
+    run(scenario, filled())
 
 
 def test_loop_goes_on_while_a_search_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -415,6 +415,25 @@ def test_failed_index_write_stops_the_index_alone(operation: str) -> None:
     check(store, model)
 
 
+def test_failed_store_writes_no_index_either() -> None:
+    """After a failed sync of the log nothing at all is written; queries go on over what is there."""
+    disk, clock, model = SimDisk(), ManualClock(), Model()
+    store = opened(disk, clock=clock)
+    for number in range(5):
+        publish(store, model, f"n{number}")
+    disk.fail("sync", path_part="commitlog")
+    store.append([Put(store.topics["t"], 0, b"x", b"")], born_ms=0, born_host=HOST)
+    store.flush()
+    assert store.failed is not None
+    before = disk.operations
+    check(store, model)
+    store.checkpoint()
+    store.close()
+    assert disk.operations == before
+    disk.kill()
+    check(opened(disk, clock=clock), model)
+
+
 def test_drop_before_deletes_whole_files_and_keeps_the_last() -> None:
     """Retention's hook: files whose last entry lies below go, the newest stays, answers of the rest are the same."""
     disk, clock, model = SimDisk(), ManualClock(), Model()

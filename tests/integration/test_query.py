@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker import query as query_module
+from broker.body import SYS_COMPRESSED
+from broker.errors import BodyUnusable
 from broker.metrics import Metrics
 from broker.properties import encode_properties
 from broker.put import Put
@@ -26,6 +29,7 @@ from broker.query import (
 from broker.readonly import ReadOnlyStore
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
+from proxy.messages import describe
 from tests.integration.store_tools import HOST, ROOT, open_store
 
 BEGIN_MS = 1_700_000_000_000
@@ -217,3 +221,20 @@ def test_scan_is_bounded_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPat
     found = [int(message.body()) for message in query.found]
     assert found[0] == 39
     assert 0 < len(found) < 14
+
+
+def test_compressed_bodies_are_shown_as_they_were_sent() -> None:
+    """What RocketMQ's client compressed comes unpacked; what cannot be unpacked says why."""
+    store = open_store(SimDisk(), clock=ManualClock(BEGIN_MS))
+    topic = store.create_topic("t", 1)
+    for body in (zlib.compress(b"plain " * 50), b"no zlib at all"):
+        put = Put(topic, 0, body, b"", sys_flag=SYS_COMPRESSED | 0x300)
+        store.append([put], born_ms=0, born_host=HOST)
+    store.flush()
+    good, bad = Listing(store, "t").run().found
+    assert good.body() == b"plain " * 50
+    assert describe(good, 1000)["body"] == "plain " * 50
+    with pytest.raises(BodyUnusable):
+        bad.body()
+    assert "ZLIB" in describe(bad, 1000)["bodyProblem"]
+    assert describe(bad, 1000)["body"] == "no zlib at all"
