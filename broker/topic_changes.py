@@ -74,9 +74,16 @@ class TopicChanges:
         before = 0 if known is None else len(known.queues)
         if before < queues:
             # Memory grows only once the files say so.
-            with self._writing():
-                self._topics.lives.revive(name)
-                self._topics.save((name, queues))
+            try:
+                with self._writing():
+                    self._topics.lives.revive(name)
+                    self._topics.save((name, queues))
+            except DiskFull:
+                if not system or name in self._topics.lives.deleted:
+                    raise
+                # Dead letters must not wait for a full disk: their records name the topic, so that recovery finds it
+                # in the log, and the file is written with the next change or start that has room.
+                logger.warning("topic_file_postponed_disk_full", topic=name)
         topic = self._topics.grow(name, queues)
         if self._topics.lives.of(name).bases:
             with self._writing():

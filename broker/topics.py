@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.consume_queue import Checker, ConsumeQueue
-from broker.errors import MessageRefused
+from broker.errors import NO_SPACE, MessageRefused
 from broker.record import TOPIC_BYTES_MAX
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile
@@ -176,10 +176,20 @@ class Topics:
         return topic
 
     def save_if_changed(self) -> None:
-        """Write the file when it says something else of a topic's queues than memory does. Raises OSError."""
+        """Write the file when it says something else of a topic's queues than memory does.
+
+        A full disk postpones that: what the file lacks was found in the log, and is found there again.
+
+        Raises:
+            OSError: Another failure.
+        """
         topics = self.by_name
         if self._table.keys() - topics.keys() or any(self._entry_differs(topic) for topic in topics.values()):
-            self.save()
+            try:
+                self.save()
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
 
     def _entry_differs(self, topic: Topic) -> bool:
         entry = self._table.get(topic.name)

@@ -158,7 +158,7 @@ class Expiry:
         """Trackers with something unfinished in the file, and the first offset that their queue keeps."""
         for tracker in self._progress.trackers.values():
             minimum = doomed.minimums.get((tracker.topic, tracker.queue_id), 0)
-            if tracker.watermark < minimum:
+            if tracker.watermark < minimum and tracker.topic in self._store.topics:
                 yield tracker, minimum
 
     def _lanes(self) -> dict[Key, Lane]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-
 from broker.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.store import Put
 from tests.unit.upstream_world import Client, World
@@ -55,17 +53,34 @@ def test_refused_dead_letter_is_tried_again_and_the_key_waits() -> None:
     client = Client()
     world.publish("a", "a", "b")
     jobs = world.pull_all(client)
-    world.sim.fail("write", error=errno.ENOSPC, path_part="config")
+    world.fill_disk()
     world.answer(client, jobs[0], fail=True)
     assert world.count("pyddmq_dead_letters_refused_total", "g", "t") == 1
     stats = world.group.stats().topics[0]
     assert (stats.burying, stats.stuck_keys[0].state) == (1, "burying")
-    world.sim.fail("write", error=errno.ENOSPC, path_part="config")
     world.advance(1.9)
     assert world.pull_all(client) == []
+    world.sim.capacity_bytes = None
     world.advance(0.1)
     assert [letter["body"] for letter in world.dead_letters()] == ["1"]
     assert [world.body(each) for each in world.pull_all(client)] == [2]
+
+
+def test_first_dead_letter_of_a_group_is_kept_on_a_full_disk() -> None:
+    """Neither the topic's entry in its file nor a byte of log can be had: the reserve takes it, and a kill keeps it."""
+    world = impatient()
+    client = Client()
+    world.publish("a", "a")
+    [job] = world.pull_all(client)
+    world.fill_disk(reserve=False)
+    world.answer(client, job, fail=True)
+    assert [letter["body"] for letter in world.dead_letters()] == ["1"]
+    world.kill()
+    assert [letter["body"] for letter in world.dead_letters()] == ["1"]
+    assert [world.body(each) for each in world.pull_all(client)] == [2]
+    world.sim.capacity_bytes = None
+    world.kill()
+    assert "%DLQ%g" in world.store.topics
 
 
 def test_success_calls_a_refused_dead_letter_off() -> None:
@@ -74,10 +89,10 @@ def test_success_calls_a_refused_dead_letter_off() -> None:
     client = Client()
     world.publish("a", "a")
     [job] = world.pull_all(client)
-    world.sim.fail("write", error=errno.ENOSPC, path_part="config")
+    world.fill_disk()
     world.answer(client, job, fail=True)
     assert world.answer(client, job).finished == 1
-    world.sim.heal()
+    world.sim.capacity_bytes = None
     world.advance(2)
     assert world.dead_letters() == []
     assert [world.body(each) for each in world.pull_all(client)] == [2]

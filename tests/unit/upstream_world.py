@@ -135,14 +135,15 @@ class World:
         self.turn_end()
         return changed
 
-    def fill_disk(self) -> None:
-        """Leave no space at all: no byte free, the log's file filled up, and the one set aside for dead letters too."""
+    def fill_disk(self, *, reserve: bool = True) -> None:
+        """Leave no byte free, in the log's file neither; with `reserve` not in the one for dead letters, too."""
         self.store.create_topic("filler", 1)
         self.store.create_topic("%DLQ%filler", 1, system=True)
-        self.store.create_topic(f"%DLQ%{self.group_name}", 1, system=True)
+        if reserve:
+            self.store.create_topic(f"%DLQ%{self.group_name}", 1, system=True)
         self.turn_end()
         self.sim.capacity_bytes = 0
-        for topic in ("filler", "%DLQ%filler"):
+        for topic in ("filler", "%DLQ%filler") if reserve else ("filler",):
             for size in (min(2 << 20, self.segment_bytes // 2), 1 << 10, 1):
                 with contextlib.suppress(DiskFull):
                     while True:
