@@ -17,7 +17,7 @@ from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
 from proxy.group_changes import QueueId, need_ready
 from proxy.node import Node
 from upstream.group import ConsumerGroup
-from upstream.positions import Move, Target, TargetRefused, find_queue, plan_move
+from upstream.positions import Move, PositionUnknown, Target, TargetRefused, plan_moves, trackers_of
 from upstream.tracker import OffsetTracker
 
 WAIT_SECONDS = 30.0
@@ -76,28 +76,16 @@ class _Offsets:
         """The group's trackers on the topic by queue."""
         if any(each.name == body.group for each in self._node.leaving):
             raise ChangeRefused(409, f"Group {body.group} was taken out and still drains; try again when it has left.")
-        found = {
-            queue_id: tracker
-            for (group, topic, queue_id), tracker in self._node.progress.trackers.items()
-            if (group, topic) == (body.group, body.topic) and body.queue in (None, queue_id)
-            if find_queue(self._node.store, topic, queue_id) is not None
-        }
-        if not found:
-            where = body.topic if body.queue is None else f"{body.topic}, queue {body.queue}"
-            text = f"Group {body.group!r} has no offsets on {where!r}; `pyddmq offsets show` lists all."
-            raise ChangeRefused(404, text)
-        return dict(sorted(found.items()))
+        try:
+            return trackers_of(self._node.progress, self._node.store, body.group, body.topic, body.queue)
+        except PositionUnknown as unknown:
+            raise ChangeRefused(404, str(unknown)) from unknown
 
     def _plan(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
-        moves = []
-        for queue_id, tracker in trackers.items():
-            queue = find_queue(self._node.store, body.topic, queue_id)
-            assert queue is not None, "only queues of the store are planned"
-            try:
-                moves.append(plan_move(tracker, body.target.resolve(tracker, queue, self._node.store)))
-            except TargetRefused as refusal:
-                raise ChangeRefused(400, str(refusal)) from refusal
-        return moves
+        try:
+            return plan_moves(trackers, body.target, self._node.store)
+        except TargetRefused as refusal:
+            raise ChangeRefused(400, str(refusal)) from refusal
 
     def _move(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
         """Reset what has to be, all in one flush of the journal."""
@@ -140,15 +128,7 @@ class _Offsets:
             "dryRun": body.dry_run,
             "changed": changed,
             "queues": [
-                {
-                    "queue": move.queue_id,
-                    "from": move.start,
-                    "to": move.to,
-                    "skipped": move.skipped,
-                    "repeated": move.repeated,
-                    "finishedAboveForgotten": move.forgotten,
-                    "inFlight": lanes[move.queue_id].in_flight if move.queue_id in lanes else 0,
-                }
+                move.document(in_flight=lanes[move.queue_id].in_flight if move.queue_id in lanes else 0)
                 for move in moves
             ],
         }

@@ -7,8 +7,8 @@ below N that were unfinished are skipped, and finished ones from N on are repeat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import store_timestamp
@@ -48,6 +48,10 @@ class Position(NamedTuple):
 
 class TargetRefused(Exception):
     """A position cannot be moved there."""
+
+
+class PositionUnknown(Exception):
+    """A group stands nowhere in a topic or queue."""
 
 
 class Target(NamedTuple):
@@ -113,6 +117,52 @@ class Move(NamedTuple):
     def changes(self) -> bool:
         """Whether anything would be different."""
         return self.to != self.start or self.forgotten > 0
+
+    def document(self, *, in_flight: int) -> dict[str, Any]:
+        """Return it as docs/admin.md shows it."""
+        return {
+            "queue": self.queue_id,
+            "from": self.start,
+            "to": self.to,
+            "skipped": self.skipped,
+            "repeated": self.repeated,
+            "finishedAboveForgotten": self.forgotten,
+            "inFlight": in_flight,
+        }
+
+
+def trackers_of(
+    progress: Progress, store: Store, group: str, topic: str, queue_id: int | None = None
+) -> dict[int, OffsetTracker]:
+    """Return a group's trackers on a topic of the store, by queue; of one queue when given.
+
+    Raises:
+        PositionUnknown: There are none.
+    """
+    found = {
+        number: tracker
+        for (of_group, of_topic, number), tracker in sorted(progress.trackers.items())
+        if (of_group, of_topic) == (group, topic) and queue_id in (None, number)
+        if find_queue(store, topic, number) is not None
+    }
+    if not found:
+        where = topic if queue_id is None else f"{topic}, queue {queue_id}"
+        raise PositionUnknown(f"Group {group!r} has no offsets on {where!r}; `pyddmq offsets show` lists all.")
+    return found
+
+
+def plan_moves(trackers: Mapping[int, OffsetTracker], target: Target, store: Store) -> list[Move]:
+    """Work out what moving these trackers means; changes nothing.
+
+    Raises:
+        TargetRefused: The target lies outside of a queue.
+    """
+    moves = []
+    for queue_id, tracker in trackers.items():
+        queue = find_queue(store, tracker.topic, queue_id)
+        if queue is not None:
+            moves.append(plan_move(tracker, target.resolve(tracker, queue, store)))
+    return moves
 
 
 def plan_move(tracker: OffsetTracker, to: int) -> Move:

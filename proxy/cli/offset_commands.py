@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-import datetime
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
+from broker.seams import SystemClock
 from proxy.admin.text import amount, moment
 from proxy.cli.admin_client import CHANGE_TIMEOUT_SECONDS, get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
+from proxy.cli.moments import parse_moment
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
 
 _LIMIT = 10_000
 
+Data = Annotated[Path | None, typer.Option("--data", help="Instead of a node: a data directory that no node has open.")]
+
 
 def show(
     *,
     group: Annotated[str | None, typer.Argument(help="Only this group.")] = None,
+    data: Data = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Show where groups stand in every queue."""
-    answer = get(admin, f"/api/offsets?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+    if data is None:
+        answer = get(admin, f"/api/offsets?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+    else:
+        from proxy.cli import stopped_store
+
+        answer = stopped_store.show(data, group)
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -71,7 +81,7 @@ def reset(
         typer.Option(
             "--to-time",
             metavar="TIME",
-            help="To the first message stored then or later: 2026-03-01T04:05:06Z (UTC without a zone), or Unix ms.",
+            help="To the first message stored then or later: 2026-03-01T04:05:06Z, 2h ago, or ms since 1970.",
         ),
     ] = None,
     earliest: Annotated[bool, typer.Option("--earliest", help="To the first message that is kept.")] = False,
@@ -80,13 +90,14 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only shown.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do not wait for what is out with clients.")] = False,
     wait: Annotated[float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for what is out.")] = 30.0,
+    data: Data = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Show what moving a group's offsets would skip and repeat; with --yes, move them."""
-    targets = {
+    targets: dict[str, Any] = {
         "toOffset": to_offset,
-        "toTimeMs": None if to_time is None else milliseconds(to_time),
+        "toTimeMs": None if to_time is None else parse_moment(to_time, option="--to-time", clock=SystemClock()),
         "to": "earliest" if earliest else "latest" if latest else None,
         "shiftBy": shift_by,
     }
@@ -94,10 +105,16 @@ def reset(
     if len(given) != 1 or (earliest and latest):
         text = "say where to, once: --to-offset, --to-time, --earliest, --latest or --shift-by"
         raise CliError(text, ExitCode.USAGE)
-    body: dict[str, Any] = {
-        "group": group, "topic": topic, "queue": queue, **given, "dryRun": not yes, "force": force, "waitSeconds": wait
-    }  # fmt: skip
-    answer = post(admin, "/api/offsets/reset", body, timeout_seconds=wait + CHANGE_TIMEOUT_SECONDS)
+    if data is None:
+        body: dict[str, Any] = {"group": group, "topic": topic, "queue": queue, **given}
+        body |= {"dryRun": not yes, "force": force, "waitSeconds": wait}
+        answer = post(admin, "/api/offsets/reset", body, timeout_seconds=wait + CHANGE_TIMEOUT_SECONDS)
+    else:
+        from proxy.cli import stopped_store
+        from upstream.positions import Target
+
+        target = Target(to_offset, targets["toTimeMs"], shift_by, targets["to"])
+        answer = stopped_store.reset(data, group, topic, queue, target, dry_run=not yes)
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -128,21 +145,3 @@ def _print_moves(answer: dict[str, Any]) -> None:
         print_line(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; --yes does it")
     else:
         print_line("nothing to do: the group stands there already")
-
-
-def milliseconds(text: str) -> int:
-    """Return a moment as Unix milliseconds.
-
-    Raises:
-        CliError: It is neither a number nor an ISO 8601 date.
-    """
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        when = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        advice = "write 2026-03-01T04:05:06Z, or milliseconds since 1970"
-        raise CliError(f"{text!r} is no moment; {advice}", ExitCode.USAGE) from error
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=datetime.UTC)
-    return max(0, round(when.timestamp() * 1000))

@@ -141,7 +141,25 @@ def test_offsets_are_shown_and_moved_after_a_dry_run(node: NodeProcess) -> None:
     for options, code in ((["--to-offset", "7"], 5), (["--earliest", "--latest"], 2), ([], 2), (["--to-time", "x"], 2)):
         assert command(*reset, *options).code == code, options
     assert command("offsets", "reset", "nobody", "--topic", "orders", "--earliest", *node.admin()).code == 5
+
+
+def test_offsets_of_a_stopped_store_are_shown_and_moved(start_node: StartNode, tmp_path: Path) -> None:
+    """With --data the same commands work without a node, refuse a store in use, and the next start goes on there."""
+    node = start_node(configuration=CONFIGURATION)
+    send(node, *"abcdef")
+    assert pulled(node, "-n", "4") == [0, 1, 2, 3]
+    data = ["--data", str(tmp_path / "data")]
+    used = command("offsets", "show", *data)
+    assert used.code == 6
     node.stop(signal.SIGKILL)
+    shown = command("offsets", "show", *data, "--json").json_lines()[0]["offsets"]
+    assert [(each["committed"], each["max"]) for each in shown] == [(4, 6)]
+    reset = ["offsets", "reset", "billing", "--topic", "orders", "--shift-by", "-2", *data]
+    assert "2 finished messages delivered again; --yes does it" in command(*reset).out
+    assert command(*reset, "--yes", "--json").json_lines()[0]["queues"][0]["to"] == 2
+    assert command("offsets", "reset", "billing", "--topic", "orders", "--to-offset", "9", *data).code == 5
+    assert command("offsets", "show", "--data", tmp_path / "nothing").code == 6
+    assert pulled(start_node(configuration=CONFIGURATION)) == [2, 3, 4, 5]
 
 
 def test_reset_waits_for_what_is_out(node: NodeProcess) -> None:

@@ -1,0 +1,107 @@
+"""Offsets of a store that no node has open: shown, and moved, under the store's own lock."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
+from proxy.cli.store_files import store_errors
+
+if TYPE_CHECKING:
+    from broker.store import Store
+    from upstream.positions import Target
+    from upstream.progress import Progress
+
+
+@contextlib.contextmanager
+def opened_progress(data: Path) -> Iterator[tuple[Store, Progress]]:
+    """Open a data directory as a node does, recovery and ack journal included, and close both in good order.
+
+    Raises:
+        CliError: There is no store, a node has it open, or it cannot be used.
+    """
+    import asyncio
+    from random import Random
+
+    from broker.disk import RealDisk
+    from broker.interchange import adopted, geometry_of
+    from broker.metrics import Metrics
+    from broker.options import StoreOptions
+    from broker.seams import SystemClock
+    from broker.store import Store
+    from proxy import logs
+    from upstream.progress import Progress
+
+    logs.configure("auto", "warning")
+    root, disk, clock, metrics = str(data.absolute()), RealDisk(), SystemClock(), Metrics()
+    loop = asyncio.new_event_loop()
+    with contextlib.closing(loop), store_errors(data):
+        if geometry_of(root, disk=disk) is None:
+            raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+        options = adopted(root, StoreOptions(), disk=disk)
+        store = Store.open(root, options=options, disk=disk, clock=clock, random=Random(), metrics=metrics)
+        try:
+            # The loop never runs: everything is made durable by `close`.
+            progress = Progress.open(root, store=store, disk=disk, clock=clock, metrics=metrics, scheduler=loop)
+            try:
+                yield store, progress
+            finally:
+                progress.close()
+        finally:
+            store.close()
+
+
+def show(data: Path, group: str | None) -> dict[str, Any]:
+    """Return what `GET /api/offsets` would, of a store that no node has open."""
+    from broker.seams import SystemClock
+    from upstream.positions import positions
+
+    with opened_progress(data) as (store, progress):
+        found = [
+            {
+                "group": each.group,
+                "topic": each.topic,
+                "queue": each.queue_id,
+                "min": each.minimum,
+                "committed": each.committed,
+                "finishedAbove": each.finished_above,
+                "next": each.next_read,
+                "max": each.maximum,
+                "lag": each.lag,
+                "oldestMs": each.oldest_ms,
+            }
+            for each in positions(progress, store, group=group)
+        ]
+    return {"nowMs": SystemClock().wall_ms(), "offsetsTotal": len(found), "offsets": found}
+
+
+def reset(data: Path, group: str, topic: str, queue: int | None, target: Target, *, dry_run: bool) -> dict[str, Any]:
+    """Do what `POST /api/offsets/reset` does, on a store that no node has open.
+
+    Raises:
+        CliError: The group has no offsets there, or the target lies outside of a queue.
+    """
+    from upstream.positions import PositionUnknown, TargetRefused, plan_moves, trackers_of
+
+    with opened_progress(data) as (store, progress):
+        try:
+            trackers = trackers_of(progress, store, group, topic, queue)
+            moves = plan_moves(trackers, target, store)
+        except (PositionUnknown, TargetRefused) as refusal:
+            raise CliError(str(refusal), ExitCode.REFUSED) from refusal
+        changed = not dry_run and any(move.changes for move in moves)
+        for move in moves if changed else ():
+            if move.changes:
+                progress.reset(trackers[move.queue_id], move.to)
+        progress.sync()
+    return {
+        "group": group,
+        "topic": topic,
+        "dryRun": dry_run,
+        "changed": changed,
+        "queues": [move.document(in_flight=0) for move in moves],
+    }
