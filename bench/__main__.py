@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import profile, report, runs
+from bench.hostile import ATTACK, TINY_ATTACK, hostile
 from bench.processes import BenchError, Cores, cores, redis_version
 from bench.runs import Figures, Kind
 
 MEASURES = ("publish", "pull", "latency", "memory")
+ON_REQUEST = ("hostile",)
+"""Measured when asked for: it needs 13,500 open files."""
+ON_REQUEST_STEPS = ("quiet", "hostile")
 BATCHES = (1, 8, 32)
 
 
@@ -70,7 +74,7 @@ def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores
     for number in range(plan.repeat):
         for name, step in _steps(options.only or MEASURES, plan, folder, where):
             # The rival runs right after the node, so that a noisy neighbour hits both.
-            for kind in kinds:
+            for kind in kinds if name not in ON_REQUEST_STEPS else kinds[:1]:
                 print(f"{number + 1}/{plan.repeat} {name} {kind}", file=sys.stderr, flush=True)
                 results.append(step(kind))
     if options.json:
@@ -102,7 +106,16 @@ def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores) -> l
         steps.append(("latency", lambda kind: runs.latency(kind, folder, where, rate=rate, seconds=seconds)))
     if "memory" in measures:
         steps.append(("memory", lambda kind: runs.memory(kind, folder, where, count=plan.memory_messages)))
+    if "hostile" in measures:
+        attack = TINY_ATTACK if plan is TINY else ATTACK
+        for name, kinds in zip(ON_REQUEST_STEPS, ((), attack), strict=True):
+            steps.append((name, _hostile(plan, folder, where, kinds)))
     return steps
+
+
+def _hostile(plan: Plan, folder: Path, where: Cores, attack: tuple[str, ...]) -> Callable[[Kind], Figures]:
+    rate, seconds = plan.latency_rate, plan.latency_seconds
+    return lambda _: hostile(folder, where, rate=rate, seconds=seconds, attack=attack)
 
 
 def _throughput(
@@ -117,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     size.add_argument("--quick", action="store_true", help="fewer messages, once")
     size.add_argument("--tiny", action="store_true", help="hardly any messages: does everything still work?")
     parser.add_argument("--repeat", type=int, help="how often to measure everything")
-    parser.add_argument("--only", action="append", choices=MEASURES, help="measure this; may be given several times")
+    parser.add_argument(
+        "--only", action="append", choices=(*MEASURES, *ON_REQUEST), help="measure this; may be given several times"
+    )
     parser.add_argument("--no-redis", dest="redis", action="store_false", help="leave the rival out")
     parser.add_argument("--json", metavar="FILE", help="write all figures to FILE as well")
     parser.add_argument("--document", metavar="FILE", help="put the tables into FILE, between its marks for them")

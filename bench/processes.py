@@ -156,7 +156,7 @@ class Node:
             command = [sys.executable, "-m", "bench.profiled", str(profile)]
         command += ["serve", "--config", str(self._file), "--data", str(folder / "data"), "--json"]
         self.process = ServerProcess(command, core=core, log=folder / "node.log", read_line=True)
-        ready = json.loads(self.process.first_line)
+        ready = self.addresses = json.loads(self.process.first_line)
         self.producer = _address(ready["producer"])
         self.consumer = _address(ready["consumer"])
         self._admin = _address(ready["admin"])

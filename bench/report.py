@@ -63,7 +63,7 @@ def _file_system(folder: Path) -> str:
 
 def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
     """Return the tables: throughput with the ratio to the rival, latency, memory, and where it was measured."""
-    parts = [_throughput(results), _latency(results), _memory(results)]
+    parts = [_throughput(results), _latency(results), _hostile(results), _memory(results)]
     what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     return "\n".join(part for part in parts if part) + f"\nMeasured on: {what}.\n"
 
@@ -141,14 +141,30 @@ def _latency(results: Sequence[Figures]) -> str:
         "| latency, ms | rate | p50 | p99 | p99.9 | max | publish answered p50 | p99 |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
+    return head + "".join(_latency_row(server, runs) for (_, server), runs in sorted(grouped.items()))
+
+
+def _latency_row(name: str, runs: Sequence[Figures], *more: str) -> str:
+    cells = [name, f"{_median(runs, lambda run: run.per_second):,.0f}/s"]
+    for rank in ("p50", "p99", "p99.9", "max"):
+        cells.append(f"{statistics.median(run.latency_ms[rank] for run in runs):.2f}")
+    for rank in ("p50", "p99"):
+        cells.append(f"{statistics.median(run.ack_ms[rank] for run in runs):.2f}")
+    return f"| {' | '.join([*cells, *more])} |\n"
+
+
+def _hostile(results: Sequence[Figures]) -> str:
     rows = []
-    for (_, server), runs in sorted(grouped.items()):
-        cells = [server, f"{_median(runs, lambda run: run.per_second):,.0f}/s"]
-        for name in ("p50", "p99", "p99.9", "max"):
-            cells.append(f"{statistics.median(run.latency_ms[name] for run in runs):.2f}")
-        for name in ("p50", "p99"):
-            cells.append(f"{statistics.median(run.ack_ms[name] for run in runs):.2f}")
-        rows.append(f"| {' | '.join(cells)} |\n")
+    for measure in ("quiet", "hostile"):
+        for runs in _group(results, measure).values():
+            own = statistics.median(run.memory["own_end"] for run in runs) / _MIB
+            rows.append(_latency_row(measure, runs, f"{own:.1f}"))
+    if not rows:
+        return ""
+    head = (
+        "| among hostile, ms | rate | p50 | p99 | p99.9 | max | publish answered p50 | p99 | own memory, MiB |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    )
     return head + "".join(rows)
 
 

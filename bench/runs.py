@@ -46,11 +46,12 @@ _GROUP = """\
 """
 
 
-def _config(*groups: str, queues: int = 8) -> str:
+def node_config(*groups: str, queues: int = 8) -> str:
+    """Return the node's configuration with these groups."""
     return _NODE % queues + ("".join(groups) or "  []\n")
 
 
-_BENCH_GROUP = _GROUP % (GROUP, TOPIC)
+BENCH_GROUP = _GROUP % (GROUP, TOPIC)
 _IDLE_GROUP = _GROUP % ("bench-idle", "idle")
 
 
@@ -59,7 +60,7 @@ class Figures:
     """What one measurement gave. Figures that it does not have are None.
 
     Attributes:
-        measure: publish, pull, latency or memory.
+        measure: publish, pull, latency, memory, or quiet and hostile.
         server: pyddmq or redis.
         batch: Messages per request.
         messages: How many were measured.
@@ -113,16 +114,16 @@ class _Server:
             connection.finish()
             return 0.0
         before = self.process.cpu_seconds()
-        self.node.reconfigure(_config(_IDLE_GROUP))
+        self.node.reconfigure(node_config(_IDLE_GROUP))
         self.process.wait_idle()
         cost = self.process.cpu_seconds() - before
-        self.node.reconfigure(_config(_IDLE_GROUP, _BENCH_GROUP))
+        self.node.reconfigure(node_config(_IDLE_GROUP, BENCH_GROUP))
         return cost
 
 
 @contextlib.contextmanager
 def _server(kind: Kind, folder: Path, core: int, *, group: bool = False, queues: int = 8) -> Iterator[_Server]:
-    config = _config(_BENCH_GROUP, queues=queues) if group else _config()
+    config = node_config(BENCH_GROUP, queues=queues) if group else node_config()
     with tempfile.TemporaryDirectory(dir=folder, prefix=f"{kind}-") as own:
         server = _Server(kind, Path(own), core, config)
         try:
@@ -227,7 +228,7 @@ def profile(measure: Literal["publish", "pull"], folder: Path, where: Cores, *, 
     """
     count -= count % 32
     dump = folder / "node.prof"
-    server = _Server("pyddmq", folder, where.server, _config(), dump)
+    server = _Server("pyddmq", folder, where.server, node_config(), dump)
     assert server.node is not None
     try:
         stored = WARM_UP_MESSAGES if measure == "publish" else count
@@ -235,9 +236,9 @@ def profile(measure: Literal["publish", "pull"], folder: Path, where: Cores, *, 
         server.process.wait_idle()
         if measure == "pull":
             # All that is done for the group's messages is wanted, so the profiler is on before the group is there.
-            server.node.reconfigure(_config(_IDLE_GROUP))
+            server.node.reconfigure(node_config(_IDLE_GROUP))
             server.node.begin_profile()
-            server.node.reconfigure(_config(_IDLE_GROUP, _BENCH_GROUP))
+            server.node.reconfigure(node_config(_IDLE_GROUP, BENCH_GROUP))
             load = pull_load
         else:
             server.node.begin_profile()

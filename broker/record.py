@@ -82,7 +82,7 @@ CRC_BYTES = len(CRC_PREFIX) + 10 + 1
 _CRC_BACKWARDS = "\x02%010d" + CRC_PREFIX.decode()[::-1]
 _CRC_TAIL_BYTES = CRC_BYTES - len(CRC_PREFIX)
 BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
-QUEUE_ID_END = 1 << 16
+QUEUE_ID_END = 1 << 12
 """No topic has this many queues, RocketMQ's included: a record that names a higher one is damaged."""
 BATCH_BYTES = len(BATCH_PREFIX) + 11 + 1
 BATCH_MEMBERS_MAX = 99_999

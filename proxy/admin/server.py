@@ -18,6 +18,7 @@ from broker.query import NotFound, QueryRefused
 from proxy.admin import api, page
 from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
+from proxy.admin.guard import AdminGuard
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
 from proxy.admin.view import NodeView
@@ -54,13 +55,14 @@ class AdminServer:
         self._changes = changes
         self._token = token or AdminToken(lambda: None)
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
         self._lag: LoopLag | None = None
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port in use; valid between `start` and `stop`."""
-        assert self._runner is not None, "the admin port is not open"
-        host, port = self._runner.addresses[0][:2]
+        assert self._listening is not None, "the admin port is not open"
+        host, port = self._listening.sockets[0].getsockname()[:2]
         return str(host), int(port)
 
     async def start(self, host: str, port: int) -> None:
@@ -80,8 +82,10 @@ class AdminServer:
         application = routes.application(self._changes)
         self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
+        assert self._runner.server is not None, "it has been set up"
+        routes.guard = AdminGuard(self._runner.server, self._node.metrics)
         try:
-            await web.TCPSite(self._runner, host, port, backlog=64).start()
+            self._listening = await loop.create_server(routes.guard, host, port, backlog=64)
         except OSError as error:
             await self.stop()
             raise ListenError(host, port, error) from error
@@ -91,6 +95,9 @@ class AdminServer:
         """Close the port and what is open on it; harmless when it never listened."""
         if self._lag is not None:
             self._lag.stop()
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -100,6 +107,7 @@ class _Routes:
     """The request handlers; they share the node and what measures its loop."""
 
     def __init__(self, node: NodeView, lag: LoopLag, desk: ChangeDesk, loop_name: str) -> None:
+        self.guard: AdminGuard | None = None
         self._node = node
         self._lag = lag
         self._desk = desk
@@ -127,6 +135,15 @@ class _Routes:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn refusals and faults into JSON with a sentence, and put the common headers on every answer."""
+        if self.guard is not None:
+            self.guard.began(request.protocol)
+        try:
+            return await self._answer(request, handler)
+        finally:
+            if self.guard is not None:
+                self.guard.ended(request.protocol)
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             response = await handler(request)
         except web.HTTPException as error:

@@ -40,6 +40,13 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_tiny_attack_is_measured_beside_the_quiet_node(tmp_path: Path) -> None:
+    """`--only hostile` gives both rows: the node by itself, and with hostile clients on its ports."""
+    text = _bench("--tiny", "--only", "hostile", "--folder", str(tmp_path))
+    assert "| quiet | 200/s |" in text
+    assert "| hostile | 200/s |" in text
+
+
 def test_profile_names_the_nodes_functions(tmp_path: Path) -> None:
     """`--profile` runs the node under a profiler and lists its functions by their own time."""
     text = _bench("--tiny", "--profile", "pull", "--folder", str(tmp_path))
