@@ -59,7 +59,7 @@ class ConsumerOffsets:
         self._version = dict(content.get("dataVersion") or self._version)
         for name, queues in content.get("offsetTable", {}).items():
             topic, _, group = name.partition("@")
-            self._table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
+            self._table[group, topic] = {int(queue): max(0, int(offset)) for queue, offset in queues.items()}
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the committed offset (next one to consume); None when none was ever committed."""

@@ -309,6 +309,8 @@ def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
     file_values = struct.unpack_from(f"<{values}q", data, at)
     at += 8 * values
     marks = decode_marks(form, span, bytes(data[at : at + size]))
+    if watermark < 0:
+        raise ValueError(f"a watermark of {watermark}")
     entry = TrackerEntry(tracker_id, group, topic, queue_id, watermark, fence, high_fence, file_values, marks)
     return entry, at + size
 

@@ -89,3 +89,13 @@ def test_wrong_shape_gets_a_sentence(text: bytes) -> None:
     disk.open(PATH, create=True).write(0, [text])
     with pytest.raises(StoreUnreadable, match="wrong shape"):
         offsets_on(disk)
+
+
+def test_offset_below_zero_counts_as_zero() -> None:
+    """Somebody's -2**60 must not become as many finished offsets."""
+    disk = SimDisk()
+    disk.make_folder("/store/config")
+    file = disk.open("/store/config/consumerOffset.json", create=True)
+    file.write(0, [b'{"offsetTable": {"orders@billing": {"0": -1152921504606846976}}}'])
+    file.sync()
+    assert ConsumerOffsets.open("/store", disk=disk, clock=ManualClock()).get("billing", "orders", 0) == 0
