@@ -52,7 +52,7 @@ def fetch() -> Path:
     if (CACHE / "complete").exists():
         return CACHE
     maven = need_program("mvn", "apt install maven")
-    command = [maven, "-B", "-q", "-ntp", "-f", str(POM), COPY_GOAL, "-DincludeScope=runtime"]
+    command = [maven, "-B", "-q", "-ntp", "-Dstyle.color=never", "-f", str(POM), COPY_GOAL, "-DincludeScope=runtime"]
     command += [f"-DoutputDirectory={CACHE}", "-Dmaven.wagon.http.retryHandler.count=3"]
     said = ""
     for _ in range(FETCH_ATTEMPTS):
