@@ -14,12 +14,13 @@ Guarantees:
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Iterator
 
 from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE
 from broker.index_file import IndexDamaged, IndexFile, Row
 from broker.index_keys import KeyHasher, keys_of
+from broker.index_names import file_name, is_file_name
 from broker.index_state import IndexState, SavedIndex
 from broker.log_walk import Walked, walk
 from broker.metrics import Metrics
@@ -33,9 +34,8 @@ STEP_RECORDS = 256
 SAVE_SECONDS = 10.0
 CLOSE_RECORDS_MAX = 50_000
 """Records that `close` still adds, so that RocketMQ, which never looks back, finds them too."""
+_COMPARED_PIECES = 4
 _RETRY_SECONDS = 1.0
-_NAME_DIGITS = 17
-_NAME_FORMAT = "%Y%m%d%H%M%S%f"
 _ALL_MS = 1 << 62
 
 
@@ -105,6 +105,7 @@ class Index:
         self._parts: list[IndexFile | Gap] = []
         self._writer: IndexFile | None = None
         self._repair: _Repair | None = None
+        self._compared: tuple[IndexFile, Iterator[None]] | None = None
         self._known_to = -1  # records up to here may be in the files already
         self._retry_at = 0.0
         self._saved_at = clock.monotonic()
@@ -126,7 +127,7 @@ class Index:
             names = self._disk.list(self._folder)
             for name in names:
                 try:
-                    known = _is_name(name)
+                    known = is_file_name(name)
                     if known:
                         self._take(name, saved, clean=clean, index_ms=index_ms)
                 except IsADirectoryError:
@@ -284,10 +285,10 @@ class Index:
         return self.behind
 
     def _step_tail(self, records_max: int) -> None:
-        last = self._last
-        if self._writer is None and last is not None and not last.full:
-            last.load()
-            self._writer = last
+        last = self._last if self._writer is None else None
+        # A file without sums is RocketMQ's: to go on in it, all of it would have to be read.
+        if last is not None and last.sums is not None and not last.full and not self._take_up(last):
+            return
         records, position = walk(self._log, self.position, self._log.visible_end, records_max=records_max)
         rows = self._rows(records, self._known_to, self.files[-2:])
         at = 0 if self._writer is None else self._writer.put(rows)
@@ -302,6 +303,18 @@ class Index:
         self._entries.value += len(rows)
         self._changed = True
         self.position = position
+
+    def _take_up(self, last: IndexFile) -> bool:
+        """Go on in the last file once its content is compared, some megabytes per call; returns whether it is."""
+        if self._compared is None or self._compared[0] is not last:
+            self._compared = (last, last.verify())
+        for _ in range(_COMPARED_PIECES):
+            if next(self._compared[1], last) is last:
+                self._compared = None
+                last.load()
+                self._writer = last
+                return True
+        return False
 
     def _rows(
         self, records: list[Walked], known_to: int, files: list[IndexFile], known_from: int = _ALL_MS
@@ -323,10 +336,7 @@ class Index:
         if self._writer is not None:
             self._seal(self._writer)
             self._writer = None
-        name = _name(datetime.fromtimestamp(self._clock.wall_ms() / 1000))
-        if self._parts and name <= self._parts[-1].name:
-            # The clock stands still or went back, and files are told apart and put in order by name.
-            name = _name(_moment(self._parts[-1].name) + timedelta(milliseconds=1))
+        name = file_name(self._clock.wall_ms(), after=self._parts[-1].name if self._parts else "")
         file = self._file(name)
         file.create()
         self._names_changed = True
@@ -470,22 +480,3 @@ def _has(files: list[IndexFile], row: Row) -> bool:
         if physical in file.find(key_hash, 0, _ALL_MS):
             return True
     return False
-
-
-def _is_name(name: str) -> bool:
-    if len(name) != _NAME_DIGITS or not name.isdigit() or not name.isascii():
-        return False
-    try:
-        _moment(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _moment(name: str) -> datetime:
-    return datetime.strptime(name, _NAME_FORMAT)
-
-
-def _name(moment: datetime) -> str:
-    """File name of a moment: yyyyMMddHHmmssSSS in the machine's time zone, as RocketMQ makes them."""
-    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"

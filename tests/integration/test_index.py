@@ -320,6 +320,22 @@ def test_files_newer_than_the_last_save_are_not_believed_after_a_kill() -> None:
     check(store, model)
 
 
+def test_rocketmqs_last_file_is_left_as_it_is() -> None:
+    """A file without sums is searched and never written on: what is new goes into a file of its own."""
+    disk, clock, model = SimDisk(), ManualClock(), Model()
+    filled(disk, clock, model, count=3, index_entries=100)
+    disk.remove(f"{ROOT}/pyddmq/index.json")
+    [name] = names(disk)
+    before = disk.open(f"{FOLDER}/{name}").read(0, 1 << 20)
+    store = opened(disk, clock=clock, index_entries=100)
+    publish(store, model, "a")
+    check(store, model)
+    store.close()
+    assert len(names(disk)) == 2
+    assert disk.open(f"{FOLDER}/{name}").read(0, 1 << 20) == before
+    check(opened(disk, clock=clock, index_entries=100), model)
+
+
 @pytest.mark.parametrize("newer", [False, True])
 def test_unknown_files_follow_the_checkpoints_index_time(newer: bool) -> None:
     """Without our own sums (a store of RocketMQ's) its rule decides after an abnormal stop."""
