@@ -275,3 +275,18 @@ def test_what_is_left_follows_the_nearest_limit() -> None:
     assert (seconds, share) == (0.5, 0.05)
     assert room == 100 * SEGMENT_BYTES - store.retention.log_bytes
     assert store.retention.left(5 * SEGMENT_BYTES + 7, now).bytes == room + 5 * SEGMENT_BYTES
+
+
+def test_file_that_the_checkpoint_does_not_cover_stays() -> None:
+    """Recovery must never have to begin in a file that is gone: only what the checkpoint names as passed may go."""
+    disk, clock = SimDisk(), ManualClock()
+    store = open_store(disk, clock=clock)
+    store.create_topic("t", 1)
+    for _ in range(12):
+        append(store, BODY)
+        store.flush()
+    store.retention.limits = RetentionLimits(log_bytes=1)
+    assert store.retention.step() is False
+    clock.advance(11)
+    store.checkpoint()
+    assert store.retention.step() is True
