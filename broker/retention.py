@@ -39,7 +39,7 @@ from broker.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_W
 from broker.topics import DEAD_LETTER_PREFIX, Topics
 
 RESCUES_PER_STEP = 256
-"""Messages that a keeper puts again in one step: about 10 ms of the loop's time."""
+"""Messages that a keeper puts again in one step, so that the loop does other things in between."""
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from upstream.expiry import Expiry
 
 STEP_SECONDS = 1.0
 ON_SECONDS = 0.02
-"""Between the steps of much work: each takes up to about 10 ms of the loop."""
+"""Between the steps of much work, so that everything else has its turn."""
 
 
 class Retaining:

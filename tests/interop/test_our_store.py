@@ -11,6 +11,7 @@ import pytest
 
 from broker.disk import RealDisk
 from broker.offsets import ConsumerOffsets
+from broker.retention import RetentionLimits
 from broker.seams import SystemClock
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, QUEUES, TOPICS, open_store, permits, randoms, write_all
@@ -43,6 +44,27 @@ def test_closed_store_is_served_record_by_record(rocket: Surroundings) -> None:
     assert by_arrival(served) == sent
     assert_rolled(served, OPTIONS.segment_bytes)
     assert found == [10, 11, 12, 13]
+
+
+def test_store_whose_old_log_files_went_is_served(rocket: Surroundings) -> None:
+    """After retention RocketMQ finds the same first and last offset in every queue, and every record that is kept."""
+    root = rocket.folder / "store"
+    sent = [*permits(), *itertools.islice(randoms(1), RANDOM_MESSAGES)]
+    store = open_store(root)
+    write_all(store, sent)
+    store.close()
+    store = open_store(root)
+    files = store.retention.log_bytes
+    store.retention.limits = RetentionLimits(log_bytes=files // 2)
+    while store.retention.step():
+        store.checkpoint()
+    assert 0 < store.retention.log_bytes <= files // 2
+    store.close()
+    copy = copied(root)
+    with rocket.broker("broker", settings_for(copy)), rocket.client() as client:
+        served = assert_same(client, root)
+    assert by_arrival(served) == sent[-len(served) :]
+    assert 0 < len(served) < len(sent)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
