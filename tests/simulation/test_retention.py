@@ -42,10 +42,10 @@ def test_limits_hold_from_the_reload_on() -> None:
     """Each of the four settings reaches the store; 0 and null are no limit."""
     world = World(1, faults=NetworkFaults())
     node = world.start()
-    assert node.store.retention.limits == RetentionLimits(age_ms=72 * 3_600_000, disk_ratio=0.85)
-    limit(world, retentionHours=0.5, retentionBytes=10**9, retentionDiskRatio=0, retentionDiskRatioForced=0.99)
+    assert node.store.retention.limits == RetentionLimits(age_ms=72 * 3_600_000)
+    limit(world, retentionHours=0.5, retentionBytes=10**9, retentionDiskRatio=0.8, retentionDiskRatioForced=0.99)
     assert node.store.retention.limits == RetentionLimits(
-        age_ms=1_800_000, log_bytes=10**9, disk_ratio=None, disk_ratio_forced=0.99
+        age_ms=1_800_000, log_bytes=10**9, disk_ratio=0.8, disk_ratio_forced=0.99
     )
     limit(world, retentionHours=None, retentionBytes=None, retentionDiskRatio=None)
     assert node.store.retention.limits == RetentionLimits()
