@@ -10,7 +10,7 @@ from broker.notices import Notices
 from broker.options import StoreOptions
 from broker.seams import Clock, Disk
 from broker.store_json import Checkpoint, CheckpointFile
-from broker.store_metrics import CHECKPOINTS
+from broker.store_metrics import CHECKPOINTS, FILES_DAMAGED
 from broker.topics import Topics
 
 LOG_BYTES_MAX = 16 << 20
@@ -45,6 +45,7 @@ class Checkpointer:
         self._topics = topics
         self._clock = clock
         self._notices = notices
+        self._metrics = metrics
         self._written = metrics.counter(CHECKPOINTS)
         self._file = CheckpointFile(root, disk=disk)
         self._at = clock.monotonic()
@@ -54,7 +55,11 @@ class Checkpointer:
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None when there is none that can be read."""
-        return self._file.load()
+        checkpoint = self._file.load()
+        if self._file.damaged:
+            self._metrics.counter(FILES_DAMAGED, "pyddmq/checkpoint.json").add()
+            self._notices.note("checkpoint_damaged", path=f"{self._root}/pyddmq/checkpoint.json")
+        return checkpoint
 
     def open_index(self, *, clean: bool) -> None:
         """Take stock of the index files once the log is recovered. Raises OSError: no checkpoint can be read."""

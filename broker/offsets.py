@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
+from broker.metrics import Metrics
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile
+from broker.store_metrics import FILES_DAMAGED
 
 
 class ConsumerOffsets:
@@ -35,8 +37,8 @@ class ConsumerOffsets:
         self.changed_outside = False
 
     @classmethod
-    def open(cls, root: str, *, disk: Disk, clock: Clock) -> ConsumerOffsets:
-        """Read the table; an absent file is an empty one.
+    def open(cls, root: str, *, disk: Disk, clock: Clock, metrics: Metrics | None = None) -> ConsumerOffsets:
+        """Read the table; an absent file is an empty one. Damaged copies are counted in `metrics`.
 
         Raises:
             StoreUnreadable: The file and its copies are damaged, or its shape is wrong.
@@ -45,6 +47,9 @@ class ConsumerOffsets:
         for folder in offsets._folders:
             disk.make_folder(folder)
         content = offsets._file.load()
+        for path in offsets._file.damaged if metrics is not None else ():
+            assert metrics is not None
+            metrics.counter(FILES_DAMAGED, path.removeprefix(f"{root}/")).add()
         offsets.changed_outside = offsets._file.changed_outside
         if content is None:
             return offsets

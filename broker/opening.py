@@ -16,7 +16,16 @@ from broker.options import StoreOptions
 from broker.recovery import RecoveryFacts, RecoverySteps, recover
 from broker.seams import Disk, Lock
 from broker.store_json import AbortFile, Checkpoint, Geometry, check_geometry
-from broker.store_metrics import BATCHES_CUT, DUPLICATES, FILLERS, HOLE_BYTES, HOLES, RECOVERED, TAILS_CUT
+from broker.store_metrics import (
+    BATCHES_CUT,
+    DUPLICATES,
+    FILES_DAMAGED,
+    FILLERS,
+    HOLE_BYTES,
+    HOLES,
+    RECOVERED,
+    TAILS_CUT,
+)
 from broker.topics import Topics
 
 FOLDERS = ("", "/commitlog", "/consumequeue", "/index", "/config", "/pyddmq")
@@ -112,7 +121,10 @@ def recovered(
     logger.info("store_recovering", root=root, clean=clean, bytes_to_scan=first.total_bytes, whole_log=first.whole_log)
     yield first
     facts = yield from steps
-    return replace(facts, foreign=(*in_layout(root, disk), *in_queues(root, disk, topics.by_name, log.read)))
+    damaged = tuple(path.removeprefix(f"{root}/") for path in topics.damaged)
+    return replace(
+        facts, files_damaged=damaged, foreign=(*in_layout(root, disk), *in_queues(root, disk, topics.by_name, log.read))
+    )
 
 
 def report(root: str, facts: RecoveryFacts, options: StoreOptions, metrics: Metrics) -> None:
@@ -124,6 +136,8 @@ def report(root: str, facts: RecoveryFacts, options: StoreOptions, metrics: Metr
     tell(root, facts.foreign, metrics)
     if options.refuse_pending:
         refuse(root, [each for each in facts.foreign if each.pending])
+    for path in facts.files_damaged:
+        metrics.counter(FILES_DAMAGED, path).add()
     for name, amount in (
         (RECOVERED, facts.records),
         (HOLES, len(facts.holes)),

@@ -77,6 +77,7 @@ class RecoveryFacts:
         store_ms: Latest store timestamp seen, ms since the epoch; 0 for none.
         last_record: Physical offset of the last record, -1 for none.
         whole_log: Why the scan began at the log's start; None when it began at the checkpoint.
+        files_damaged: Small files of the broker's that were found damaged, relative to the store.
         foreign: What the store has of RocketMQ's that is not read.
     """
 
@@ -94,6 +95,7 @@ class RecoveryFacts:
     store_ms: int
     last_record: int
     whole_log: str | None
+    files_damaged: tuple[str, ...] = ()
     foreign: tuple[Foreign, ...] = ()
 
 

@@ -129,6 +129,7 @@ class StateFile:
 
     Attributes:
         changed_outside: Set by `load`: the file is valid and is not what was last written here.
+        damaged: Set by `load`: paths of the copies that it found damaged.
     """
 
     def __init__(self, disk: Disk, root: str, name: str) -> None:
@@ -138,6 +139,7 @@ class StateFile:
         self._twin = SealedFile(disk, f"{root}/pyddmq/{name}")
         self._written = ""
         self.changed_outside = False
+        self.damaged: list[str] = []
 
     def load(self) -> Any:
         """Return the parsed content; None when there is none at all.
@@ -145,6 +147,7 @@ class StateFile:
         Raises:
             StoreUnreadable: The file is there and neither it nor a twin can be read.
         """
+        self.damaged = []
         twin = self._load_twin()
         raw = read_whole(self._disk, self.path)
         self.changed_outside = False
@@ -160,6 +163,7 @@ class StateFile:
                 if self.changed_outside:
                     log.warning("state_file_changed_outside", path=self.path)
                 return data
+            self.damaged.append(self.path)
         if twin is not None:
             if raw is not None:
                 log.error("state_file_damaged_twin_used", path=self.path)
@@ -186,6 +190,7 @@ class StateFile:
             twin: dict[str, str] | None = self._twin.load()
         except StoreUnreadable:
             log.error("state_file_twin_damaged", path=self._twin.path)
+            self.damaged.append(self._twin.path)
             return None
         return twin
 

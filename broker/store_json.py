@@ -123,18 +123,24 @@ def rocketmq_times(checkpoint: Checkpoint) -> bytes:
 
 
 class CheckpointFile:
-    """Reads and writes both checkpoints."""
+    """Reads and writes both checkpoints.
+
+    Attributes:
+        damaged: Set by `load`: there is one, and its sum is wrong.
+    """
 
     def __init__(self, root: str, *, disk: Disk) -> None:
         self._disk = disk
         self._path = f"{root}/checkpoint"
         self._sealed = SealedFile(disk, f"{root}/pyddmq/checkpoint.json")
+        self.damaged = False
 
     def load(self) -> Checkpoint | None:
         """Return the checkpoint; None when it is missing or damaged, for then everything can be derived anew."""
         try:
             data: dict[str, Any] | None = self._sealed.load()
         except StoreUnreadable:
+            self.damaged = True
             return None
         return None if data is None else Checkpoint(**data)
 

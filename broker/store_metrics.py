@@ -13,6 +13,11 @@ DAMAGED = declare("pyddmq_store_damaged_records_total", "Reads that met a damage
 GONE = declare("pyddmq_store_gone_records_total", "Reads of records that are no longer kept")
 UNITS_REPAIRED = declare("pyddmq_store_units_repaired_total", "Damaged consume-queue units that were made anew")
 UNITS_LOST = declare("pyddmq_store_units_lost_total", "Consume-queue units without a record in the log")
+FILES_DAMAGED = declare(
+    "pyddmq_store_files_damaged_total",
+    "Small files found damaged at opening, by name; a copy was used, or the log",
+    ("file",),
+)
 HOLES = declare("pyddmq_store_holes_total", "Damaged stretches of the commit log found by recovery")
 HOLE_BYTES = declare("pyddmq_store_hole_bytes_total", "Bytes in damaged stretches found by recovery")
 TAILS_CUT = declare("pyddmq_store_tails_cut_total", "Torn tails cut by recovery")

@@ -135,6 +135,11 @@ class Topics:
             for queue in topic.queues:
                 queue.checker = checker
 
+    @property
+    def damaged(self) -> list[str]:
+        """Paths of the copies of the file that `load` found damaged."""
+        return self._file.damaged
+
     def load(self) -> None:
         """Read the file and make the topics' queues, still empty.
 

@@ -166,7 +166,7 @@ class Progress:
         journal = AckJournal(f"{root}/pyddmq/acks", disk, segment_bytes=segment_bytes)
         try:
             content = yield from journal.reading()
-            offsets = ConsumerOffsets.open(root, disk=disk, clock=clock)
+            offsets = ConsumerOffsets.open(root, disk=disk, clock=clock, metrics=metrics)
         except OSError as error:
             raise ProgressFailed("reading", error) from error
         view = LogView(store.topics)

@@ -21,8 +21,12 @@ DataFolder = Annotated[Path, typer.Argument(help="Data directory; a node may hav
 
 @contextlib.contextmanager
 def store_errors(data: Path) -> Iterator[None]:
-    """Turn what goes wrong with a data directory into sentences with exit code 6."""
+    """Turn what goes wrong with a data directory into sentences with exit code 6; only errors are logged, on stderr."""
     from broker.errors import StoreError
+    from proxy import logs
+
+    # What they would say, commands say themselves; and stdout is the commands' own.
+    logs.configure(level="error")
 
     try:
         yield

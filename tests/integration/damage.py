@@ -173,7 +173,8 @@ class Damage(NamedTuple):
     """One way to damage a store.
 
     `kind`, `file`: what the check says; `starts`: a node starts on it as it is; `lost`: the messages of topic t that
-    may be gone for good, at most.
+    may be gone for good, at most; `metric`: what counts it when the store is opened and read ("": it costs nothing and
+    nobody looks at it).
     """
 
     name: str
@@ -182,18 +183,34 @@ class Damage(NamedTuple):
     file: str
     starts: bool = True
     lost: range = range(0)
+    metric: str = ""
 
 
 SEGMENT_1 = f"{4096:020d}"
 DAMAGES = [
-    Damage("record", flip(f"{SEGMENTS}/{SEGMENT_1}", 1000), "log_hole", f"commitlog/{SEGMENT_1}", lost=range(20, 60)),
-    Damage("first record", flip(f"{SEGMENTS}/{0:020d}", 5), "log_hole", f"commitlog/{0:020d}", lost=range(1)),
+    Damage(
+        "record",
+        flip(f"{SEGMENTS}/{SEGMENT_1}", 1000),
+        "log_hole",
+        f"commitlog/{SEGMENT_1}",
+        lost=range(20, 60),
+        metric="pyddmq_store_units_lost_total",
+    ),
+    Damage(
+        "first record",
+        flip(f"{SEGMENTS}/{0:020d}", 5),
+        "log_hole",
+        f"commitlog/{0:020d}",
+        lost=range(1),
+        metric="pyddmq_store_units_lost_total",
+    ),
     Damage(
         "missing segment",
         lose(f"{SEGMENTS}/{SEGMENT_1}"),
         "segment_missing",
         f"commitlog/{SEGMENT_1}",
         lost=range(20, 60),
+        metric="pyddmq_store_units_lost_total",
     ),
     Damage(
         "short segment",
@@ -222,9 +239,27 @@ DAMAGES = [
         starts=False,
     ),
     Damage("foreign file in the log", put(f"{SEGMENTS}/notes.txt"), "foreign_file", "commitlog/notes.txt"),
-    Damage("unit", flip(f"{UNITS}/{160:020d}", 47), "unit_wrong", f"consumequeue/t/0/{160:020d}"),
-    Damage("missing queue file", lose(f"{UNITS}/{320:020d}"), "unit_missing", f"consumequeue/t/0/{320:020d}"),
-    Damage("short queue file", cut(f"{UNITS}/{320:020d}", 33), "queue_file_size", f"consumequeue/t/0/{320:020d}"),
+    Damage(
+        "unit",
+        flip(f"{UNITS}/{160:020d}", 47),
+        "unit_wrong",
+        f"consumequeue/t/0/{160:020d}",
+        metric="pyddmq_store_units_repaired_total",
+    ),
+    Damage(
+        "missing queue file",
+        lose(f"{UNITS}/{320:020d}"),
+        "unit_missing",
+        f"consumequeue/t/0/{320:020d}",
+        metric="pyddmq_store_units_repaired_total",
+    ),
+    Damage(
+        "short queue file",
+        cut(f"{UNITS}/{320:020d}", 33),
+        "queue_file_size",
+        f"consumequeue/t/0/{320:020d}",
+        metric="pyddmq_store_units_repaired_total",
+    ),
     Damage("long queue file", cut(f"{UNITS}/{320:020d}", 999), "queue_file_size", f"consumequeue/t/0/{320:020d}"),
     Damage("foreign file in a queue", put(f"{UNITS}/core"), "foreign_file", "consumequeue/t/0/core"),
     Damage("foreign queue", put(f"{ROOT}/consumequeue/t/x/y"[:-2]), "foreign_file", "consumequeue/t/x"),
@@ -232,13 +267,18 @@ DAMAGES = [
     Damage("short RocketMQ's checkpoint", cut(f"{ROOT}/checkpoint", 8), "checkpoint_damaged", "checkpoint"),
     Damage("missing RocketMQ's checkpoint", lose(f"{ROOT}/checkpoint"), "checkpoint_missing", "checkpoint"),
     Damage(
-        "checkpoint", flip(f"{ROOT}/pyddmq/checkpoint.json", 40), "checkpoint_json_damaged", "pyddmq/checkpoint.json"
+        "checkpoint",
+        flip(f"{ROOT}/pyddmq/checkpoint.json", 40),
+        "checkpoint_json_damaged",
+        "pyddmq/checkpoint.json",
+        metric="pyddmq_store_files_damaged_total",
     ),
     Damage(
         "short checkpoint",
         cut(f"{ROOT}/pyddmq/checkpoint.json", 9),
         "checkpoint_json_damaged",
         "pyddmq/checkpoint.json",
+        metric="pyddmq_store_files_damaged_total",
     ),
     Damage(
         "missing checkpoint",
@@ -251,10 +291,28 @@ DAMAGES = [
         "empty geometry", cut(f"{ROOT}/pyddmq/store.json", 0), "store_json_damaged", "pyddmq/store.json", starts=False
     ),
     Damage("missing geometry", lose(f"{ROOT}/pyddmq/store.json"), "store_json_missing", "pyddmq/store.json"),
-    Damage("topics", put(f"{ROOT}/config/topics.json", b"{"), "file_damaged", "config/topics.json"),
-    Damage("empty topics", cut(f"{ROOT}/config/topics.json", 0), "file_damaged", "config/topics.json"),
+    Damage(
+        "topics",
+        put(f"{ROOT}/config/topics.json", b"{"),
+        "file_damaged",
+        "config/topics.json",
+        metric="pyddmq_store_files_damaged_total",
+    ),
+    Damage(
+        "empty topics",
+        cut(f"{ROOT}/config/topics.json", 0),
+        "file_damaged",
+        "config/topics.json",
+        metric="pyddmq_store_files_damaged_total",
+    ),
     Damage("missing topics", lose(f"{ROOT}/config/topics.json"), "file_missing", "config/topics.json"),
-    Damage("topics' twin", flip(f"{ROOT}/pyddmq/topics.json", 60), "twin_damaged", "pyddmq/topics.json"),
+    Damage(
+        "topics' twin",
+        flip(f"{ROOT}/pyddmq/topics.json", 60),
+        "twin_damaged",
+        "pyddmq/topics.json",
+        metric="pyddmq_store_files_damaged_total",
+    ),
     Damage("topics' backup", cut(f"{ROOT}/config/topics.json.bak", 5), "backup_damaged", "config/topics.json.bak"),
     Damage(
         "topics and all copies",
@@ -263,10 +321,20 @@ DAMAGES = [
         "config/topics.json",
         starts=False,
     ),
-    Damage("offsets", put(f"{ROOT}/config/consumerOffset.json", b"]"), "file_damaged", "config/consumerOffset.json"),
+    Damage(
+        "offsets",
+        put(f"{ROOT}/config/consumerOffset.json", b"]"),
+        "file_damaged",
+        "config/consumerOffset.json",
+        metric="pyddmq_store_files_damaged_total",
+    ),
     Damage("missing offsets", lose(f"{ROOT}/config/consumerOffset.json"), "file_missing", "config/consumerOffset.json"),
     Damage(
-        "offsets' twin", flip(f"{ROOT}/pyddmq/consumerOffset.json", 50), "twin_damaged", "pyddmq/consumerOffset.json"
+        "offsets' twin",
+        flip(f"{ROOT}/pyddmq/consumerOffset.json", 50),
+        "twin_damaged",
+        "pyddmq/consumerOffset.json",
+        metric="pyddmq_store_files_damaged_total",
     ),
     Damage(
         "offsets and all copies",
@@ -275,13 +343,30 @@ DAMAGES = [
         "config/consumerOffset.json",
         starts=False,
     ),
-    Damage("journal", spoil_journal, "journal_damaged", "pyddmq/acks"),
+    Damage("journal", spoil_journal, "journal_damaged", "pyddmq/acks", metric="pyddmq_ack_journal_damage_total"),
     Damage("foreign file in the journal", put(f"{JOURNAL}/x"), "foreign_file", "pyddmq/acks/x"),
     Damage("index slot", flip(first_index, 50), "index_damaged", "index/"),
-    Damage("index header", flip(first_index, 20), "index_damaged", "index/"),
-    Damage("index entry", flip(first_index, 40 + 16 + 20 * 5 + 7), "index_damaged", "index/"),
-    Damage("short index file", lambda disk: cut(first_index(disk), 99)(disk), "index_damaged", "index/"),
-    Damage("missing index file", lambda disk: disk.remove(first_index(disk)), "index_missing", "index/"),
+    Damage("index header", flip(first_index, 20), "index_damaged", "index/", metric="pyddmq_store_index_rebuilt_total"),
+    Damage(
+        "index entry",
+        flip(first_index, 40 + 16 + 20 * 5 + 7),
+        "index_damaged",
+        "index/",
+    ),
+    Damage(
+        "short index file",
+        lambda disk: cut(first_index(disk), 99)(disk),
+        "index_damaged",
+        "index/",
+        metric="pyddmq_store_index_rebuilt_total",
+    ),
+    Damage(
+        "missing index file",
+        lambda disk: disk.remove(first_index(disk)),
+        "index_missing",
+        "index/",
+        metric="pyddmq_store_index_rebuilt_total",
+    ),
     Damage("index state", flip(f"{ROOT}/pyddmq/index.json", 30), "sealed_damaged", "pyddmq/index.json"),
     Damage("foreign file in the index", put(f"{ROOT}/index/x"), "foreign_file", "index/x"),
     Damage("other sealed file", put(f"{ROOT}/pyddmq/other.json"), "sealed_damaged", "pyddmq/other.json"),

@@ -94,7 +94,9 @@ def test_node_starts_or_names_the_file_and_costs_no_more_than_what_was_hit(damag
         assert damage.file.rpartition("/")[2] in str(refused.value)
         assert "store check" in str(refused.value)
         return
-    found = contents(disk)
+    metrics = Metrics()
+    found = contents(disk, metrics)
+    assert not damage.metric or metrics.value(damage.metric) > 0
     assert {offset for offset, body in wanted().items() if found.get(offset) != body} <= set(damage.lost)
     assert {found.get(offset) for offset in damage.lost} <= {None, *wanted().values()}
 
