@@ -32,6 +32,12 @@ _ROCKETMQ_NAMES = frozenset(
     }
 )
 _SEALED_ELSEWHERE = frozenset({"store.json", "checkpoint.json", *STATE_FILES})
+_COSTS_OF_SEALED = {
+    "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
+    "paused.json": "nothing while its copy is right",
+    "paused-copy.json": "nothing while the file is right",
+    "index.json": "nothing: the index is made anew from the log",
+}
 _OWN_NAMES = frozenset({"acks", "segment.spare", "set-aside"})
 
 
@@ -154,7 +160,9 @@ def check_own_folder(root: str, *, disk: Disk) -> Iterator[Finding]:
                 severity=Severity.DAMAGE,
                 file=path,
                 text="its checksum is wrong",
-                costs="what it says is lost; a node that needs it does not start and names it",
+                costs=_COSTS_OF_SEALED.get(
+                    name, "what it says is lost; a node that needs it does not start and names it"
+                ),
                 repair="moved to pyddmq/set-aside",
             )
 

@@ -31,7 +31,7 @@ from tests.integration.damage import (
     troubles,
     wanted,
 )
-from tests.integration.store_tools import ROOT, bodies, open_store
+from tests.integration.store_tools import ROOT, append, bodies, open_store
 from upstream.backup import Backup
 from upstream.store_check import check_data
 
@@ -254,3 +254,26 @@ def test_newer_format_is_refused_by_everything_and_nothing_is_changed() -> None:
         with pytest.raises(StoreFormatNewer, match=f"format {FORMAT_VERSION + 1}"):
             attempt(disk)
     assert {path: bytes(node.content) for path, node in disk._files.items()} == before
+
+
+def test_deleted_topic_is_no_trouble() -> None:
+    """Its records stay in the log until retention and stand in no queue; made again, it goes on behind them."""
+    disk = make_data()
+    store = open_store(disk)
+    store.topic_changes.delete("u")
+    store.close()
+    assert troubles(disk) == []
+    store = open_store(disk)
+    store.create_topic("u", 2)
+    append(store, b"again", topic="u", queue_id=1)
+    store.close()
+    assert troubles(disk) == []
+    disk.flip_bit(f"{SEGMENTS}/{4096:020d}", 1000)
+    mend(disk)
+    assert troubles(disk) == []
+    store = open_store(disk)
+    assert [body for body in bodies(store, "u", 1).values() if body] == [b"again"]
+    store.close()
+    Backup(ROOT, "/copy", source=disk, disk=disk, clock=ManualClock()).make()
+    store = open_store(disk, root="/copy")
+    assert [body for body in bodies(store, "u", 1).values() if body] == [b"again"]
