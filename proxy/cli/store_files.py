@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,12 +24,16 @@ DataFolder = Annotated[Path, typer.Argument(help="Data directory; a node may hav
 @contextlib.contextmanager
 def store_errors(data: Path) -> Iterator[None]:
     """Turn what goes wrong with a data directory into sentences with exit code 6; only errors are logged, on stderr."""
+    import structlog
+
     from broker.errors import StoreError
-    from proxy import logs
 
-    # What they would say, commands say themselves; and stdout is the commands' own.
-    logs.configure(level="error")
-
+    before = structlog.get_config()
+    # What the other lines would say, commands say themselves; and stdout is the commands' own.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )
     try:
         yield
     except StoreError as error:
@@ -37,6 +43,8 @@ def store_errors(data: Path) -> Iterator[None]:
     except OSError as error:
         where = error.filename or data
         raise CliError(f"cannot use {where}: {error.strerror or error}", ExitCode.DATA_UNUSABLE) from error
+    finally:
+        structlog.configure(**before)
 
 
 @contextlib.contextmanager
