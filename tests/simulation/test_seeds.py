@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.__main__ import COMMAND
 from tests.simulation.faults import FAULTS, run_seed
 
-SEEDS = 50
+SEEDS = 100
 SEEDS_LONG = 1_000
 
 HAPPENINGS = (
@@ -48,8 +48,8 @@ def _run(seeds: range) -> None:
     assert all(outstanding[name] for name in ("publishes", "deliveries", "acks"))
 
 
-def test_fifty_seeds_hit_every_fault_and_break_no_promise() -> None:
-    """Promises 1, 2, 3, 6 and 7 hold over fifty seeded runs that together make every kind of fault."""
+def test_hundred_seeds_hit_every_fault_and_break_no_promise() -> None:
+    """Promises 1, 2, 3, 6 and 7 hold over a hundred seeded runs that together make every kind of fault."""
     _run(range(SEEDS))
 
 
