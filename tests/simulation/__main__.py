@@ -1,4 +1,7 @@
-"""`python -m tests.simulation --seed N` replays one seed; `--seeds COUNT` runs that many from it on."""
+"""`python -m tests.simulation --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
+
+The first that fails is made small, and its history printed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import sys
 import traceback
 from collections import Counter
 
-from tests.simulation.faults import run_seed
+from tests.simulation.plan import draw, run_seed
+from tests.simulation.shrink import shrink
 
 COMMAND = "python -m tests.simulation --seed"
 
@@ -29,6 +33,8 @@ def main() -> int:
             if options.seeds == 1:
                 traceback.print_exc()
             print(f"seed {seed}: {type(error).__name__}: {error}\n  replay: {COMMAND} {seed}", flush=True)
+            if failed == 1:
+                print(shrink(draw(seed)).text(), flush=True)
             continue
         faults.update(report.faults)
         if not options.quiet:

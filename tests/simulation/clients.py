@@ -6,6 +6,7 @@ All are callbacks on the virtual loop. A client keeps one connection and makes a
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,11 +47,16 @@ class Producer(Client):
         *,
         topics: tuple[str, ...],
         compact: bool,
+        number: int = 0,
     ) -> None:
         super().__init__(name, host, producer_codec(compact=compact), around, around.producer_address)
         self.habits = habits
         self.topics = topics
         self.limit = 1 << 30
+        self.number = number
+        self.sends_allowed: Container[int] | None = None
+        self.sends_made: list[int] = []
+        self._sends = 0
 
     def on_connected(self) -> None:
         self._work(self.link)
@@ -63,6 +69,11 @@ class Producer(Client):
         self.later(self.habits.pause_seconds, self._work, link)
 
     def _send(self) -> None:
+        number = self._sends
+        self._sends += 1
+        if self.sends_allowed is not None and number not in self.sends_allowed:
+            return
+        self.sends_made.append(number)
         random, habits = self.around.random, self.habits
         if self.chance(habits.refused_share):
             self._send_refused()

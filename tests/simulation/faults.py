@@ -1,4 +1,4 @@
-"""The kinds of faults, and one seeded run with a schedule of them."""
+"""The kinds of faults."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from structlog.testing import capture_logs
-
 from broker.testing.sim_disk import PowerCut
-from proxy.node import Node
 from proxy.testing import NetworkFaults, SimTransport
-from tests.simulation.clients import Consumer, ConsumerHabits, ProducerHabits
+from tests.simulation.clients import Consumer, ProducerHabits
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.operator import operate, pause_group
-from tests.simulation.world import DATA, NodeFactory, Report, World
+from tests.simulation.world import World
 
 ROUGH = NetworkFaults(delay_ms_max=30, fragment_share=0.8, join_share=0.5, reset_share=0.01, window_bytes=2_048)
 NODE_DOWN_SECONDS = 0.4
-SEED_SECONDS = 7.0
-FAULTS_PER_SEED = 7
-UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
-"""Events that speak of a fault of the node's own."""
 
 
 def kill(world: World, random: Random) -> None:
@@ -216,42 +209,6 @@ FAULTS: dict[str, Callable[[World, Random], None]] = {
 }
 
 
-def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED) -> Report:
-    """Make one whole run.
-
-    Raises:
-        PromiseBroken: The node broke a promise, or logged an error of its own.
-    """
-    with capture_logs() as logs:
-        report = _run_seed(seed, make_node, faults)
-    for event in logs:
-        report.events[f"log_{event['event']}"] += 1
-        if event["event"] in UNWANTED_LOGS:
-            raise PromiseBroken(0, f"the node logged {event}")
-    return report
-
-
-def _run_seed(seed: int, make_node: NodeFactory, faults: int) -> Report:
-    schedule = Random(f"schedule {seed}")
-    world = World(seed, make_node=make_node, ack_flush=schedule.choice(["async", "async", "sync"]))
-    world.start()
-    for number in range(3):
-        world.add_producer(ProducerHabits(pause_seconds=0.08), compact=number == 0)
-    for group in ("by-key", "by-path", "free"):
-        for number in range(3):
-            topic = "orders" if number == 2 else None
-            habits = ConsumerHabits(linger_ms=schedule.choice([0, 100, 400]))
-            world.add_consumer(group, habits, topic=topic, compact=number == 0)
-    world.run(seconds=schedule.random())
-    for _ in range(faults):
-        name = schedule.choice(list(FAULTS))
-        world.report.faults[name] += 1
-        FAULTS[name](world, schedule)
-        world.run(seconds=schedule.random() * SEED_SECONDS / faults)
-    world.settle()
-    return world.check()
-
-
 def _ride_out(world: World, random: Random, *, synced: bool) -> None:
     """Run into a disk error, stay with the failed node for a moment, then kill it.
 
@@ -287,6 +244,3 @@ class _Attacker(asyncio.Protocol):
         """Go away, if the node has not closed the connection yet."""
         if self._transport is not None:
             self._transport.abort()
-
-
-__all__ = ["DATA", "FAULTS", "run_seed"]

@@ -181,6 +181,9 @@ class Ledger:
         self.power_losses: list[tuple[int, float]] = []
         self.life = 0
 
+    def note(self, time: float, text: str) -> None:
+        """Take note of something that is no promise's business; for histories to be read."""
+
     # What clients enter.
 
     def sent(self, publish: Publish) -> None:

@@ -89,7 +89,7 @@ def test_kills_while_files_go_leave_a_node_that_starts(power: bool) -> None:
         world.add_consumer(group)
     for segments in (5, 4, 3, 2):
         limit(world, retentionBytes=segments * SEGMENT_BYTES)
-        world.run(seconds=world.random.random() * 4)
+        world.run(seconds=world.disk_random.random() * 4)
         world.kill(power=power)
         node = world.start()
         assert node.store.recovery.holes == ()

@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 
 from tests.simulation.__main__ import COMMAND
-from tests.simulation.faults import FAULTS, run_seed
+from tests.simulation.faults import FAULTS
+from tests.simulation.plan import draw, run_seed
+from tests.simulation.shrink import shrink
 
 SEEDS = 100
 SEEDS_LONG = 1_000
@@ -33,7 +35,8 @@ def _run(seeds: range) -> None:
         try:
             report = run_seed(seed)
         except Exception as error:
-            raise AssertionError(f"seed {seed}: {error}\nreplay: {COMMAND} {seed}") from error
+            text = f"seed {seed}: {error}\nreplay: {COMMAND} {seed}\n{shrink(draw(seed)).text()}"
+            raise AssertionError(text) from error
         faults += report.faults
         events += report.events
         outstanding += report.outstanding

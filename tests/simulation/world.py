@@ -121,6 +121,7 @@ class World:
         faults: How bad the network is.
         ack_flush: `sync` or `async` (D9).
         flush: `sync` or `async` (D1).
+        make_ledger: The account's class.
     """
 
     def __init__(
@@ -131,15 +132,15 @@ class World:
         faults: NetworkFaults | None = None,
         ack_flush: str = "async",
         flush: str = "sync",
+        make_ledger: type[Ledger] = Ledger,
     ) -> None:
         self.seed = seed
-        self.random = Random(f"workload {seed}")
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.disk = SimDisk()
         self.disk_random = Random(f"disk {seed}")
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
-        self.ledger = Ledger(subscriptions(), ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS)
+        self.ledger = make_ledger(subscriptions(), ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS)
         self.report = Report(seed)
         self.ack_flush = ack_flush
         self.flush = flush
@@ -177,7 +178,7 @@ class World:
             disk=self.disk,
             randomness=Random(f"node {self.seed} {self.ledger.life}"),
             network=self.network,
-            step_pause_seconds=self.random.choice((0.0, 0.005, 0.05)),
+            step_pause_seconds=Random(f"steps {self.seed} {self.ledger.life}").choice((0.0, 0.005, 0.05)),
         )
         node = self._make_node(self.config, seams=seams, registry=self.registry)
         return node, self.process.run(self.loop.create_task, node.start())
@@ -232,43 +233,52 @@ class World:
 
     # Clients.
 
-    def surroundings(self) -> Surroundings:
-        """Return what clients are given."""
+    def surroundings(self, number: int = -1) -> Surroundings:
+        """Return what a client is given; its number in the run draws its randomness."""
         return Surroundings(
             loop=self.loop,
             edge=SimEdge(self.network),
             ledger=self.ledger,
-            random=self.random,
+            random=Random(f"client {self.seed} {number}"),
             counts=self.report.events,
             consumer_address=lambda: ("127.0.0.1", 9713),
             producer_address=lambda: ("127.0.0.1", 9613),
             failed=self._errors.append,
         )
 
-    def add_producer(self, habits: ProducerHabits | None = None, *, compact: bool = False) -> Producer:
-        """Connect a producer."""
-        number = len(self.clients) + 1
+    def add_producer(
+        self, habits: ProducerHabits | None = None, *, compact: bool = False, number: int | None = None
+    ) -> Producer:
+        """Connect a producer; `number` tells it from others, and draws its randomness."""
+        number = self._number(number)
         producer = Producer(
             f"producer {number}",
             f"10.1.0.{number}",
-            self.surroundings(),
+            self.surroundings(number),
             habits or ProducerHabits(),
             topics=("orders", "events"),
             compact=compact,
+            number=number,
         )
         self.clients.append(producer)
         producer.connect()
         return producer
 
     def add_consumer(
-        self, group: str, habits: ConsumerHabits | None = None, *, topic: str | None = None, compact: bool = False
+        self,
+        group: str,
+        habits: ConsumerHabits | None = None,
+        *,
+        topic: str | None = None,
+        compact: bool = False,
+        number: int | None = None,
     ) -> Consumer:
-        """Connect a pull client."""
-        number = len(self.clients) + 1
+        """Connect a pull client; `number` as for producers."""
+        number = self._number(number)
         consumer = Consumer(
             f"consumer {number}",
             f"10.2.0.{number}",
-            self.surroundings(),
+            self.surroundings(number),
             habits or ConsumerHabits(),
             group=group,
             topic=topic,
@@ -278,6 +288,10 @@ class World:
         self.clients.append(consumer)
         consumer.connect()
         return consumer
+
+    def _number(self, number: int | None) -> int:
+        """Numbers that are not given begin where planned clients end."""
+        return 50 + len(self.clients) if number is None else number
 
     # Time.
 

@@ -1,0 +1,159 @@
+"""What a seeded run does, written down: clients, faults and pauses, drawn from a seed and open to deletion.
+
+Every client and every fault has a source of randomness of its own, so that leaving one out leaves the others as they
+were drawn. `shrink` lives on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from structlog.testing import capture_logs
+
+from proxy.node import Node
+from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.faults import FAULTS
+from tests.simulation.ledger import Ledger, PromiseBroken
+from tests.simulation.world import NodeFactory, Report, World
+
+SEED_SECONDS = 7.0
+FAULTS_PER_SEED = 7
+GROUPS = ("by-key", "by-path", "free")
+UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
+"""Events that speak of a fault of the node's own."""
+
+Send = tuple[int, int]
+"""A producer's number, and the number of its send."""
+
+
+class ClientPlan(NamedTuple):
+    """One client; `group` is empty for a producer, `linger_ms` for pull clients only."""
+
+    number: int
+    group: str = ""
+    topic: str | None = None
+    linger_ms: int = 0
+    compact: bool = False
+
+
+class Step(NamedTuple):
+    """One fault, its randomness, and how long things go on after it, in seconds."""
+
+    fault: str
+    seed: str
+    pause: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        seed: Of what is not written here.
+        ack_flush: `sync` or `async` (D9).
+        clients: Who takes part from the beginning.
+        begin: Seconds before the first fault.
+        steps: The faults.
+        sends: The only sends that are made; None: all.
+        good: Pull clients have no bad habits, producers send single valid messages.
+    """
+
+    seed: int
+    ack_flush: str = "async"
+    clients: tuple[ClientPlan, ...] = ()
+    begin: float = 0.0
+    steps: tuple[Step, ...] = ()
+    sends: frozenset[Send] | None = None
+    good: bool = False
+
+
+def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
+    """Draw a run: three producers, nine pull clients, and so many faults."""
+    random = Random(f"schedule {seed}")
+    clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
+    for group in GROUPS:
+        for number in range(3):
+            topic = "orders" if number == 2 else None
+            linger_ms = random.choice([0, 100, 400])
+            clients.append(ClientPlan(len(clients), group, topic, linger_ms, number == 0))
+    return Plan(
+        seed=seed,
+        ack_flush=random.choice(["async", "async", "sync"]),
+        clients=tuple(clients),
+        begin=random.random(),
+        steps=tuple(
+            Step(random.choice(list(FAULTS)), f"{seed} fault {number}", random.random() * SEED_SECONDS / faults)
+            for number in range(faults)
+        ),
+    )
+
+
+def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Ledger] = Ledger) -> Report:
+    """Make the run.
+
+    Raises:
+        PromiseBroken: The node broke a promise, or logged an error of its own.
+    """
+    with capture_logs() as logs:
+        report = make_world(plan, make_node=make_node, ledger=ledger)[1]()
+    for event in logs:
+        report.events[f"log_{event['event']}"] += 1
+        if event["event"] in UNWANTED_LOGS:
+            raise PromiseBroken(0, f"the node logged {event}")
+    return report
+
+
+def make_world(
+    plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Ledger] = Ledger
+) -> tuple[World, Callable[[], Report]]:
+    """Return the world of a plan and what runs it to its end; it stays as it was where the run breaks off."""
+    world = World(plan.seed, make_node=make_node, ack_flush=plan.ack_flush, make_ledger=ledger)
+
+    def run() -> Report:
+        world.start()
+        for client in plan.clients:
+            _add(world, plan, client)
+        world.run(seconds=plan.begin)
+        for step in plan.steps:
+            world.report.faults[step.fault] += 1
+            world.ledger.note(world.loop.time(), f"-- {step.fault}")
+            FAULTS[step.fault](world, Random(step.seed))
+            world.run(seconds=step.pause)
+        world.settle()
+        return world.check()
+
+    return world, run
+
+
+def sends_of(world: World) -> frozenset[Send]:
+    """The sends that were made in a run by the clients of its plan."""
+    return frozenset(
+        (client.number, number)
+        for client in world.clients
+        if isinstance(client, Producer)
+        for number in client.sends_made
+    )
+
+
+def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED) -> Report:
+    """Make the run of a seed. Raises PromiseBroken, as `run_plan`."""
+    return run_plan(draw(seed, faults=faults), make_node=make_node)
+
+
+def _add(world: World, plan: Plan, client: ClientPlan) -> None:
+    if not client.group:
+        habits = ProducerHabits(pause_seconds=0.08)
+        if plan.good:
+            habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
+        producer = world.add_producer(habits, compact=client.compact, number=client.number)
+        producer.sends_allowed = (
+            None if plan.sends is None else {each[1] for each in plan.sends if each[0] == client.number}
+        )
+        return
+    habits_of_consumer = PERFECT if plan.good else ConsumerHabits(linger_ms=client.linger_ms)
+    world.add_consumer(
+        client.group, habits_of_consumer, topic=client.topic, compact=client.compact, number=client.number
+    )
