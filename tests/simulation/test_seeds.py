@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 
@@ -10,9 +13,11 @@ from tests.simulation.__main__ import COMMAND
 from tests.simulation.faults import FAULTS
 from tests.simulation.plan import draw, run_seed
 from tests.simulation.shrink import shrink
+from tests.simulation.world import Report
 
 SEEDS = 100
 SEEDS_LONG = 1_000
+PROCESSES = 2
 
 HAPPENINGS = (
     "delivered", "failed", "silent", "late", "repeated_result", "resent_results", "nonsense_result", "poison",
@@ -24,6 +29,24 @@ HAPPENINGS = (
 """What clients, producers and network must have done at least once over all seeds."""
 
 
+def _reports(seeds: range) -> Iterator[Report]:
+    """Run the seeds, one after the other in each of two processes; the first that fails is made small."""
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        for seed, result in zip(seeds, pool.map(_attempt, seeds, chunksize=4), strict=True):
+            if isinstance(result, str):
+                pool.shutdown(cancel_futures=True)
+                pytest.fail(f"seed {seed}: {result}\nreplay: {COMMAND} {seed}\n{shrink(draw(seed)).text()}")
+            yield result
+
+
+def _attempt(seed: int) -> Report | str:
+    """Return what the run did, or how it failed."""
+    try:
+        return run_seed(seed)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def _run(seeds: range) -> None:
     """Run the seeds, print what they did, and assert that together they hit everything."""
     faults: Counter[str] = Counter()
@@ -31,12 +54,7 @@ def _run(seeds: range) -> None:
     outstanding: Counter[str] = Counter()
     published = 0
     seconds = 0.0
-    for seed in seeds:
-        try:
-            report = run_seed(seed)
-        except Exception as error:
-            text = f"seed {seed}: {error}\nreplay: {COMMAND} {seed}\n{shrink(draw(seed)).text()}"
-            raise AssertionError(text) from error
+    for report in _reports(seeds):
         faults += report.faults
         events += report.events
         outstanding += report.outstanding

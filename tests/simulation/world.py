@@ -54,7 +54,6 @@ def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
             "segmentBytes": 131_072,
             "queueFileUnits": 100,
             "ackSegmentBytes": 4_096,
-            "retentionDiskRatio": 0,
             "commitIntervalMs": 1_000,
             "drainSeconds": 5,
             "maxMessageBytes": 32_768,

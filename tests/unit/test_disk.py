@@ -293,3 +293,37 @@ def test_simulated_stop_ends_everything_until_the_power_is_back() -> None:
         disk.list("/")
     disk.kill()
     assert disk.open("/f").read(0, 1) == b"1"
+
+
+def test_simulated_failed_sync_leaves_what_no_later_sync_makes_durable() -> None:
+    """As on Linux: the bytes can be read, also after a kill; they go with the power unless they are written anew."""
+    for anew in (False, True):
+        disk = SimDisk()
+        file = disk.open("/f", create=True)
+        file.write(0, [b"old"])
+        file.sync()
+        disk.sync_folder("/")
+        disk.fail("sync")
+        file.write(0, [b"new"])
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+        disk.kill()
+        file = disk.open("/f")
+        assert file.read(0, 3) == b"new"
+        if anew:
+            file.write(0, [b"new"])
+        file.sync()
+        disk.crash(Random(1))
+        assert disk.open("/f").read(0, 3) == (b"new" if anew else b"old")
+
+
+def test_simulated_stop_may_count_some_files_only() -> None:
+    """A stop that waits for changes of one file lets all others pass."""
+    disk = SimDisk()
+    one, other = disk.open("/one", create=True), disk.open("/other", create=True)
+    disk.stop_after(1, path_part="one")
+    for _ in range(3):
+        other.write(0, [b"x"])
+    one.write(0, [b"x"])
+    with pytest.raises(PowerCut):
+        one.write(0, [b"x"])
