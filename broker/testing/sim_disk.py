@@ -26,6 +26,7 @@ from random import Random
 from broker.seams import Buffer
 
 SECTOR_BYTES = 512
+CRASH_MODES = ("none", "all", "prefix", "sectors")
 
 
 class PowerCut(BaseException):
@@ -322,8 +323,11 @@ class SimDisk:
         """SIGKILL: writes survive; locks and open files do not."""
         self._reset()
 
-    def crash(self, random: Random) -> None:
-        """Cut the power: unsynced changes survive in part, as `random` decides."""
+    def crash(self, random: Random, *, modes: Sequence[str] = CRASH_MODES) -> None:
+        """Cut the power: unsynced changes survive in part, as `random` decides.
+
+        `modes`: what may be left of one file's unsynced writes; `sectors` is any subset, `prefix` the first few.
+        """
         survivors = dict(self._durable_files)
         kept: dict[str, int] = {}
         for folder in sorted({entry[0] for entry in self._entries}):
@@ -340,7 +344,7 @@ class SimDisk:
         for node in survivors.values():
             if id(node) not in settled:
                 settled.add(id(node))
-                _settle_content(node, random)
+                _settle_content(node, random, modes)
         self._reset()
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
@@ -416,9 +420,9 @@ class SimDisk:
             target[path] = node
 
 
-def _settle_content(node: _Node, random: Random) -> None:
+def _settle_content(node: _Node, random: Random, modes: Sequence[str]) -> None:
     """Decide what a power cut left of a file's unsynced changes."""
-    mode = random.choice(("none", "all", "prefix", "sectors"))
+    mode = random.choice(modes)
     changes = node.changes
     if mode == "none":
         changes = []

@@ -42,7 +42,7 @@ def cut_within(world: World, random: Random, *, log_only: bool = False) -> None:
     world.run(seconds=5, until=lambda: bool(world.loop.errors))
     if any(not isinstance(error.get("exception"), PowerCut) for error in world.loop.errors):
         raise PromiseBroken(0, str(world.loop.errors))
-    world.kill(power=log_only or random.random() < 0.5)
+    world.kill(power=log_only or random.random() < 0.5, torn=log_only)
     world.loop.errors.clear()
     world.cutting = False
     world.run(seconds=random.random() * NODE_DOWN_SECONDS)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -260,9 +260,9 @@ def _batch_kept(finish: Any) -> Any:
     return keep
 
 
-def _unread(read: Any) -> Any:
-    def forget(journal: AckJournal) -> None:
-        read(journal)
+def _unread(reading: Any) -> Any:
+    def forget(journal: AckJournal) -> Generator[None, None, None]:
+        yield from reading(journal)
 
     return forget
 
@@ -288,10 +288,10 @@ MUTANTS = (
     Mutant("a failed sync is ignored and made again", (1, 7), fail_log_sync, _with_files(LOG_FILES, _sync_again)),
     Mutant("sums of records are not looked at", (1, 7), cut_log_write, _sums_ignored),
     Mutant("half a batch at the log's end is kept", (1,), cut_log_write, _patched(QueueBuild, "finish", _batch_kept)),
-    Mutant("acks are answered before they are journaled", (2,), kill, _late_journal),
+    Mutant("acks are answered before they are journaled", (2, 3), kill, _late_journal),
     Mutant("acks are not journaled", (2,), kill, _patched(AckJournal, "append", lambda _: lambda *_: True)),
     Mutant("the ack journal is not synced", (2,), lose_power, _with_files(("/acks/",), _no_sync)),
-    Mutant("the ack journal is not read", (2,), kill, _patched(AckJournal, "read", _unread)),
+    Mutant("the ack journal is not read", (2,), kill, _patched(AckJournal, "reading", _unread)),
     Mutant(
         "the next of a key is released early", (3,), reset_connections, _patched(OrderQueue, "submit_many", _unordered)
     ),

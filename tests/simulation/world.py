@@ -23,6 +23,7 @@ from broker.properties import parse_properties
 from broker.record import split
 from broker.store import Store, StoreOptions
 from broker.testing import SimDisk
+from broker.testing.sim_disk import CRASH_MODES
 from conf import Loaded, loads
 from proxy.node import Node, Seams
 from proxy.reload import Reloader, ReloadResult
@@ -182,12 +183,13 @@ class World:
         node = self._make_node(self.config, seams=seams, registry=self.registry)
         return node, self.process.run(self.loop.create_task, node.start())
 
-    def kill(self, *, power: bool = False, failed_at: float | None = None) -> None:
+    def kill(self, *, power: bool = False, failed_at: float | None = None, torn: bool = False) -> None:
         """End the node at once: SIGKILL keeps what was written, a power loss only what was synced.
 
         Args:
             power: Whether the power is lost.
             failed_at: When a sync failed; the 100 ms of D9 count from there, for nothing is synced after it.
+            torn: Any subset of the unsynced sectors is left, of every file.
         """
         assert self.process is not None
         self.report.outstanding.update(self.ledger.outstanding())
@@ -199,7 +201,7 @@ class World:
         self.ledger.ended(power_lost=power, time=self.loop.time())
         self._power_lost |= power
         if power:
-            self.disk.crash(self.disk_random)
+            self.disk.crash(self.disk_random, modes=("sectors",) if torn else CRASH_MODES)
         else:
             self.disk.kill()
 
