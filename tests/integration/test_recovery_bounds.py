@@ -19,6 +19,7 @@ from broker.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
+from tests.unit.test_progress import Node
 
 SEGMENT_BYTES = 1 << 16
 QUEUES = 4
@@ -234,3 +235,41 @@ def test_recovery_broken_off_anywhere_loses_nothing(seed: int, step: int, power:
     again.close()
     final = open_store(disk, clock=clock, **SIZES)
     assert [bodies(final, queue_id=queue) for queue in range(QUEUES)] == wanted
+
+
+def test_units_of_lost_records_are_found_and_removed() -> None:
+    """A queue file ahead of its checkpoint, then a lost tail of the log: old units go before the log forgets why."""
+    disk, clock = SimDisk(), ManualClock()
+    store, _ = written(disk, clock, before=40, after=40)
+    for queue in store.topics["t"].queues:
+        queue.write_tail()
+        queue.sync()
+    last = store._last_record
+    disk.kill()
+    disk.flip_bit(f"{ROOT}/commitlog/{last // SEGMENT_BYTES * SEGMENT_BYTES:020d}", last % SEGMENT_BYTES + 100)
+    store = open_store(disk, clock=clock, **SIZES)
+    assert store.recovery.truncated_to == last
+    queue = store.topics["t"].queues[79 % QUEUES]
+    assert queue.max_offset == 19
+    store.close()
+    file = disk.open(f"{ROOT}/consumequeue/t/{79 % QUEUES}/{0:020d}")
+    assert file.read(18 * 20, 20).strip(b"\x00")
+    assert not file.read(19 * 20, 512 * 20).strip(b"\x00")
+
+
+@pytest.mark.parametrize("acks", [100, 5_000])
+def test_ack_journal_is_read_from_its_snapshot_on(acks: int) -> None:
+    """However many acks there were: one file of the journal, its snapshot and at most a segment of entries."""
+    segment_bytes = 4096
+    disk = SimDisk()
+    node = Node(disk, segment_bytes=segment_bytes)
+    node.publish(acks)
+    for offset in range(1, acks, 2):
+        node.ack(offset)
+    disk.kill()
+    disk.read_bytes.clear()
+    again = Node(disk, segment_bytes=segment_bytes)
+    read = sum(count for path, count in disk.read_bytes.items() if path.startswith("/data/pyddmq/acks/"))
+    snapshot_bytes = acks // 8 + 512
+    assert read <= snapshot_bytes + segment_bytes
+    assert [offset for offset in range(200) if again.tracker().is_finished(offset)] == [*range(1, min(acks, 200), 2)]
