@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from random import Random
 from typing import ClassVar
 
@@ -202,14 +201,14 @@ def test_burial_that_the_store_refuses_can_be_ended_by_a_skip() -> None:
     client = Client()
     world.publish("k", "k")
     [job] = world.pull_all(client)
-    world.sim.fail("write", error=errno.ENOSPC, path_part="config")
+    world.fill_disk()
     world.answer(client, job, fail=True)
     [named] = stuck(world)
     assert (named.state, named.offset, named.waiting) == (DEAD_LETTER_REFUSED, 0, 1)
     with pytest.raises(HeadRefused, match="on its way to the dead letters"):
         act(world, "dead-letter", 0)
     act(world, "skip", 0)
-    world.sim.heal()
+    world.sim.capacity_bytes = None
     world.advance(5)
     assert world.dead_letters() == []
     assert offsets(world.pull_all(client)) == [1]
