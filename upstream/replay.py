@@ -137,7 +137,11 @@ def replaying(entries: Iterable[Entry]) -> Generator[None, None, Replay]:
             if known is None:
                 result.orphans += 1
             else:
-                _apply(known, entry)
+                try:
+                    _apply(known, entry)
+                except ValueError:
+                    # No tracker reaches so far above its watermark: what the entry says comes again.
+                    result.orphans += 1
         elif isinstance(entry, TrackerEntry):
             trackers[entry.tracker_id] = _declare(entry)
         elif isinstance(entry, Written):

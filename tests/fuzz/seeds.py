@@ -88,6 +88,10 @@ def _files(name: str) -> Iterator[tuple[str, bytes]]:
         yield "clean", b"\x01" + clean[store_files.QUEUE]
         yield "killed", b"\x00" + clean[store_files.QUEUE]
         yield "short", b"\x08" + clean[store_files.QUEUE][:70]
+    elif name == "index":
+        content = clean[store_files.index_path()]
+        for flags in (0, 1, 8):
+            yield f"flags-{flags}", bytes([flags]) + content
     elif name == "state":
         for number, path in enumerate(store_files.STATE_FILES):
             for flag, image in ((0, killed), (128, clean)):

@@ -1,4 +1,4 @@
-"""Targets `log`, `queue` and `state`: a store whose files are what the input says is opened and read.
+"""Targets `log`, `queue`, `index` and `state`: a store whose files are what the input says is opened and read.
 
 Whatever stands in them: opening raises StoreError with a sentence, or nothing. What is handed out is a record whose sum
 is right and that says of itself that it stands there. The store then takes a message, gives it back, and opens again.
@@ -12,6 +12,7 @@ import struct
 from broker.consume_queue import FILLER
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.properties import parse_properties
+from broker.query import by_key
 from broker.record import CRC_BYTES, MAGICS, RECORD_OVERHEAD_BYTES, crc32, crc_property, split, sum_matches
 from broker.record import queue_id as queue_id_of
 from broker.record import queue_offset as queue_offset_of
@@ -40,11 +41,16 @@ CLEAN, SUMS_RIGHT, PLACES_RIGHT, NO_QUEUES = 1, 2, 4, 8
 """Bits of an input's first byte: stopped in good order; sums and places are put right; queue files are missing."""
 
 
+def _open(disk: SimDisk) -> Store:
+    """Open with small index files: an input must not cost megabytes."""
+    return open_store(disk, index_slots=8, index_entries=32)
+
+
 @functools.cache
 def image(clean: bool) -> Image:
     """Return the files of a small store: two topics, a batch, keys and properties, two segments."""
     disk = SimDisk()
-    store = open_store(disk)
+    store = _open(disk)
     store.create_topic("t", 2)
     store.create_topic("other", 1)
     store.put("t", b"first", key="k-1", tags="red", properties={"colour": "blue"}, queue_id=0)
@@ -109,6 +115,34 @@ def queue(data: bytes) -> None:
     _open_and_read(disk_of(files))
 
 
+def index_path() -> str:
+    """Path of the small store's one index file."""
+    (path,) = [each for each in image(True) if each.startswith(f"{ROOT}/index/")]
+    return path
+
+
+def index(data: bytes) -> None:
+    """An index file of these bytes; whatever it says, a query finds the messages that have the key and no others."""
+    flags = data[0] if data else 0
+    path = index_path()
+    files = dict(image(True))
+    size = len(files[path])
+    files[path] = data[1:] if flags & NO_QUEUES else data[1 : 1 + size].ljust(size, b"\0")
+    disk = disk_of(files)
+    if not flags & CLEAN:
+        put(disk, f"{ROOT}/abort", b"")
+    try:
+        store = _open(disk)
+    except StoreError as error:
+        be_a_sentence(error)
+        return
+    query = by_key(store, "t", "k-1").run()
+    found = [(message.topic, message.queue_id, message.offset) for message in query.found]
+    assert found == [("t", 0, 0)] or (query.unsearched and not found), f"a query by key found {found}"
+    assert not by_key(store, "t", "no-such-key").run().found
+    store.close()
+
+
 def state(data: bytes) -> None:
     """One of the small files with these bytes; the first byte says which, and how the store was stopped."""
     flags = data[0] if data else 0
@@ -119,7 +153,7 @@ def state(data: bytes) -> None:
 
 def _open_and_read(disk: SimDisk) -> None:
     try:
-        store = open_store(disk)
+        store = _open(disk)
     except StoreError as error:
         be_a_sentence(error)
         return
@@ -132,7 +166,7 @@ def _open_and_read(disk: SimDisk) -> None:
         raise AssertionError("an open store has its abort file")
     _expect(store, position.offset)
     store.close()
-    again = open_store(disk)
+    again = _open(disk)
     assert again.recovery.clean, "a closed store was stopped in good order"
     _read_all(again)
     _expect(again, position.offset)

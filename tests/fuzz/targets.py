@@ -14,6 +14,7 @@ TARGETS: dict[str, Target] = {
     "producer": frames.producer,
     "log": store_files.log,
     "queue": store_files.queue,
+    "index": store_files.index,
     "state": store_files.state,
     "acks": ack_journal.acks,
     "yaml": configuration.yaml,
