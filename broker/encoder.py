@@ -98,7 +98,7 @@ class Encoder:
             body_bytes = len(body)
             size = overhead + body_bytes + len(topic.prefix) + block_bytes
             if (
-                body_bytes > body_bytes_max
+                (body_bytes > body_bytes_max and not topic.system)
                 or block_bytes > PROPERTIES_BYTES_MAX
                 or size > record_bytes_max
                 or not 0 <= queue_id < len(topic.queues)
@@ -124,7 +124,7 @@ class Encoder:
     def _refusal(self, topic: Topic, queue_id: int, body_bytes: int, block_bytes: int, size: int) -> MessageRefused:
         if not 0 <= queue_id < len(topic.queues):
             return MessageRefused(f"topic {topic.name} has no queue {queue_id}, only 0 to {len(topic.queues) - 1}")
-        if body_bytes > self._body_bytes_max:
+        if body_bytes > self._body_bytes_max and not topic.system:
             return MessageRefused(f"the body has {body_bytes} bytes, {self._body_bytes_max} are allowed")
         if block_bytes > PROPERTIES_BYTES_MAX:
             return MessageRefused(

@@ -16,7 +16,7 @@ class StoreOptions:
         index_slots: Hash slots of an index file; fixed likewise.
         index_entries: Entries of an index file; fixed likewise.
         flush: `sync`: fdatasync before a publish is answered. `async`: within 500 ms.
-        message_bytes_max: Largest body in bytes.
+        message_bytes_max: Largest body in bytes; topics of the broker's own take what is in the log already.
         refuse_pending: Do not open a store in which messages wait for what only RocketMQ does (`broker.foreign`).
         store_host: IPv4 address of this broker and its port as i32, 8 bytes, as records carry it.
     """

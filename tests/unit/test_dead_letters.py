@@ -83,6 +83,21 @@ def test_first_dead_letter_of_a_group_is_kept_on_a_full_disk() -> None:
     assert "%DLQ%g" in world.store.topics
 
 
+def test_message_above_a_limit_of_today_is_dead_lettered_all_the_same() -> None:
+    """The limit is for producers: what is in the log already, from before or by RocketMQ, blocks no key."""
+    world = impatient()
+    world.publish("a", body=b"x" * 5000)
+    world.publish("a", body=b"y")
+    world.message_bytes_max = 1024
+    world.kill()
+    client = Client()
+    [job] = world.pull_all(client)
+    world.answer(client, job, fail=True)
+    world.advance(1)
+    assert len(world.read_all("%DLQ%g")) == 1
+    assert [each.offset for each in world.pull_all(client)] == [1]
+
+
 def test_success_calls_a_refused_dead_letter_off() -> None:
     """A late success of a message whose burial was refused so far finishes it without a dead letter."""
     world = impatient()

@@ -42,6 +42,7 @@ class World:
     """One node without a network: publish, pull, answer, let time pass, kill and start again."""
 
     segment_bytes = 1 << 22
+    message_bytes_max = 4 << 20
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class World:
         self.notices = Notices(self.clock)
         self.store = Store.open(
             ROOT,
-            options=StoreOptions(segment_bytes=self.segment_bytes),
+            options=StoreOptions(segment_bytes=self.segment_bytes, message_bytes_max=self.message_bytes_max),
             disk=self.disk,
             clock=self.clock,
             random=Random(1),
