@@ -13,7 +13,7 @@ from proxy.admin.text import amount, moment
 from proxy.cli.admin_client import CHANGE_TIMEOUT_SECONDS, get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
-from proxy.cli.moments import parse_moment
+from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
 
@@ -97,7 +97,7 @@ def reset(
     """Show what moving a group's offsets would skip and repeat; with --yes, move them."""
     targets: dict[str, Any] = {
         "toOffset": to_offset,
-        "toTimeMs": None if to_time is None else parse_moment(to_time, option="--to-time", clock=SystemClock()),
+        "toTimeMs": None if to_time is None else moment_option(to_time, option="--to-time", clock=SystemClock()),
         "to": "earliest" if earliest else "latest" if latest else None,
         "shiftBy": shift_by,
     }

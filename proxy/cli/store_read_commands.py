@@ -12,10 +12,11 @@ import typer
 from broker.seams import SystemClock
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
-from proxy.cli.moments import moment_text, parse_moment
+from proxy.cli.moments import moment_option
 from proxy.cli.options import AsJson
 from proxy.cli.output import body_fields, print_json, print_line, print_table, printable, progress
 from proxy.cli.store_files import DataFolder, folder_bytes, opened
+from proxy.moments import moment_text
 
 if TYPE_CHECKING:
     from broker.readonly import ReadOnlyStore
@@ -327,8 +328,8 @@ def _check_topic(store: ReadOnlyStore, topic: str | None, queue: int | None) -> 
 def _times(since: str | None, until: str | None) -> tuple[int, int | None]:
     clock = SystemClock()
     return (
-        0 if since is None else parse_moment(since, option="--since", clock=clock),
-        None if until is None else parse_moment(until, option="--until", clock=clock),
+        0 if since is None else moment_option(since, option="--since", clock=clock),
+        None if until is None else moment_option(until, option="--until", clock=clock),
     )
 
 
