@@ -262,6 +262,8 @@ class SimDisk:
     def sync_folder(self, path: str) -> None:
         """Make the entries of a folder durable."""
         self.check_alive()
+        if path.rstrip("/") not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
         self.step("sync_folder", path)
         path = path.rstrip("/") or "/"
         moved = set()

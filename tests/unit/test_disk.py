@@ -120,6 +120,8 @@ def test_folder_entries_follow_creation_rename_and_removal(place: Place) -> None
     disk.replace(f"{root}/a/1", f"{root}/a/2")
     disk.sync_folder(f"{root}/a")
     assert disk.list(f"{root}/a") == ["2", "b"]
+    with pytest.raises(FileNotFoundError):
+        disk.sync_folder(f"{root}/none")
     assert disk.open(f"{root}/a/2").read(0, 9) == b"1"
     disk.remove(f"{root}/a/2")
     assert (disk.exists(f"{root}/a/2"), disk.exists(f"{root}/a")) == (False, True)
