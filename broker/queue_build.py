@@ -94,10 +94,13 @@ class QueueBuild:
         if not entry.indexed or entry.physical < self.topics.lives.begins.get(entry.topic, 0):
             return
         queue = self._queues.get((entry.topic, entry.queue_id)) or self._queue(entry)
-        if queue.max_offset == queue.base_offset:
-            gap_max = entry.physical // RECORD_OVERHEAD_BYTES
-            if self.log.min_offset or entry.queue_offset > gap_max:
-                queue.start_at(entry.queue_offset, entry.queue_offset)
+        gap_max = entry.physical // RECORD_OVERHEAD_BYTES
+        if queue.max_offset == queue.base_offset and (self.log.min_offset or entry.queue_offset > gap_max):
+            queue.start_at(entry.queue_offset, entry.queue_offset)
+        if entry.queue_offset - queue.next_offset > gap_max:
+            # The log never had room for so many messages before it: no place of a queue, and no reason for fillers.
+            self.duplicates += 1
+            return
         unit = UNIT.pack(entry.physical, entry.size, tags_code(find_property(entry.properties, b"TAGS") or b""))
         added = queue.restore(entry.queue_offset, unit)
         if added < 0:

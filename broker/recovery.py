@@ -72,7 +72,7 @@ class RecoveryFacts:
         batches_cut: Incomplete atomic batches cut with the tail.
         batches_broken: Incomplete atomic batches kept, since valid records follow them.
         fillers: Queue offsets that hold nothing, because their record was in a hole.
-        duplicates: Records whose queue offset was taken by an earlier record; they have no unit.
+        duplicates: Records whose queue offset was taken by an earlier record, or is impossible; they have no unit.
         queues_rebuilt: The queue files were not believed and made anew from the whole log.
         store_ms: Latest store timestamp seen, ms since the epoch; 0 for none.
         last_record: Physical offset of the last record, -1 for none.
