@@ -52,6 +52,7 @@ class Campaign:
         planned: The kills.
         data: The data directory, where it is not in `folder`.
         power: Makes a kill a power loss: takes from the dead node's disk what may be lost.
+        timeout_ms: Of deliveries; on a slow disk long enough for replies that wait for it.
     """
 
     def __init__(
@@ -62,16 +63,18 @@ class Campaign:
         planned: Sequence[Planned],
         data: Path | None = None,
         power: Callable[[], None] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
     ) -> None:
-        wanted = settings()
-        wanted["node"] |= SMALL
-        self._settings = wanted
+        self._timeout_ms = timeout_ms
+        wanted = self._settings = self._wanted()
         self._node = NodeProcess(folder, wanted, data=data)
         self._random = Random(f"crash {seed}")
         self._planned = list(planned)
         self._power = power
         self._ledger = Ledger(
-            subscriptions(), slack_seconds=SLACK_SECONDS, ack_loss_seconds=ACK_LOSS_SECONDS + SLACK_SECONDS
+            [replace(each, timeout=timeout_ms / 1000) for each in subscriptions()],
+            slack_seconds=timeout_ms / 1000 - TIMEOUT_MS / 1000 + SLACK_SECONDS,
+            ack_loss_seconds=ACK_LOSS_SECONDS + SLACK_SECONDS,
         )
         self._outcome = Outcome(seed)
         self._errors: list[Exception] = []
@@ -128,7 +131,7 @@ class Campaign:
         self, around: Surroundings, group: str, host: str, habits: ConsumerHabits, compact: bool
     ) -> Consumer:
         consumer = Consumer(
-            host, host, around, habits, group=group, topic=None, timeout=TIMEOUT_MS / 1000, compact=compact
+            host, host, around, habits, group=group, topic=None, timeout=self._timeout_ms / 1000, compact=compact
         )
         self._clients.append(consumer)
         return consumer
@@ -184,10 +187,18 @@ class Campaign:
         elif moment.phase is Phase.DRAIN:
             self._node.signal(signal.SIGTERM)
 
-    def _reloaded(self) -> dict[str, Any]:
-        """Return settings that renew one group's subscriptions (D22)."""
+    def _wanted(self) -> dict[str, Any]:
+        """Return the settings of the simulation, with small files."""
         wanted = settings()
         wanted["node"] |= SMALL
+        for group in wanted["groups"]:
+            for topic in group["topics"]:
+                topic["timeout"] = self._timeout_ms
+        return wanted
+
+    def _reloaded(self) -> dict[str, Any]:
+        """Return settings that renew one group's subscriptions (D22)."""
+        wanted = self._wanted()
         for topic in wanted["groups"][2]["topics"]:
             topic["actions"] = [["PullServer"], ["NonBlockAsync", "PullServer"]][self._reloads % 2]
         return wanted

@@ -17,6 +17,8 @@ from tests.powerloss.mount import Mount, missing
 
 CUTS = 40
 CAMPAIGNS = 2
+TIMEOUT_MS = 6_000
+"""The file system is slow: a reply may wait for it for seconds."""
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(missing()), reason=missing() or "all is there")]
 
@@ -28,7 +30,14 @@ def run_campaign(folder: Path, seed: int, cuts: int) -> Outcome:
         planned = plan(Random(f"cuts {seed}"), at_random=cuts // 2, at_calls={DiskReaper(folder): cuts - cuts // 2})
 
         async def run() -> Outcome:
-            campaign = Campaign(folder, seed=seed, planned=planned, data=mount.path / "data", power=mount.cut)
+            campaign = Campaign(
+                folder,
+                seed=seed,
+                planned=planned,
+                data=mount.path / "data",
+                power=mount.cut,
+                timeout_ms=TIMEOUT_MS,
+            )
             return await campaign.run()
 
         return asyncio.run(run())
