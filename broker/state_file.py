@@ -154,8 +154,11 @@ class StateFile:
         if raw is not None:
             found = _sum(raw)
             if twin is not None and twin["previous"] == found:
-                # The stop came between the twin and the file: the twin is the newer of our own two.
-                return self._from_twin(twin)
+                # The stop came between the twin and the file: the twin is the newer of our own two. The file stays what
+                # it is until the next save, whose twin must name it again: that save may be stopped there, too.
+                data = self._from_twin(twin)
+                self._written = found
+                return data
             data = _parse(raw)
             if data is not None:
                 self._written = found

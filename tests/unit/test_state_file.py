@@ -119,3 +119,19 @@ def test_sealed_file_refuses_damage() -> None:
             file.load()
         disk.flip_bit("/s/x", offset)
     assert file.load() == {"n": [1, 2, "x"]}
+
+
+def test_two_stops_in_a_row_between_twin_and_file_are_nobody_elses_change() -> None:
+    """The file is then two versions old and still ours: the newest twin is taken."""
+    disk = SimDisk()
+    state(disk).save({"version": 1})
+    for version in (2, 3):
+        file = state(disk)
+        file.load()
+        disk.stop_after(0, path_part="/config/")
+        with pytest.raises(PowerCut):
+            file.save({"version": version})
+        disk.kill()
+    file = state(disk)
+    assert file.load() == {"version": 3}
+    assert not file.changed_outside
