@@ -24,8 +24,6 @@ from random import Random
 
 import structlog
 
-from broker.checkpointer import Checkpointer
-from broker.commit_log import CommitLog
 from broker.consume_queue import ConsumeQueue
 from broker.encoder import Encoder, Stamp
 from broker.errors import (
@@ -43,17 +41,13 @@ from broker.errors import (
 )
 from broker.java import queue_of_key
 from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import open_log, recovered, report, run_to_end, take_lock
+from broker.opening import run_to_end, take_lock
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Done, Position, Put
 from broker.record import Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
-from broker.retention import Retention
-from broker.room import Room
 from broker.seams import Buffer, Clock, Disk, Lock
-from broker.store_json import AbortFile
 from broker.store_metrics import (
     APPENDED,
     DAMAGED,
@@ -64,10 +58,9 @@ from broker.store_metrics import (
     SYNCS,
     WRITTEN,
 )
-from broker.topic_changes import TopicChanges
-from broker.topics import Topic, Topics
+from broker.store_parts import StoreParts
+from broker.topics import Topic
 from broker.unique_key import UniqueKeys
-from broker.unit_check import UnitChecker
 
 __all__ = [
     "DamagedRecord",
@@ -103,6 +96,7 @@ class Store:
         retention: Deletes old log files; without limits until they are set.
         index: Finds records by key (`broker.query` asks it).
         topic_changes: Deletes topics (`delete`), among others.
+        closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
 
@@ -123,37 +117,19 @@ class Store:
         self.pending = False
         self.on_pending: Callable[[], None] | None = None
         self.failed: StoreFailed | None = None
-        self._disk = disk
+        self.closed = False
         self._clock = clock
-        self._lock = lock
-        self._closed = False
-        self._log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
-        self._read = self._log.read
-        self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
-        self.topics: Mapping[str, Topic] = self._topics.by_name
-        self._abort = AbortFile(root, disk=disk)
         self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
-        self._notices = Notices(clock)
-        self._checkpointer = Checkpointer(
-            root, options, self._log, self._topics, disk=disk, clock=clock, notices=self._notices, metrics=metrics
-        )
-        self.topic_changes = TopicChanges(
-            self, log=self._log, topics=self._topics, checkpointer=self._checkpointer, metrics=metrics, fail=self.fail
-        )
-        self._room = Room(root, log=self._log, disk=disk, metrics=metrics, notices=self._notices, fail=self.fail)
-        self.retention = Retention(
-            root,
-            log=self._log,
-            topics=self._topics,
-            checkpointer=self._checkpointer,
-            disk=disk,
-            clock=clock,
-            metrics=metrics,
-            fail=self.fail,
-            closed=lambda: self._closed or self.failed is not None,
-        )
-        self.index = self._checkpointer.index
-        self._checker = UnitChecker(self._log, metrics=metrics, notices=self._notices, fail=self.fail)
+        parts = self._parts = StoreParts(self, disk=disk, clock=clock, metrics=metrics, lock=lock)
+        self._log = parts.log
+        self._read = parts.log.read
+        self._room = parts.room
+        self._notices = parts.notices
+        self._checkpointer = parts.checkpointer
+        self.topics: Mapping[str, Topic] = parts.topics.by_name
+        self.topic_changes = parts.topic_changes
+        self.retention = parts.retention
+        self.index = parts.index
         self._store_ms = 0
         self._staged_record = self._last_record = -1
         self._dones: list[Done] = []
@@ -214,57 +190,34 @@ class Store:
         return store
 
     def _open(self) -> Generator[RecoveryProgress, None, None]:
-        open_log(self.root, self.options, log=self._log, disk=self._disk)
-        self._topics.load()
-        yield RecoveryProgress(0, 0)
-        facts = self.recovery = yield from recovered(
-            self.root, self._log, self._topics, abort=self._abort, checkpoint=self._checkpointer.load(), disk=self._disk
-        )
+        facts = self.recovery = yield from self._parts.recover()
         self._store_ms = facts.store_ms
         self._staged_record = self._last_record = facts.last_record
-        self._log.cold_end = facts.scanned_from
-        self._topics.check_with(self._checker.check)
-        self.topic_changes.finish(facts.end)
-        self._topics.save_if_changed()
-        report(self.root, facts, self.options, self._metrics)
-        self._checkpointer.open_index(clean=facts.clean)
-        self._write_checkpoint()
-        self._room.set_aside()
 
     def _write_checkpoint(self) -> None:
         self._checkpointer.write(last_record=self._last_record, store_ms=self._store_ms)
 
     def close(self) -> None:
         """Flush, write the checkpoint and give the lock back; a failed store is only released. Harmless twice."""
-        if self._closed:
+        if self.closed:
             return
         self.flush()
-        self._closed = True
+        self.closed = True
         if self.failed is None:
             try:
-                self._log.sync()
-                self.index.close()
-                self._write_checkpoint()
-                if self._checkpointer.end == self._log.visible_end:
-                    self._abort.remove()
+                self._parts.close(last_record=self._last_record, store_ms=self._store_ms)
             except OSError as error:
                 self.fail("closing the store", error)
         self._notices.flush(everything=True)
-        self._release()
+        self._parts.release()
 
     def abandon(self) -> None:
         """Let go of files and lock as a killed process would: what is staged is lost, nothing is written."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self.pending = False
-        self._release()
-
-    def _release(self) -> None:
-        self.index.release()
-        self._log.close()
-        self._topics.close()
-        self._lock.release()
+        self._parts.release()
 
     @property
     def used_bytes(self) -> int:
@@ -440,7 +393,7 @@ class Store:
         Syncs the log (`async`), claims the next segment early, and after 16 MiB of log or 10 s writes queue tails and
         checkpoint. A full disk postpones the latter; another error fails the store.
         """
-        if self.failed is not None or self._closed:
+        if self.failed is not None or self.closed:
             return
         self._notices.flush()
         self._log.forget_idle()

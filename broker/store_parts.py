@@ -1,0 +1,138 @@
+"""The parts of a store below its appends: made, recovered, checkpointed, closed and let go of as one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Protocol
+
+from broker import topic_changes
+from broker.checkpointer import Checkpointer
+from broker.commit_log import CommitLog
+from broker.errors import StoreFailed
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.opening import open_log, recovered, report
+from broker.options import StoreOptions
+from broker.recovery import RecoveryFacts, RecoveryProgress
+from broker.retention import Retention
+from broker.room import Room
+from broker.seams import Clock, Disk, Lock
+from broker.store_json import AbortFile
+from broker.topic_changes import TopicChanges
+from broker.topics import Topics
+from broker.unit_check import UnitChecker
+
+
+class Owner(topic_changes.Owner, Protocol):
+    """What is asked of the store."""
+
+    options: StoreOptions
+
+    @property
+    def closed(self) -> bool:
+        """Its files are given back."""
+        ...
+
+    def fail(self, what: str, cause: OSError) -> StoreFailed:
+        """Stop the write side for good; return the error that says so."""
+        ...
+
+
+class StoreParts:
+    """The log, the queues and what tends them, of one store.
+
+    Attributes:
+        log: The commit log.
+        topics: Topics and their queues.
+        checkpointer: Writes queue tails and checkpoints.
+        index: Finds records by key.
+        topic_changes: Makes and deletes topics.
+        room: Claims log segments.
+        retention: Deletes old log files.
+        notices: One line per kind of skip or damage and minute.
+    """
+
+    def __init__(self, owner: Owner, *, disk: Disk, clock: Clock, metrics: Metrics, lock: Lock) -> None:
+        """Make the parts; no file is touched before `recover`.
+
+        Args:
+            owner: The store; its `root` and `options` are set.
+            disk: Where its files are.
+            clock: Time for checkpoints, retention and notices.
+            metrics: Counts what the parts do.
+            lock: The store's lock, held; `release` gives it back.
+        """
+        root, options = owner.root, owner.options
+        self._root, self._options, self._disk, self._metrics, self._lock = root, options, disk, metrics, lock
+        self._abort = AbortFile(root, disk=disk)
+        self.notices = Notices(clock)
+        self.log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
+        self.topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
+        self.checkpointer = Checkpointer(
+            root, options, self.log, self.topics, disk=disk, clock=clock, notices=self.notices, metrics=metrics
+        )
+        self.index = self.checkpointer.index
+        self.topic_changes = TopicChanges(
+            owner, log=self.log, topics=self.topics, checkpointer=self.checkpointer, metrics=metrics, fail=owner.fail
+        )
+        self.room = Room(root, log=self.log, disk=disk, metrics=metrics, notices=self.notices, fail=owner.fail)
+        self.retention = Retention(
+            root,
+            log=self.log,
+            topics=self.topics,
+            checkpointer=self.checkpointer,
+            disk=disk,
+            clock=clock,
+            metrics=metrics,
+            fail=owner.fail,
+            closed=lambda: owner.closed or owner.failed is not None,
+        )
+        self._checker = UnitChecker(self.log, metrics=metrics, notices=self.notices, fail=owner.fail)
+
+    def recover(self) -> Generator[RecoveryProgress, None, RecoveryFacts]:
+        """Open and recover everything in steps of bounded work; return what was found.
+
+        Nothing is changed before the second step.
+
+        Raises:
+            StoreError: As `Store.open`.
+            OSError: A file cannot be read or written.
+        """
+        open_log(self._root, self._options, log=self.log, disk=self._disk)
+        self.topics.load()
+        yield RecoveryProgress(0, 0)
+        facts = yield from recovered(
+            self._root, self.log, self.topics, abort=self._abort, checkpoint=self.checkpointer.load(), disk=self._disk
+        )
+        self.log.cold_end = facts.scanned_from
+        self.topics.check_with(self._checker.check)
+        self.topic_changes.finish(facts.end)
+        self.topics.save_if_changed()
+        report(self._root, facts, self._options, self._metrics)
+        self.checkpointer.open_index(clean=facts.clean)
+        self.checkpointer.write(last_record=facts.last_record, store_ms=facts.store_ms)
+        self.room.set_aside()
+        return facts
+
+    def close(self, *, last_record: int, store_ms: int) -> None:
+        """Make everything that is visible durable and mark the store as closed well; `release` is still to come.
+
+        Args:
+            last_record: Physical offset of the last visible record, -1 for none.
+            store_ms: Latest store timestamp.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
+        self.log.sync()
+        self.index.close()
+        self.checkpointer.write(last_record=last_record, store_ms=store_ms)
+        if self.checkpointer.end == self.log.visible_end:
+            self._abort.remove()
+
+    def release(self) -> None:
+        """Close the files and give the lock back; nothing is written."""
+        self.index.release()
+        self.log.close()
+        self.topics.close()
+        self._lock.release()
