@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
-from conf import NodeConfig
+from conf import GroupConfig, NodeConfig
+from proxy.consumer_service import ConsumerService
 from proxy.network import DESCRIPTORS_UNBOUNDED, Network
-from proxy.server import ServerLimits
+from proxy.producer_service import ProducerService
+from proxy.server import Handler, ServerLimits, ThriftServer
+from proxy.starting_service import StartingService
 from upstream.buffer import BufferLimits
+from upstream.expiry import Expiry
+from upstream.group import ConsumerGroup
 from upstream.progress import Progress
+
+if TYPE_CHECKING:
+    from proxy.node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +103,85 @@ def server_limits(node: NodeConfig, seams: Seams) -> ServerLimits:
 def buffer_limits(node: NodeConfig) -> BufferLimits:
     """What the configuration allows one group's pull buffer."""
     return BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls)
+
+
+def starting_servers(node: Node, admin_hint: str) -> tuple[ThriftServer, ThriftServer]:
+    """Make the consumers' and the producers' port, answering that the node is starting."""
+    starting = StartingService(node.metrics)
+
+    def server(service: str, handlers: dict[str, Handler]) -> ThriftServer:
+        return ThriftServer(
+            service,
+            handlers,
+            limits=server_limits(node.config.node, node.seams),
+            clock=node.seams.clock,
+            scheduler=node.seams.loop,
+            metrics=node.metrics,
+            request_turn=node.request_turn,
+            admin_hint=admin_hint,
+            budget=node.budget,
+            relieve=node.memory.relieve,
+        )
+
+    return server("consumer", starting.consumer_handlers()), server("producer", starting.producer_handlers())
+
+
+def consumer_service(node: Node) -> ConsumerService:
+    """Make what answers consumers, over the node's groups."""
+    return ConsumerService(
+        node.groups,
+        store=node.store,
+        scheduler=node.seams.loop,
+        metrics=node.metrics,
+        linger_ms_max=node.config.node.max_linger_time,
+        acks_refused=lambda: node.progress.failed,
+        budget=node.budget,
+    )
+
+
+def producer_service(node: Node, *, state: Callable[[], str]) -> ProducerService:
+    """Make what answers producers, over the node's ports; `state` is that of the node's life."""
+    return ProducerService(
+        node.ports.by_name,
+        store=node.store,
+        clock=node.seams.clock,
+        randomness=node.seams.randomness,
+        metrics=node.metrics,
+        state=state,
+        body_bytes_max=node.config.node.max_message_bytes,
+        qid_prefix=node.qid_prefix,
+        auto_create=lambda name: node.ports.auto_create(name, node.config),
+        budget=node.budget,
+    )
+
+
+def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:
+    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
+    return ConsumerGroup(
+        config,
+        store=node.store,
+        progress=node.progress,
+        clock=node.seams.clock,
+        scheduler=node.seams.loop,
+        metrics=node.metrics,
+        notices=node.notices,
+        make_actions=node.registry.make,
+        qid_prefix=node.qid_prefix,
+        limits=buffer_limits(settings),
+        waiting_max=settings.max_waiting_per_topic,
+        drain_seconds=settings.drain_seconds,
+        budget=node.budget,
+        paused=partial(node.pauses.of, config.group),
+    )
+
+
+def expiry(node: Node) -> Expiry:
+    """Make what keeps and gives up messages when log files go."""
+    return Expiry(
+        store=node.store,
+        progress=node.progress,
+        clock=node.seams.clock,
+        metrics=node.metrics,
+        notices=node.notices,
+        groups=node.all_groups,
+    )

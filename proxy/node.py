@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Iterable
-from functools import partial
+from collections.abc import Generator
 
 import structlog
 
@@ -17,23 +16,32 @@ from actions.registry import Registry
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.recovery import RecoveryProgress
-from broker.seams import Handle
 from broker.store import Store, StoreError
-from conf import Config, GroupConfig, NodeConfig
-from proxy.assembly import Seams, buffer_limits, opening_progress, opening_store, retention_limits, server_limits
+from conf import Config, GroupConfig
+from proxy.assembly import (
+    Seams,
+    buffer_limits,
+    consumer_group,
+    consumer_service,
+    expiry,
+    opening_progress,
+    opening_store,
+    producer_service,
+    retention_limits,
+    server_limits,
+    starting_servers,
+)
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
 from proxy.index_work import IndexWork
 from proxy.memory import MemoryWatch
-from proxy.producer_service import ProducerService, TopicPort
+from proxy.periodic import PeriodicWork
 from proxy.retaining import STEP_SECONDS, Retaining
-from proxy.server import Handler, ThriftServer
-from proxy.starting_service import StartingService
+from proxy.server import ThriftServer
 from proxy.startup import Startup
+from proxy.topic_ports import TopicPorts
 from upstream.budget import Budget
-from upstream.expiry import Expiry
 from upstream.group import ConsumerGroup
-from upstream.limits import TokenBucket
 from upstream.pauses import Pauses
 from upstream.progress import Progress, ProgressFailed
 
@@ -67,7 +75,7 @@ class Node:
         self.budget = Budget(config.node.memory_max)
         self.memory = MemoryWatch(
             self.budget,
-            groups=self._all_groups,
+            groups=self.all_groups,
             clock=seams.clock,
             scheduler=seams.loop,
             metrics=self.metrics,
@@ -76,17 +84,17 @@ class Node:
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
         """Groups that a reload took out and that still drain."""
-        self.ports: dict[bytes, TopicPort] = {}
         self.started_monotonic = 0.0
         self._state = "starting"
         self._turn_asked = False
-        self._timers: dict[str, Handle] = {}
+        self._periodic = PeriodicWork(seams.loop)
         self.is_open = False
         """Whether store and progress have been opened and recovered."""
         self.startup: Startup | None = None
         """How far the recovery is, while there is one."""
         self._turns = self.metrics.counter(TURNS)
         self.store: Store
+        self.ports: TopicPorts
         self._index_work: IndexWork
         self.progress: Progress
         self.pauses: Pauses
@@ -138,16 +146,19 @@ class Node:
         steps = opening_store(node, seams, self.metrics)
         next(steps)
         try:
-            self._build_servers(admin_hint)
+            self.consumer, self.producer = starting_servers(self, admin_hint)
+            self.memory.servers = (self.consumer, self.producer)
             await self.consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
             await self.producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
             self._state = "recovering"
-            self._repeat("sweep", SWEEP_SECONDS, self._sweep)
+            self._periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             await self._open_storage(steps, self.startup)
-            self._build_services()
+            self.consumer_service = consumer_service(self)
+            self.consumer.serve(self.consumer_service.handlers())
+            self.producer.serve(producer_service(self, state=lambda: self._state).handlers())
             for group in self.config.groups.values():
-                self.groups[group.group] = self.build_group(group, node)
+                self.groups[group.group] = consumer_group(self, group, node)
             for each in self.groups.values():
                 each.start()
             self._run_timers()
@@ -171,14 +182,14 @@ class Node:
         self._state = "draining"
         limit = self.config.node.drain_seconds if drain_seconds is None else drain_seconds
         self.producer.stop_listening()
-        for group in self._all_groups():
+        for group in self.all_groups():
             group.begin_drain()
         deadline = self.seams.clock.monotonic() + limit
         while self.seams.clock.monotonic() < deadline and not (hurry is not None and hurry.is_set()):
-            if all(group.drained for group in self._all_groups()) and not self.store.pending:
+            if all(group.drained for group in self.all_groups()) and not self.store.pending:
                 break
             await asyncio.sleep(0.02)
-        left = sum(group.stats().in_flight_total for group in self._all_groups())
+        left = sum(group.stats().in_flight_total for group in self.all_groups())
         _log.info("drained", deliveries_unanswered=left)
         self.consumer.stop_listening()
         for server in (self.consumer, self.producer):
@@ -193,8 +204,7 @@ class Node:
         self._state = "stopped"
         if self.is_open:
             self._index_work.stop()
-        for timer in self._timers.values():
-            timer.cancel()
+        self._periodic.stop()
         for server in (self.consumer, self.producer):
             server.stop_listening()
             server.close_connections(at_once=True)
@@ -281,17 +291,10 @@ class Node:
             self.progress.on_pending = self.request_turn
             self.progress.on_failed(self.store.fail)
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
-            self.publish_topics(self.config)
+            self.ports = TopicPorts(self.store, seams.clock, self.metrics)
+            self.ports.publish(self.config)
             self.store.retention.limits = retention_limits(node)
-            expiry = Expiry(
-                store=self.store,
-                progress=self.progress,
-                clock=seams.clock,
-                metrics=self.metrics,
-                notices=self.notices,
-                groups=self._all_groups,
-            )
-            self._retaining = Retaining(self.store, expiry, seams.loop)
+            self._retaining = Retaining(self.store, expiry(self), seams.loop)
         except asyncio.CancelledError:
             self.store.abandon()
             raise
@@ -299,108 +302,6 @@ class Node:
             self.store.close()
             raise
         self.is_open = True
-
-    def publish_topics(self, config: Config) -> None:
-        """Create and widen topics, and open or close them for publishing, as a configuration says (D6)."""
-        ports: dict[bytes, TopicPort] = {}
-        for name, settings in config.topics.items():
-            topic = self.store.create_topic(name, config.queue_count(name))
-            if not settings.enabled:
-                continue
-            old = self.ports.get(name.encode())
-            limit = old.limit if old is not None else None
-            if settings.max_tps is None:
-                limit = None
-            elif limit is None:
-                limit = TokenBucket(settings.max_tps, self.seams.clock)
-            else:
-                limit.configure(settings.max_tps)
-            ports[name.encode()] = TopicPort(topic, limit, self.metrics)
-        for name in self.store.topic_changes.served:
-            if name not in config.topics and name in self.store.topics:
-                ports[name.encode()] = TopicPort(self.store.topics[name], None, self.metrics)
-        # One dictionary for the node's life: the service holds it.
-        self.ports.clear()
-        self.ports.update(ports)
-
-    def auto_create(self, name: str) -> TopicPort | None:
-        """Make a topic on its first publish where the configuration allows it; None where not."""
-        if not self.config.node.auto_create_topics or name in self.config.topics:
-            return None
-        existing = self.store.topics.get(name)
-        if existing is not None and existing.system:
-            return None
-        topic = self.store.create_topic(name, self.config.node.default_queues)
-        port = self.ports[name.encode()] = TopicPort(topic, None, self.metrics)
-        return port
-
-    def _build_servers(self, admin_hint: str) -> None:
-        """Make both ports, answering that the node is starting."""
-        starting = StartingService(self.metrics)
-
-        def server(service: str, handlers: dict[str, Handler]) -> ThriftServer:
-            return ThriftServer(
-                service,
-                handlers,
-                limits=server_limits(self.config.node, self.seams),
-                clock=self.seams.clock,
-                scheduler=self.seams.loop,
-                metrics=self.metrics,
-                request_turn=self.request_turn,
-                admin_hint=admin_hint,
-                budget=self.budget,
-                relieve=self.memory.relieve,
-            )
-
-        self.consumer = server("consumer", starting.consumer_handlers())
-        self.producer = server("producer", starting.producer_handlers())
-        self.memory.servers = (self.consumer, self.producer)
-
-    def _build_services(self) -> None:
-        """Have both ports serve."""
-        node, seams = self.config.node, self.seams
-        self.consumer_service = ConsumerService(
-            self.groups,
-            store=self.store,
-            scheduler=seams.loop,
-            metrics=self.metrics,
-            linger_ms_max=node.max_linger_time,
-            acks_refused=lambda: self.progress.failed,
-            budget=self.budget,
-        )
-        producer_service = ProducerService(
-            self.ports,
-            store=self.store,
-            clock=seams.clock,
-            randomness=seams.randomness,
-            metrics=self.metrics,
-            state=lambda: self._state,
-            body_bytes_max=node.max_message_bytes,
-            qid_prefix=self.qid_prefix,
-            auto_create=self.auto_create,
-            budget=self.budget,
-        )
-        self.consumer.serve(self.consumer_service.handlers())
-        self.producer.serve(producer_service.handlers())
-
-    def build_group(self, config: GroupConfig, node: NodeConfig) -> ConsumerGroup:
-        """Build one group; it consumes from its `start` on."""
-        return ConsumerGroup(
-            config,
-            store=self.store,
-            progress=self.progress,
-            clock=self.seams.clock,
-            scheduler=self.seams.loop,
-            metrics=self.metrics,
-            notices=self.notices,
-            make_actions=self.registry.make,
-            qid_prefix=self.qid_prefix,
-            limits=buffer_limits(node),
-            waiting_max=node.max_waiting_per_topic,
-            drain_seconds=node.drain_seconds,
-            budget=self.budget,
-            paused=partial(self.pauses.of, config.group),
-        )
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
@@ -420,30 +321,19 @@ class Node:
         for server in (self.consumer, self.producer):
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)
-        self._repeat("commit", node.commit_interval_ms / 1000, self._commit)
+        self._periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
 
-    def _all_groups(self) -> Iterable[ConsumerGroup]:
+    def all_groups(self) -> list[ConsumerGroup]:
+        """Return the configured groups and those that leave."""
         return [*self.groups.values(), *self.leaving]
 
     def _run_timers(self) -> None:
         """Keep checkpoint, commit and sweep going."""
         node = self.config.node
-        self._repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
-        self._repeat("commit", node.commit_interval_ms / 1000, self._commit)
-        self._repeat("sweep", SWEEP_SECONDS, self._sweep)
-        self._repeat("retention", STEP_SECONDS, self._retaining.run)
-
-    def _repeat(self, name: str, seconds: float, work: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                work()
-            except Exception:
-                _log.exception("periodic_work_failed", work=name)
-            self._timers[name] = self.seams.loop.call_later(seconds, run)
-
-        if name in self._timers:
-            self._timers[name].cancel()
-        self._timers[name] = self.seams.loop.call_later(seconds, run)
+        self._periodic.repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
+        self._periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
+        self._periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
+        self._periodic.repeat("retention", STEP_SECONDS, self._retaining.run)
 
     def _checkpoint(self) -> None:
         self.store.checkpoint()
@@ -470,9 +360,8 @@ class Node:
     def _close_all(self, *, orderly: bool) -> None:
         if self.is_open:
             self._index_work.stop()
-        for timer in self._timers.values():
-            timer.cancel()
-        for group in self._all_groups():
+        self._periodic.stop()
+        for group in self.all_groups():
             group.stop()
         for server in (self.consumer, self.producer):
             server.stop_listening()

@@ -17,6 +17,7 @@ from broker.errors import StoreError
 from broker.metrics import declare
 from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, diff
+from proxy.assembly import consumer_group
 from proxy.node import Node
 
 _log = structlog.get_logger(__name__)
@@ -142,7 +143,7 @@ class Reloader:
         return step
 
     def _addition(self, settings: GroupConfig, config: Config) -> Callable[[], None]:
-        group = self._node.build_group(settings, config.node)
+        group = consumer_group(self._node, settings, config.node)
 
         def step() -> None:
             self._node.groups[settings.group] = group
@@ -154,7 +155,7 @@ class Reloader:
         """Apply what cannot fail."""
         node = self._node
         node.config = config
-        node.publish_topics(config)
+        node.ports.publish(config)
         for step in steps.values():
             step()
         if changes.node:

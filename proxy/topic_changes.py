@@ -56,7 +56,7 @@ class _Topics:
         except MessageRefused as error:
             raise ChangeRefused(400, f"{error}.") from error
         node.store.topic_changes.serve(body.topic)
-        node.publish_topics(node.config)
+        node.ports.publish(node.config)
         return _state(topic)
 
     def alter(self, body: TopicBody) -> Document:
@@ -79,7 +79,7 @@ class _Topics:
             )
             raise ChangeRefused(409, text)
         node.store.create_topic(body.topic, body.queues)
-        node.publish_topics(node.config)
+        node.ports.publish(node.config)
         return _state(topic)
 
     def delete(self, body: DeletionBody) -> Document:
@@ -98,7 +98,7 @@ class _Topics:
             raise ChangeRefused(409, text)
         messages = sum(queue.max_offset - queue.min_offset for queue in topic.queues)
         node.store.topic_changes.delete(body.topic)
-        node.publish_topics(node.config)
+        node.ports.publish(node.config)
         return {"topic": body.topic, "deleted": not listed, "emptied": listed, "messages": messages}
 
     def _refuse_needed(self, topic: Topic) -> None:
