@@ -45,6 +45,7 @@ from broker.opening import run_to_end, take_lock
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Done, Position, Put
+from broker.queue_locks import QueueLocks
 from broker.record import Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
 from broker.seams import Buffer, Clock, Disk, Lock
@@ -96,6 +97,7 @@ class Store:
         retention: Deletes old log files; without limits until they are set.
         index: Finds records by key (`broker.query` asks it).
         topic_changes: Deletes topics (`delete`), among others.
+        queue_locks: Who consumes which queue for which group.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
@@ -130,6 +132,7 @@ class Store:
         self.topic_changes = parts.topic_changes
         self.retention = parts.retention
         self.index = parts.index
+        self.queue_locks = QueueLocks(clock)
         self._store_ms = 0
         self._staged_record = self._last_record = -1
         self._dones: list[Done] = []
