@@ -86,7 +86,7 @@ class Encoder:
         sizes: list[int] = []
         keys: list[bytes] = []
         known_bytes, length = 0, b"\x00\x00"
-        for (topic, queue_id, body, properties, _, given_key, _, _, _), new_key, end in zip(
+        for (topic, queue_id, body, properties, _, given_key, _, _, _, _), new_key, end in zip(
             puts, self._keys.take(count, stamp.store_ms), ends, strict=True
         ):
             if given_key:
@@ -160,15 +160,15 @@ class Encoder:
         crcs: list[int] = []
         known_tags, code = b"", 0
         for put, tail, size, key, physical in zip(puts, *measured, physicals, strict=True):
-            topic, queue_id, body, _, tags, _, prepared, reconsumed, flags = put
+            topic, queue_id, body, _, tags, _, prepared, reconsumed, sys_flag, flag = put
             queue = topic.queues[queue_id]
             offset = queue.next_offset
             if offset == queue.max_offset:
                 touched[queue] = topic
-            plain = not (prepared or reconsumed or flags)
-            shared = middle if plain else self._middle(stamp, prepared, reconsumed, flags)
+            plain = not (prepared or reconsumed or sys_flag)
+            shared = middle if plain else self._middle(stamp, prepared, reconsumed, sys_flag)
             body_crc = crc32(body) & 0x7FFFFFFF
-            header = pack(size, MAGIC_V1, body_crc, queue_id, 0, offset, physical, shared, len(body))
+            header = pack(size, MAGIC_V1, body_crc, queue_id, flag, offset, physical, shared, len(body))
             crcs.append(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
             if tags != known_tags:
                 known_tags, code = tags, tags_code(tags)

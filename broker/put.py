@@ -23,6 +23,7 @@ class Put(NamedTuple):
         prepared_offset: Commit-log offset of the record that this one replaces (D27).
         reconsume_times: How often the message was redelivered before.
         sys_flag: How the body is packed (`broker.body.SYS_PACKING`), for a copy of a record whose body stays as it is.
+        flag: The producer's own number, an i32 that no broker looks at (RocketMQ's Message.flag).
     """
 
     topic: Topic
@@ -34,6 +35,7 @@ class Put(NamedTuple):
     prepared_offset: int = 0
     reconsume_times: int = 0
     sys_flag: int = 0
+    flag: int = 0
 
 
 class Position(NamedTuple):

@@ -202,7 +202,7 @@ class ProducerService:
                 queue_id = port.round = (port.round + 1) % queues
             if port.limit is not None:
                 self._take_token(port)
-            puts.append(_new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0, 0)))
+            puts.append(_new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0, 0, 0)))
             ports.append(port)
 
     def _body_refusal(self, content: Buffer | None) -> Refusal:

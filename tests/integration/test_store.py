@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.java import string_hash
+from broker.message import message_of
 from broker.metrics import Metrics
 from broker.record import RECORD_OVERHEAD_BYTES, born_host, split, store_timestamp
 from broker.state_file import SealedFile
@@ -227,6 +228,16 @@ def test_empty_body_and_ipv6_producer_are_stored() -> None:
     assert block.startswith(b"a\x01b\x02UNIQ_KEY\x01")
     assert born_host(record) == host
     assert store_timestamp(record) == ManualClock().wall_ms()
+
+
+def test_flag_of_the_producer_is_stored() -> None:
+    """The producer's own number comes back as it was, also a negative one."""
+    store = open_store(SimDisk())
+    topic = store.create_topic("t", 1)
+    store.append([Put(topic, 0, b"x", b"", flag=number) for number in (0, 7, -(1 << 31))], born_ms=5, born_host=HOST)
+    store.flush()
+    flags = [message_of(store.read(physical, size)).flag for physical, size, _ in topic.queues[0].read(0, 3)]
+    assert flags == [0, 7, -(1 << 31)]
 
 
 def test_store_timestamp_does_not_follow_the_clock_back() -> None:
