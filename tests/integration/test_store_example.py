@@ -1,4 +1,4 @@
-"""The example of the documentation, on the real disk."""
+"""The examples of the documentation, on the real disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "embedded_broker.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "embedded_broker.py"
 
 
 def test_embedded_broker_example_keeps_its_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,3 +23,18 @@ def test_embedded_broker_example_keeps_its_messages(tmp_path: Path, capsys: pyte
         "case-7 granted",
     ] * 2
     assert len({line.split()[1] for line in lines}) == 1
+
+
+def test_encoded_batch_example_stores_one_batch_and_refuses_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It runs as it stands; the members of its batch are adjacent, and the refusal names a member."""
+    main = runpy.run_path(str(EXAMPLES / "encoded_batch.py"))["main"]
+    assert main(str(tmp_path / "store")) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[0] for line in lines if line.startswith("queue ")] == [
+        "queue 1 offset 0",
+        "queue 1 offset 1",
+        "queue 1 offset 2",
+    ]
+    assert lines[-1].startswith("nothing of it is stored: member 4 of the batch: 1 bytes are left")
