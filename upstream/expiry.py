@@ -35,10 +35,11 @@ from upstream.dead_letters import dead_letter, is_dead_letter_topic
 from upstream.group import ConsumerGroup
 from upstream.job import UpstreamJob
 from upstream.lane import Lane
-from upstream.progress import Key, Progress, ProgressFailed
+from upstream.progress import Progress, ProgressFailed
 from upstream.state import Event, State, move
 from upstream.stats import StatsReader
 from upstream.tracker import OffsetTracker
+from upstream.tracker_table import Key
 
 LOOK_AHEAD_SECONDS = 30.0
 NEAR_SHARE = 0.1

@@ -21,7 +21,6 @@ from typing import Literal, NamedTuple
 import structlog
 
 from broker.consume_queue import ConsumeQueue
-from broker.errors import NO_SPACE
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.opening import run_to_end
@@ -30,18 +29,14 @@ from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
 from upstream.journal import SEGMENT_BYTES, AckJournal
 from upstream.losses import Losses
+from upstream.offset_commits import OffsetCommits
 from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
 from upstream.replay import UNKNOWN, LogStore, LogView, Replay, raise_to_minimum, replaying
 from upstream.tracker import Failure, FailureKind, OffsetTracker
+from upstream.tracker_table import Known, TrackerTable
 
 log = structlog.get_logger()
 
-Key = tuple[str, str, int]
-FILE_VALUES_MAX = 100
-"""Values that consumerOffset.json may hold while writing it fails; the journal's entry has room for 255."""
-
-OFFSETS_COMMITTED = declare("pyddmq_offsets_committed_total", "Offsets written to consumerOffset.json.")
-OFFSETS_COMMIT_ERRORS = declare("pyddmq_offsets_commit_errors_total", "Writes of consumerOffset.json that failed.")
 DEAD_LETTERS_RECOVERED = declare(
     "pyddmq_dead_letters_recovered_total", "Messages finished at start because their dead letter exists.", ("group",)
 )
@@ -56,18 +51,6 @@ class Origin(NamedTuple):
     offset: int
     physical: int = UNKNOWN
     """Its commit-log offset, compared with the log's where given."""
-
-
-class _Known:
-    """What Progress keeps beside a tracker."""
-
-    __slots__ = ("fence_offset", "file_values", "queue", "tracker")
-
-    def __init__(self, tracker: OffsetTracker, file_values: list[int]) -> None:
-        self.tracker = tracker
-        self.file_values = file_values
-        self.queue: ConsumeQueue | None = None
-        self.fence_offset = -1
 
 
 class Progress:
@@ -85,7 +68,8 @@ class Progress:
         ack_flush: Literal["async", "sync"],
     ) -> None:
         """Assemble; use `open`."""
-        self.trackers: dict[Key, OffsetTracker] = {}
+        self._table = TrackerTable(view)
+        self.trackers = self._table.by_key
         """Every tracker known, also of groups that are no longer configured (D6)."""
         self.losses = Losses(metrics, clock)
         self._offsets = offsets
@@ -96,14 +80,14 @@ class Progress:
             scheduler=scheduler,
             metrics=metrics,
             sync_each_flush=ack_flush == "sync",
-            fence=self._fence,
-            snapshot=self._snapshot,
+            fence=self._table.fence,
+            snapshot=self._table.snapshot,
         )
-        self._known: list[_Known] = []  # by tracker id
-        self._scanned: dict[tuple[str, int], int] = {}
+        self._commits = OffsetCommits(
+            offsets, known=self._table.known, writer=self._writer, sync=self.sync, metrics=metrics
+        )
         self._commit_next = False
         self._snapshot_lost = False
-        self._file_failed = False
 
     @classmethod
     def open(
@@ -205,7 +189,7 @@ class Progress:
         tracker = self.trackers.get((group, topic, queue_id))
         if tracker is None:
             tracker = self._new_tracker(group, topic, queue_id, queue, first_offset)
-        self._known[tracker.tracker_id].queue = queue
+        self._table.known[tracker.tracker_id].queue = queue
         self._skip_expired(tracker, queue)
         return tracker
 
@@ -225,15 +209,12 @@ class Progress:
             self._metrics.counter(OFFSETS_CLAMPED, group).add()
         tracker = OffsetTracker(group, topic, queue_id, watermark=start)
         known = self._register(tracker, [] if value is None else [value])
-        self._writer.stage(form.encode_tracker(self._entry(known)), durable=True)
+        self._writer.stage(self._table.entry(known), durable=True)
         return tracker
 
-    def _register(self, tracker: OffsetTracker, file_values: list[int]) -> _Known:
-        tracker.tracker_id = len(self._known)
+    def _register(self, tracker: OffsetTracker, file_values: list[int]) -> Known:
+        known = self._table.add(tracker, file_values)
         tracker.stage_to(self._writer.add_dirty)
-        known = _Known(tracker, file_values)
-        self._known.append(known)
-        self.trackers[tracker.group, tracker.topic, tracker.queue_id] = tracker
         return known
 
     def _skip_expired(self, tracker: OffsetTracker, queue: ConsumeQueue | None) -> None:
@@ -266,15 +247,15 @@ class Progress:
 
     def scan_position(self, topic: str, queue_id: int) -> int:
         """Return the first dead letter of this queue whose origin may not be finished here; 0 when never scanned."""
-        return self._scanned.get((topic, queue_id), 0)
+        return self._table.scanned.get((topic, queue_id), 0)
 
     def dead_letters_settled(self, topic: str, queue_id: int, offset: int) -> None:
         """Remember that all dead letters of this queue below `offset` have their origins finished here.
 
         Called after `dead_lettered` of the record at `offset - 1`; dead letters settle in the order of their queue.
         """
-        if offset > self._scanned.get((topic, queue_id), 0):
-            self._scanned[topic, queue_id] = offset
+        if offset > self._table.scanned.get((topic, queue_id), 0):
+            self._table.scanned[topic, queue_id] = offset
             self._writer.stage(form.encode_scanned(topic, queue_id, offset))
 
     def mark_dead_lettered_from(self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin]) -> int:
@@ -312,7 +293,7 @@ class Progress:
         consumerOffset.json.
         """
         tracker.reset(offset)
-        known = self._known[tracker.tracker_id]
+        known = self._table.known[tracker.tracker_id]
         known.fence_offset = -1
         self._writer.stage_segment(form.encode_reset(tracker.tracker_id, offset))
         self._commit_next = True
@@ -363,48 +344,6 @@ class Progress:
         self.flush()
         self._writer.sync()
 
-    def _fence(self, tracker: OffsetTracker, offset: int) -> int:
-        """Commit-log offset of a finished message, where it vouches for more than an earlier fence does."""
-        known = self._known[tracker.tracker_id]
-        if offset <= known.fence_offset:
-            return UNKNOWN
-        queue = known.queue
-        if queue is None:
-            queue = known.queue = self._view.queue(tracker.topic, tracker.queue_id)
-        physical = self._view.physical_unchecked(queue, offset)
-        if physical != UNKNOWN:
-            known.fence_offset = offset
-        return physical
-
-    def _snapshot(self) -> list[bytes]:
-        """Blocks that say everything: a block per tracker, the end mark, failures, positions in dead-letter queues."""
-        blocks = [form.encode_tracker(self._entry(known)) for known in self._known]
-        blocks.append(form.encode_snapshot_end(len(blocks)))
-        for known in self._known:
-            failures = known.tracker.failures
-            if failures:
-                parts = [form.encode_failure(known.tracker.tracker_id, *each) for each in failures.items()]
-                blocks.append(b"".join(parts))
-        blocks += [form.encode_scanned(*key, offset) for key, offset in self._scanned.items()]
-        return blocks
-
-    def _entry(self, known: _Known) -> form.TrackerEntry:
-        tracker = known.tracker
-        queue = self._view.queue(tracker.topic, tracker.queue_id)
-        return form.TrackerEntry(
-            tracker_id=tracker.tracker_id,
-            group=tracker.group,
-            topic=tracker.topic,
-            queue_id=tracker.queue_id,
-            watermark=tracker.watermark,
-            fence=self._view.physical(queue, tracker.watermark - 1),
-            high_fence=self._view.physical(queue, tracker.high - 1) if tracker.ahead else UNKNOWN,
-            file_values=tuple(known.file_values),
-            marks=bytes(tracker.marks()),
-        )
-
-    # consumerOffset.json
-
     def commit(self) -> None:
         """Write the watermarks that moved to consumerOffset.json, after making the journal durable.
 
@@ -413,56 +352,7 @@ class Progress:
         Raises:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
-        unsettled = [
-            known
-            for known in self._known
-            if len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark
-        ]
-        self._announce(unsettled)
-        for known in unsettled:
-            tracker = known.tracker
-            self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
-        self._writer.set_space_aside()
-        if self._file_failed or not self._save_offsets():
-            return
-        if unsettled:
-            for known in unsettled:
-                del known.file_values[:-1]
-            self._writer.stage(form.encode_written())
-            self._metrics.counter(OFFSETS_COMMITTED).add(len(unsettled))
-
-    def _save_offsets(self) -> bool:
-        """Write the file; a failed write is never tried again, unless the disk was only full."""
-        try:
-            self._offsets.save()
-        except OSError as error:
-            self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
-            on_failed = self._writer.on_failed
-            if error.errno in NO_SPACE or on_failed is None:
-                log.error("offsets_not_written", error=str(error))
-            else:
-                self._file_failed = True
-                on_failed("writing consumerOffset.json", error)
-            return False
-        return True
-
-    def _announce(self, unsettled: list[_Known]) -> None:
-        """Make the journal say, durably, which values the file is about to get."""
-        announced = []
-        for known in unsettled:
-            value, values = known.tracker.watermark, known.file_values
-            # Where the file cannot be written for long, values gather; then the last one announced is tried again.
-            if len(values) < FILE_VALUES_MAX and values[-1:] != [value]:
-                values.append(value)
-                announced.append(known)
-                self._writer.stage(form.encode_writing(known.tracker.tracker_id, value))
-        try:
-            self.sync()
-        except ProgressFailed:
-            # The file was not touched. That the journal may name these values does no harm.
-            for known in announced:
-                known.file_values.pop()
-            raise
+        self._commits.commit()
 
     def close(self) -> None:
         """Commit and close; after a failure, only close.
@@ -488,7 +378,7 @@ class Progress:
         reconciler.clamp_others(self.trackers)
         for (topic, queue_id), offset in found.scanned.items():
             queue = self._view.queue(topic, queue_id)
-            self._scanned[topic, queue_id] = offset if queue is None else min(offset, queue.max_offset)
+            self._table.scanned[topic, queue_id] = offset if queue is None else min(offset, queue.max_offset)
         self._writer.stage_segment(*reconciler.markers)
         self.flush()
         if reconciler.changed:

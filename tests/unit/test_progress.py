@@ -23,7 +23,7 @@ from broker.put import Put
 from broker.seams import Disk
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
-from upstream import ack_writer, progress, reconcile
+from upstream import ack_writer, offset_commits, progress, reconcile
 from upstream.losses import MESSAGES_EXPIRED
 from upstream.progress import Origin, Progress, ProgressFailed, ProgressFull
 from upstream.tracker import FailureKind, OffsetTracker
@@ -361,7 +361,7 @@ def test_commit_writes_watermarks_only() -> None:
     node.progress.commit()
     file = node.disk.open(OFFSETS)
     assert json.loads(file.read(0, file.size()))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 3}}
-    assert node.metrics.value(progress.OFFSETS_COMMITTED) == 1
+    assert node.metrics.value(offset_commits.OFFSETS_COMMITTED) == 1
 
 
 def test_commit_never_puts_the_file_ahead_of_the_journal() -> None:
@@ -442,12 +442,12 @@ def test_offsets_file_that_cannot_be_written_is_made_up_for_later() -> None:
         disk.fail("write", path_part="consumerOffset.json")
         node.progress.commit()
         disk.heal()
-    assert node.metrics.value(progress.OFFSETS_COMMIT_ERRORS) == 150
+    assert node.metrics.value(offset_commits.OFFSETS_COMMIT_ERRORS) == 150
     node.ack(180)
     node = killed(node)
     assert finished(node) == {*range(150), 180}
     node.progress.commit()
-    assert node.metrics.value(progress.OFFSETS_COMMITTED) == 1
+    assert node.metrics.value(offset_commits.OFFSETS_COMMITTED) == 1
     node = killed(node)
     assert node.metrics.value(reconcile.OFFSETS_FOREIGN) == 0
     assert finished(node) == {*range(150), 180}
