@@ -19,7 +19,7 @@ from broker.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
-from tests.unit.test_progress import Node
+from tests.unit.progress_world import Node
 
 SEGMENT_BYTES = 1 << 16
 QUEUES = 4
