@@ -163,7 +163,7 @@ class Expiry:
                 yield tracker, minimum
 
     def _lanes(self) -> dict[Key, Lane]:
-        return {(group.name, lane.topic, lane.queue_id): lane for group in self._groups() for lane in group.all_lanes()}
+        return {(group.name, lane.topic, lane.queue_id): lane for group in self._groups() for lane in group.lanes()}
 
     def _counters(self, tracker: OffsetTracker) -> SubscriptionCounters:
         return SubscriptionCounters(self._metrics, tracker.group, tracker.topic)
@@ -251,7 +251,7 @@ class Expiry:
         self._looked_at = now
         for group in self._groups():
             reader = StatsReader(store=self._store, clock=self._clock)
-            for lane in group.all_lanes():
+            for lane in group.lanes():
                 queue = reader.queue(lane)
                 if queue.left is not None and queue.left.share is not None and queue.left.share < NEAR_SHARE:
                     self._notices.note(

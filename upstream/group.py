@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from broker.errors import BodyUnusable
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.seams import Clock, Handle, Scheduler
+from broker.seams import Clock, Scheduler
 from conf.models import GroupConfig, SubscriptionConfig
 from upstream.action import Action, BodyUnprocessable
 from upstream.budget import Budget
 from upstream.buffer import Batch, BufferLimits, Parked, ParkedFull, PullBuffer
 from upstream.counters import PARKED_REFUSED, UNKNOWN_QUEUE
 from upstream.dead_letters import DeadLetters, recover_dead_letters
+from upstream.generations import DRAIN_SECONDS, Generations, Slot, same_generation
 from upstream.group_lanes import GroupLanes, UnknownTopic
 from upstream.job import UpstreamJob
 from upstream.lane import Holder, Lane
@@ -32,25 +33,8 @@ from upstream.subscription import Subscription
 if TYPE_CHECKING:
     from broker.store import Store
 
-DRAIN_SECONDS = 30.0
-"""How long an old generation may take before the new one starts anyway (D22)."""
-_DRAIN_CHECK_SECONDS = 0.05
-_START_AGAIN_SECONDS = 5.0
-
 MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
 """Makes the pipeline of one subscription: one instance per entry of `actions`."""
-
-
-class _Slot:
-    """A topic of the group: the configuration wanted, and the generation that runs."""
-
-    __slots__ = ("actions", "config", "replace_at", "subscription")
-
-    def __init__(self, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
-        self.config = config
-        self.actions = actions
-        self.subscription: Subscription | None = None
-        self.replace_at: float | None = None
 
 
 class ConsumerGroup:
@@ -111,7 +95,6 @@ class ConsumerGroup:
         self._notices = notices
         self._make_actions = make_actions
         self._waiting_max = waiting_max
-        self._drain_seconds = drain_seconds
         self._paused = paused
         self._buffer = PullBuffer(clock=clock, limits=limits or BufferLimits(), budget=budget)
         self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=scheduler)
@@ -119,10 +102,16 @@ class ConsumerGroup:
             config.group, store=store, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
         )
         self._lanes = self._queues.by_topic
-        self._draining = False
-        self._started = False
-        self._check: Handle | None = None
-        self._slots = {each.topic: _Slot(each, make_actions(each)) for each in config.enabled_topics}
+        self._slots = {each.topic: Slot(each, make_actions(each)) for each in config.enabled_topics}
+        self._generations = Generations(
+            config.group,
+            self._slots,
+            make=self._subscription,
+            clock=clock,
+            scheduler=scheduler,
+            notices=notices,
+            drain_seconds=drain_seconds,
+        )
 
     # Pulls
 
@@ -253,9 +242,7 @@ class ConsumerGroup:
         """
         slot = self._slots.get(topic)
         if slot is not None and slot.config is not None:
-            if slot.replace_at is None:
-                slot.replace_at = self._clock.monotonic()
-            self._replace(slot, slot.config, self._make_actions(slot.config))
+            self._generations.renew(slot, slot.config, self._make_actions(slot.config))
 
     def restart_topic(self, topic: str, change: Callable[[], None] = lambda: None) -> None:
         """End a topic's generation at once, run `change`, and start it anew from where its trackers then stand.
@@ -276,7 +263,7 @@ class ConsumerGroup:
                 for offset in [each for each in lane.adopted if lane.tracker.is_finished(each)]:
                     del lane.adopted[offset]
             if slot is not None:
-                self._start(slot)
+                self._generations.start_slot(slot)
 
     def apply_pauses(self) -> None:
         """Bring running subscriptions in line with what is paused now."""
@@ -289,9 +276,7 @@ class ConsumerGroup:
     def start(self) -> None:
         """Finish what dead letters prove to be finished, make the trackers and begin to read."""
         recover_dead_letters(self.name, store=self._store, progress=self._progress)
-        self._started = True
-        for slot in self._slots.values():
-            self._start(slot)
+        self._generations.start()
 
     def reconfigure(
         self,
@@ -310,7 +295,7 @@ class ConsumerGroup:
         made = {
             name: self._make_actions(each)
             for name, each in wanted.items()
-            if name not in self._slots or not _same_generation(self._slots[name].config, each)
+            if name not in self._slots or not same_generation(self._slots[name].config, each)
         }
         self.config = config
         if limits is not None:
@@ -318,22 +303,8 @@ class ConsumerGroup:
         if waiting_max is not None:
             self._waiting_max = waiting_max
         if drain_seconds is not None:
-            self._drain_seconds = drain_seconds
-        for name in list(self._slots):
-            if name not in wanted:
-                self._replace(self._slots[name], None, ())
-        for name, each in wanted.items():
-            slot = self._slots.get(name)
-            if slot is None:
-                slot = self._slots[name] = _Slot(each, made[name])
-                if self._started and not self._draining:
-                    self._start(slot)
-            elif name in made:
-                self._replace(slot, each, made[name])
-            else:
-                slot.config = each
-                if slot.subscription is not None and slot.replace_at is None:
-                    slot.subscription.configure(each, self._waiting_max)
+            self._generations.drain_seconds = drain_seconds
+        self._generations.reconfigure(wanted, made, waiting_max=self._waiting_max)
 
     @property
     def live_jobs(self) -> int:
@@ -343,38 +314,22 @@ class ConsumerGroup:
     def go_on(self) -> None:
         """Read and hand out what was held back for want of memory."""
         self._buffer.serve()
-        for slot in list(self._slots.values()):
-            if slot.subscription is not None:
-                slot.subscription.pump()
+        for subscription in self._generations.running():
+            subscription.pump()
 
     def begin_drain(self) -> None:
         """Read and hand out nothing more; answers to what is out still count."""
-        self._draining = True
-        for slot in self._slots.values():
-            if slot.subscription is not None:
-                slot.subscription.begin_drain()
+        self._generations.begin_drain()
 
     @property
     def drained(self) -> bool:
         """Whether nothing is out and every dead letter is settled."""
-        return all(slot.subscription is None or slot.subscription.drained for slot in self._slots.values())
+        return self._generations.drained
 
     def stop(self) -> None:
         """End all generations at once; nothing acknowledged is lost."""
-        self._draining = True
-        self._started = False
-        if self._check is not None:
-            self._check.cancel()
-            self._check = None
-        for slot in self._slots.values():
-            if slot.subscription is not None:
-                slot.subscription.stop()
-                slot.subscription = None
+        self._generations.stop()
         self._dead_letters.stop()
-
-    def all_lanes(self) -> list[Lane]:
-        """Return the queues that the group has read since it was started, of all its topics."""
-        return [lane for lanes in self._lanes.values() for lane in lanes.values()]
 
     def stats(self) -> GroupStats:
         """Lag, what is out to whom since when, and keys that hold others up."""
@@ -384,7 +339,9 @@ class ConsumerGroup:
             lanes = self._lanes.get(name, {}).values()
             pause = self._paused(name)
             loss = self._progress.losses.of(self.name, name)
-            stats, deliveries = reader.topic(name, self._state_of(slot), lanes, slot.subscription, pause, loss=loss)
+            stats, deliveries = reader.topic(
+                name, self._generations.state_of(slot), lanes, slot.subscription, pause, loss=loss
+            )
             topics.append(stats)
             out += deliveries
         out.sort(key=lambda each: each.since_ms)
@@ -397,91 +354,29 @@ class ConsumerGroup:
             buffered_bytes=self._buffer.bytes,
         )
 
-    # Generations
-
-    def _state_of(self, slot: _Slot) -> str:
-        if slot.subscription is None:
-            return "starting" if slot.config is not None and self._started else "stopped"
-        return "draining" if slot.subscription.draining else "running"
-
-    def _start(self, slot: _Slot) -> None:
-        """Start a slot's generation; what keeps it from starting is said and tried again (R8, W45)."""
-        config = slot.config
-        if config is None or slot.subscription is not None or self._draining:
-            return
-        try:
-            topic = self._queues.topic(config.topic)
-            subscription = Subscription(
-                self.name,
-                config,
-                topic=topic,
-                lanes=[self._queues.lane(topic, queue, config) for queue in topic.queues],
-                more_lanes=lambda: self._queues.more(topic, slot.config),
-                actions=slot.actions,
-                buffer=self._buffer,
-                dead_letters=self._dead_letters,
-                store=self._store,
-                progress=self._progress,
-                clock=self._clock,
-                scheduler=self._scheduler,
-                metrics=self._metrics,
-                notices=self._notices,
-                waiting_max=self._waiting_max,
-            )
-            if self._paused(config.topic) is not None:
-                subscription.set_paused(True)
-            subscription.start()
-        except Exception as error:
-            self._notices.note(
-                "subscription_start_failed",
-                self.name,
-                topic=config.topic,
-                error=repr(error),
-                again_seconds=_START_AGAIN_SECONDS,
-            )
-            self._scheduler.call_later(_START_AGAIN_SECONDS, self._start, slot)
-            return
-        slot.subscription = subscription
-
-    def _replace(self, slot: _Slot, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
-        """End a slot's generation, gently, and start another (or none) in its place."""
-        slot.config = config
-        slot.actions = actions
-        if slot.subscription is None:
-            self._start(slot)
-            return
-        slot.subscription.begin_drain()
-        if slot.replace_at is None:
-            slot.replace_at = self._clock.monotonic() + self._drain_seconds
-        self._check_replacements()
-
-    def _check_replacements(self) -> None:
-        self._check = None
-        now = self._clock.monotonic()
-        open_ones = False
-        for name, slot in list(self._slots.items()):
-            subscription = slot.subscription
-            if slot.replace_at is None or subscription is None:
-                continue
-            if not subscription.drained and (now < slot.replace_at or subscription.holds_keys):
-                open_ones = True
-                continue
-            subscription.stop()
-            slot.subscription = slot.replace_at = None
-            if slot.config is None:
-                del self._slots[name]
-            else:
-                self._start(slot)
-        if open_ones and self._check is None:
-            self._check = self._scheduler.call_later(_DRAIN_CHECK_SECONDS, self._check_replacements)
-
-
-def _same_generation(old: SubscriptionConfig | None, new: SubscriptionConfig) -> bool:
-    """Whether a change needs no new generation (D22)."""
-    return old is not None and all(
-        getattr(old, name) == getattr(new, name)
-        for name in ("actions", "options", "order_key", "tags", "pressure_traffic")
-    )
+    def _subscription(self, config: SubscriptionConfig, slot: Slot) -> Subscription:
+        """Make the next generation of a topic, paused where the topic is. Raises UnknownTopic and others."""
+        topic = self._queues.topic(config.topic)
+        subscription = Subscription(
+            self.name,
+            config,
+            topic=topic,
+            lanes=[self._queues.lane(topic, queue, config) for queue in topic.queues],
+            more_lanes=lambda: self._queues.more(topic, slot.config),
+            actions=slot.actions,
+            buffer=self._buffer,
+            dead_letters=self._dead_letters,
+            store=self._store,
+            progress=self._progress,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            metrics=self._metrics,
+            notices=self._notices,
+            waiting_max=self._waiting_max,
+        )
+        if self._paused(config.topic) is not None:
+            subscription.set_paused(True)
+        return subscription
 
 
 __all__ = ["Applied", "Batch", "ConsumerGroup", "Holder", "Parked", "ParkedFull", "UnknownTopic"]

@@ -141,4 +141,4 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
     group = node.node.groups["billing"]
     subscription = group._slots["orders"].subscription
     assert subscription is not None
-    assert (subscription.waiting_max, group._drain_seconds) == (17, 4)
+    assert (subscription.waiting_max, group._generations.drain_seconds) == (17, 4)
