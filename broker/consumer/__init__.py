@@ -1,4 +1,23 @@
 """Consumers inside the program: RocketMQ's push consumers over the embedded broker, without any network.
 
-`Consumers.open` makes them. May import nothing above `broker`.
+`Consumers.open` makes them; docs/consumers.md says how they are used. May import nothing above `broker`.
 """
+
+from broker.consumer.consumers import Consumers
+from broker.consumer.options import ConsumerOptions
+from broker.consumer.orderly import OrderlyConsumer, OrderlyContext, OrderlyStatus
+from broker.consumer.reading import ConsumedMessage
+from broker.consumer.running import ExecutorRunner, run_inline
+from broker.queue_locks import QueuesOwned
+
+__all__ = [
+    "ConsumedMessage",
+    "ConsumerOptions",
+    "Consumers",
+    "ExecutorRunner",
+    "OrderlyConsumer",
+    "OrderlyContext",
+    "OrderlyStatus",
+    "QueuesOwned",
+    "run_inline",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import runpy
 from pathlib import Path
 
@@ -38,3 +39,13 @@ def test_encoded_batch_example_stores_one_batch_and_refuses_another(
         "queue 1 offset 2",
     ]
     assert lines[-1].startswith("nothing of it is stored: member 4 of the batch: 1 bytes are left")
+
+
+def test_orderly_consumer_example_keeps_each_riders_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It runs as it stands: A's steps stay in order through two failures, B is not held up, nothing is done twice."""
+    main = runpy.run_path(str(EXAMPLES / "orderly_consumer.py"))["main"]
+    done = asyncio.run(main(str(tmp_path / "store")))
+    assert [step for step in done if step[0] == "A"] == ["A call", "A accept", "A pay"]
+    assert [step for step in done if step[0] == "B"] == ["B call", "B accept", "B pay"]
+    assert done.index("B pay") < done.index("A accept")
+    assert capsys.readouterr().out.count("A accept: failed") == 2

@@ -1,0 +1,46 @@
+"""What consumers inside the program count, per group."""
+
+from __future__ import annotations
+
+from broker.metrics import declare
+
+_GROUP = ("group",)
+
+CONSUMED = declare("pyddmq_consumer_messages_total", "Messages that a listener inside the program consumed.", _GROUP)
+FAILED = declare(
+    "pyddmq_consumer_failures_total",
+    "Messages that a listener inside the program did not consume; by what it did: answered, raised, nothing, rollback.",
+    ("group", "how"),
+)
+BURIED = declare(
+    "pyddmq_consumer_dead_letters_total",
+    "Messages of consumers inside the program moved to the group's dead-letter topic; by reason: exhausted, unusable.",
+    ("group", "reason"),
+)
+BURIALS_REFUSED = declare(
+    "pyddmq_consumer_dead_letters_refused_total",
+    "Dead letters of consumers inside the program that the store refused; tried again, the queue waits.",
+    _GROUP,
+)
+SKIPPED = declare(
+    "pyddmq_consumer_skipped_total",
+    "Messages that no listener inside the program got, or that were given up; by reason: tag_filter, damaged, gone, "
+    "expired, dead_letter_exhausted, broadcast_failed.",
+    ("group", "reason"),
+)
+LOCKS_REFUSED = declare(
+    "pyddmq_consumer_locks_refused_total", "Queues that a consumer should have and somebody else holds.", _GROUP
+)
+LOCKS_LOST = declare(
+    "pyddmq_consumer_locks_lost_total",
+    "Queues that a consumer lost because it did not renew their lock in time; answers for them count no more.",
+    _GROUP,
+)
+OFFSETS_CLAMPED = declare(
+    "pyddmq_consumer_offsets_clamped_total", "Committed offsets beyond the end of their queue, set back to it.", _GROUP
+)
+SAVE_ERRORS = declare(
+    "pyddmq_consumer_save_errors_total",
+    "Writes of offsets or retry counts of consumers inside the program that failed; by file.",
+    ("file",),
+)

@@ -1,0 +1,281 @@
+"""A consumer as a member of its group: which queues it has, their locks, and how they change hands (6.3 to 6.5).
+
+Allocation is computed anew when members come or go, when a topic gets queues, when a queue was given up, and every
+20 s. A queue is taken only with its lock, and its offset is read after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
+from broker.consumer.options import ConsumerOptions
+from broker.consumer.tags import TagExpression
+from broker.consumer.work import QueueWork
+from broker.message_queue import MessageQueue, queue_names
+from broker.queue_locks import RENEWAL_SECONDS, Place
+from broker.seams import Handle
+from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+
+if TYPE_CHECKING:
+    from broker.consumer.consumers import Consumers
+    from broker.topics import Topic
+
+REBALANCE_SECONDS = 20.0
+UNBALANCED_SECONDS = 0.5
+"""How soon a queue is tried again that somebody else holds."""
+FIRST_RENEWAL_SECONDS = 1.0
+LOCK_TRUSTED_SECONDS = 30.0
+"""How long a consumer relies on a lock without renewing it: half of what the broker grants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """One queue of a consumer: next offset to consume, end of the queue, since when (monotonic) it is busy."""
+
+    name: MessageQueue
+    committed: int
+    produced: int
+    busy_since: float | None
+
+
+class Consumer:
+    """One member of a group; made by `Consumers`. All methods are called in the loop's thread.
+
+    Attributes:
+        group: The group.
+        client_id: Its name within the group.
+        works: Its queues.
+        running: Between `start` and `stop`.
+    """
+
+    kind: ClassVar[str] = ""
+    locks_queues: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        consumers: Consumers,
+        group: str,
+        client_id: str,
+        topics: Mapping[str, str],
+        *,
+        options: ConsumerOptions,
+        make_work: Callable[..., QueueWork],
+    ) -> None:
+        """Set up; `start` begins.
+
+        Raises:
+            ValueError: No topic, one that nobody may subscribe, or a tag expression without a tag.
+        """
+        if not topics:
+            raise ValueError(f"consumer {client_id!r} of group {group!r} names no topic")
+        for topic in topics:
+            if is_system(topic) and not topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX)):
+                raise ValueError(f"topic {topic!r} is the broker's own and cannot be consumed")
+        self.consumers = consumers
+        self.group = group
+        self.client_id = client_id
+        self.options = options
+        self.tags = {topic: TagExpression(text) for topic, text in topics.items()}
+        self.works: dict[Place, QueueWork] = {}
+        self.running = False
+        self._make_work = make_work
+        self._listened: dict[Topic, Callable[[], None]] = {}
+        self._timers: dict[str, Handle] = {}
+        self._counts: dict[str, int] = {}
+        self._asked = False
+
+    # Life
+
+    def start(self) -> None:
+        """Join the group and begin to consume.
+
+        Raises:
+            KeyError: A topic is not in the store.
+            ValueError: The group has a member of this client id, or members of another kind.
+            QueuesOwned: The group's queues are consumed by somebody who is no member, such as the proxy.
+        """
+        names = [name for topic in self.tags for name in self._names(topic)]
+        self.consumers.join(self, [(name.topic, name.queue_id) for name in names])
+        self.running = True
+        self.rebalance()
+        self._later("renew", FIRST_RENEWAL_SECONDS, self._renew)
+        self._later("rebalance", REBALANCE_SECONDS, self._rebalance_again)
+
+    def stop(self) -> None:
+        """Leave the group: queues are given up, those in which a listener runs when it returns. Harmless twice."""
+        if not self.running:
+            return
+        self.running = False
+        for name in [name for name in self._timers if name != "renew"]:
+            self._timers.pop(name).cancel()
+        for topic, listener in self._listened.items():
+            topic.listeners.remove(listener)
+        self._listened.clear()
+        self.consumers.leave(self)
+        for work in list(self.works.values()):
+            work.drop()
+        self._settle()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped and has given all its queues up."""
+        return not self.running and not self.works
+
+    def stats(self) -> list[QueueStats]:
+        """Return its queues, by name."""
+        return [
+            QueueStats(
+                name=work.name, committed=work.committed, produced=work.queue.max_offset, busy_since=work.busy_since
+            )
+            for work in sorted(self.works.values(), key=lambda work: work.name)
+        ]
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self.consumers.clock.monotonic()
+
+    # Allocation
+
+    def ask_rebalance(self) -> None:
+        """Compute the allocation anew in the next turn."""
+        if not self._asked and self.running:
+            self._asked = True
+            self.consumers.scheduler.call_soon(self.rebalance)
+
+    def rebalance(self) -> None:
+        """Give up queues that are another's now and take those that are its own and free."""
+        self._asked = False
+        if not self.running:
+            return
+        mine = {(name.topic, name.queue_id): name for topic in self.tags for name in self._allocated(topic)}
+        for place, work in list(self.works.items()):
+            if not self._is_current(work):
+                # The topic was deleted: its queue offsets mean nothing any more.
+                work.drop(lost=True)
+            elif place not in mine:
+                work.drop()
+        missing = [place for place in mine if place not in self.works]
+        held = self._lock(missing)
+        for place in missing:
+            if place in held:
+                self._take(mine[place])
+        refused = [place for place in missing if place not in held]
+        if refused:
+            self._refused(refused)
+
+    def _allocated(self, topic: str) -> list[MessageQueue]:
+        if topic not in self.consumers.store.topics:
+            return []
+        return self.allocate(self._names(topic), self.consumers.clients(self.group, topic))
+
+    def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
+        """Return those of a topic's queues that this member is to consume."""
+        return self.options.strategy(self.client_id, names, clients)
+
+    def _names(self, topic: str) -> list[MessageQueue]:
+        """Name the topic's queues, sorted. Raises KeyError."""
+        found = self.consumers.store.topics[topic]
+        if found not in self._listened and self.running:
+            self._listened[found] = partial(self._arrived, found)
+            found.listeners.append(self._listened[found])
+        self._counts[topic] = len(found.queues)
+        return queue_names(topic, self.consumers.broker_name, range(len(found.queues)))
+
+    def _is_current(self, work: QueueWork) -> bool:
+        topic = self.consumers.store.topics.get(work.name.topic)
+        return topic is not None and work.queue in topic.queues
+
+    def _take(self, name: MessageQueue) -> None:
+        queue = self.consumers.store.topics[name.topic].queues[name.queue_id]
+        start = self.first_offset(name)
+        work = self.works[name.topic, name.queue_id] = self._make_work(self, name, queue, start=start)
+        work.wake()
+
+    def first_offset(self, name: MessageQueue) -> int:
+        """Next offset to consume of a queue that was just taken."""
+        return self.consumers.first_offset(self.group, name, self.options)
+
+    def _refused(self, places: list[Place]) -> None:
+        consumers = self.consumers
+        consumers.metrics.counter(LOCKS_REFUSED, self.group).add(len(places))
+        refusal = consumers.locks.refusal(self.group, self.client_id, places)
+        if refusal is not None and not consumers.knows(self.group, refusal.owner):
+            consumers.notices.note("queues_owned", self.group, len(places), owner=refusal.owner, place=refusal.place)
+        self._later("unbalanced", UNBALANCED_SECONDS, self.rebalance)
+
+    def _arrived(self, topic: Topic) -> None:
+        """Wake the queues of a topic; its listener."""
+        if len(topic.queues) != self._counts.get(topic.name):
+            self.consumers.changed(self.group)
+        for (name, _), work in self.works.items():
+            if name == topic.name:
+                work.wake()
+
+    def released(self, work: QueueWork) -> None:
+        """Let a queue go that nothing is busy in; what `QueueWork.drop` leads to."""
+        if self.works.get(work.place) is not work:
+            return
+        del self.works[work.place]
+        self.consumers.persist_soon()
+        if self.locks_queues and not work.lost:
+            self.consumers.locks.unlock_batch(self.group, self.client_id, [work.place])
+        self.consumers.changed(self.group)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Stop renewing, and leave for good, once a stopped consumer has no queue left."""
+        if self.stopped:
+            for timer in self._timers.values():
+                timer.cancel()
+            self._timers.clear()
+            self.consumers.left(self)
+
+    # Locks
+
+    def _lock(self, places: list[Place]) -> set[Place]:
+        if not self.locks_queues:
+            return set(places)
+        # What it has itself and gives up must not be granted again before it is given up.
+        return self.consumers.locks.lock_batch(self.group, self.client_id, places)
+
+    def _renew(self) -> None:
+        """Renew all locks, also of a consumer that stops and whose listeners still run."""
+        places = list(self.works)
+        held = self._lock(places)
+        for place in places:
+            if place in held:
+                self.works[place].locked_at = self.now()
+            else:
+                self._lose(self.works[place])
+        if self.works or self.running:
+            self._later("renew", RENEWAL_SECONDS, self._renew)
+
+    def still_holds(self, work: QueueWork) -> bool:
+        """Whether a queue's lock can be relied on; one that was not renewed for 30 s is asked for again."""
+        if not self.locks_queues or self.now() - work.locked_at <= LOCK_TRUSTED_SECONDS:
+            return True
+        if self._lock([work.place]):
+            work.locked_at = self.now()
+            return True
+        self._lose(work)
+        return False
+
+    def _lose(self, work: QueueWork) -> None:
+        consumers = self.consumers
+        consumers.metrics.counter(LOCKS_LOST, self.group).add()
+        owner = consumers.locks.owner(self.group, work.place)
+        consumers.notices.note("queue_lock_lost", self.group, owner=owner, place=work.place)
+        work.drop(lost=True)
+
+    def _rebalance_again(self) -> None:
+        self.rebalance()
+        self._later("rebalance", REBALANCE_SECONDS, self._rebalance_again)
+
+    def _later(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+        if name in self._timers:
+            self._timers[name].cancel()
+        self._timers[name] = self.consumers.scheduler.call_later(seconds, work)
