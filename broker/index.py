@@ -20,14 +20,15 @@ from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE
 from broker.index_file import IndexDamaged, IndexFile, Row
 from broker.index_keys import KeyHasher, keys_of
-from broker.index_names import file_name, is_file_name
-from broker.index_state import IndexState, SavedIndex
+from broker.index_names import file_name
+from broker.index_parts import Gap, IndexParts
+from broker.index_state import IndexState
 from broker.log_walk import Walked, walk
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
 from broker.seams import Clock, Disk
-from broker.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG, INDEX_REBUILT
+from broker.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG
 
 STEP_RECORDS = 256
 """Records of one step: about a millisecond."""
@@ -37,13 +38,6 @@ CLOSE_RECORDS_MAX = 50_000
 _COMPARED_PIECES = 4
 _RETRY_SECONDS = 1.0
 _ALL_MS = 1 << 62
-
-
-class Gap:
-    """A file that is to be made anew from the log."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
 
 class _Repair:
@@ -97,20 +91,25 @@ class Index:
         self.log = self._log = log
         self._disk = disk
         self._clock = clock
-        self._options = options
         self._metrics = metrics
         self._notices = notices
         self._state = IndexState(root, disk=disk)
         self._hash = KeyHasher().hash
-        self._parts: list[IndexFile | Gap] = []
+        self._parts = IndexParts(
+            self._folder,
+            log=log,
+            disk=disk,
+            options=options,
+            metrics=metrics,
+            notices=notices,
+            read_only=read_only,
+        )
         self._writer: IndexFile | None = None
         self._repair: _Repair | None = None
         self._compared: tuple[IndexFile, Iterator[None]] | None = None
         self._known_to = -1  # records up to here may be in the files already
         self._retry_at = 0.0
         self._saved_at = clock.monotonic()
-        self._changed = False
-        self._names_changed = False
         self._entries = metrics.counter(INDEX_ENTRIES)
 
     # Opening
@@ -124,86 +123,28 @@ class Index:
         """
         try:
             saved = self._state.load()
-            names = self._disk.list(self._folder)
-            for name in names:
-                try:
-                    known = is_file_name(name)
-                    if known:
-                        self._take(name, saved, clean=clean, index_ms=index_ms)
-                except IsADirectoryError:
-                    known = False
-                if not known:
-                    self._notices.note("index_foreign_file_left_alone", file=f"{self._folder}/{name}")
-            for name in saved.files.keys() - set(names) if saved is not None else ():
-                self._parts.append(self._gap(name, "missing", "it is missing"))
-            self._parts.sort(key=lambda part: part.name)
-            whole = not self._drop_gaps_at_end()
+            whole = self._parts.take_stock(saved, clean=clean, index_ms=index_ms)
         except OSError as error:
             self._fail(error)
             return
-        last = self._last
+        last = self._parts.last
         self.position = self._known_to = last.header.end if last is not None else self._log.min_offset
         if saved is not None and last is not None and whole and last.name == max(saved.files, default=""):
             self.position = max(saved.position, self.position)
         self.position = min(self.position, self._log.visible_end)
         self.saved_ms = last.header.end_ms if last is not None else 0
 
-    def _take(self, name: str, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> None:
-        file = self._file(name)
-        try:
-            file.read_header()
-        except IndexDamaged as error:
-            self._parts.append(self._gap(name, "damaged", str(error)))
-            return
-        header = file.header
-        if saved is not None and name in saved.missing:
-            self._parts.append(Gap(name))
-        elif saved is not None and name in saved.files:
-            file.sums = saved.files[name]
-            if file.sums is not None and file.sums.header != header:
-                self._parts.append(self._gap(name, "damaged", "its header is not what was saved"))
-            elif header.end >= self._log.visible_end:
-                self._parts.append(self._gap(name, "cut", "the log ends before its last entry"))
-            else:
-                self._parts.append(file)
-        elif (
-            header.next_entry <= 1
-            or header.end >= self._log.visible_end
-            or not (clean or (saved is None and header.end_ms <= index_ms))
-        ):
-            self._parts.append(self._gap(name, "unfinished", "it is newer than what was last saved"))
-        else:
-            self._parts.append(file)
-
-    def _gap(self, name: str, reason: str, why: str) -> Gap:
-        if self._read_only:
-            return Gap(name)
-        self._metrics.counter(INDEX_REBUILT, reason).add()
-        self._notices.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
-        self._changed = self._names_changed = True
-        return Gap(name)
-
-    def _drop_gaps_at_end(self) -> bool:
-        """Delete files at the end that are made anew anyway: the walk of the log's tail does it."""
-        dropped = False
-        while self._parts and isinstance(self._parts[-1], Gap):
-            gap = self._parts.pop()
-            dropped = self._names_changed = True
-            if not self._read_only:
-                self._file(gap.name).remove()
-        return dropped
-
     # What is there
 
     @property
     def behind(self) -> bool:
         """Whether there is something to build."""
-        return self.position < self._log.visible_end or any(isinstance(part, Gap) for part in self._parts)
+        return self.position < self._log.visible_end or bool(self._parts.gaps)
 
     @property
     def files(self) -> list[IndexFile]:
         """The files that can be searched, oldest first."""
-        return [part for part in self._parts if isinstance(part, IndexFile)]
+        return self._parts.files
 
     @property
     def missing(self) -> list[tuple[int, int]]:
@@ -211,15 +152,14 @@ class Index:
         found = []
         if self.position < self._log.visible_end:
             found.append((max(self.position, self._log.min_offset), self._log.visible_end))
-        for place in reversed(range(len(self._parts))):
-            if isinstance(self._parts[place], Gap):
-                start, end = self._bounds(place)
-                found.append((start, end))
+        for place, part in reversed(list(enumerate(self._parts.all))):
+            if isinstance(part, Gap):
+                found.append(self._parts.bounds(place))
         return found
 
     def holds(self, file: IndexFile) -> bool:
         """Whether a file is still one of the index's: retention may have deleted it."""
-        return file in self._parts
+        return file in self._parts.all
 
     def hash(self, topic: bytes, key: bytes) -> int:
         """Hash of a topic's key, as entries carry it."""
@@ -227,38 +167,18 @@ class Index:
 
     def distrust(self, file: IndexFile, why: str) -> None:
         """Have a file made anew from the log, because it was found to be damaged."""
-        if file not in self._parts:
+        if file not in self._parts.all:
             return
         file.release()
-        self._parts[self._parts.index(file)] = self._gap(file.name, "damaged", why)
+        self._parts.all[self._parts.all.index(file)] = self._parts.gap(file.name, "damaged", why)
         if file is self._writer:
             self._writer = None
         try:
-            if self._drop_gaps_at_end():
-                last = self._last
+            if self._parts.drop_gaps_at_end():
+                last = self._parts.last
                 self.position = self._known_to = last.header.end if last is not None else self._log.min_offset
         except OSError as error:
             self._fail(error)
-
-    @property
-    def _last(self) -> IndexFile | None:
-        files = self.files
-        return files[-1] if files else None
-
-    def _bounds(self, place: int) -> tuple[int, int]:
-        """Stretch [start, end) of the log that a gap's file covered, with its neighbours' records at both ends."""
-        before = [part.header.end for part in self._parts[:place] if isinstance(part, IndexFile)]
-        after = [part.header.begin for part in self._parts[place:] if isinstance(part, IndexFile)]
-        start = max(before[-1] if before else 0, self._log.min_offset)
-        return start, after[0] + 1 if after else self._log.visible_end
-
-    def _file(self, name: str) -> IndexFile:
-        return IndexFile(
-            self._disk,
-            f"{self._folder}/{name}",
-            slots=self._options.index_slots,
-            entries=self._options.index_entries,
-        )
 
     # Building
 
@@ -267,7 +187,7 @@ class Index:
         if self._read_only or self.failed is not None or self._clock.monotonic() < self._retry_at:
             return False
         try:
-            if any(isinstance(part, Gap) for part in self._parts):
+            if self._parts.gaps:
                 self._step_repair(records_max)
             elif self.position < self._log.visible_end:
                 self._step_tail(records_max)
@@ -285,7 +205,7 @@ class Index:
         return self.behind
 
     def _step_tail(self, records_max: int) -> None:
-        last = self._last if self._writer is None else None
+        last = self._parts.last if self._writer is None else None
         # A file without sums is RocketMQ's: to go on in it, all of it would have to be read.
         if last is not None and last.sums is not None and not last.full and not self._take_up(last):
             return
@@ -301,7 +221,7 @@ class Index:
         if self._writer is not None:
             self._writer.write()
         self._entries.value += len(rows)
-        self._changed = True
+        self._parts.changed = True
         self.position = position
 
     def _take_up(self, last: IndexFile) -> bool:
@@ -336,11 +256,11 @@ class Index:
         if self._writer is not None:
             self._seal(self._writer)
             self._writer = None
-        name = file_name(self._clock.wall_ms(), after=self._parts[-1].name if self._parts else "")
-        file = self._file(name)
+        name = file_name(self._clock.wall_ms(), after=self._parts.all[-1].name if self._parts.all else "")
+        file = self._parts.file(name)
         file.create()
-        self._names_changed = True
-        self._parts.append(file)
+        self._parts.names_changed = True
+        self._parts.all.append(file)
         return file
 
     def _seal(self, file: IndexFile) -> None:
@@ -350,17 +270,19 @@ class Index:
 
     def _step_repair(self, records_max: int) -> None:
         """Go on with the first of the gaps; it becomes a file when its stretch of the log is read or the file full."""
-        place = next(at for at, part in enumerate(self._parts) if isinstance(part, Gap))
-        start, end = self._bounds(place)
-        gap, repair = self._parts[place], self._repair
+        place = next(at for at, part in enumerate(self._parts.all) if isinstance(part, Gap))
+        start, end = self._parts.bounds(place)
+        gap, repair = self._parts.all[place], self._repair
         assert isinstance(gap, Gap)
         if repair is None or repair.gap is not gap:
             repair = self._repair = _Repair(gap, start)
         records, position = walk(self._log, max(repair.position, start), end, records_max=records_max)
-        neighbours = [part for part in (*self._parts[:place][-1:], *self._after(place)) if isinstance(part, IndexFile)]
+        neighbours = [
+            part for part in (*self._parts.all[:place][-1:], *self._parts.after(place)) if isinstance(part, IndexFile)
+        ]
         rows = self._rows(records, start, neighbours, end - 1)
         if rows and repair.file is None:
-            repair.file = self._file(repair.gap.name)
+            repair.file = self._parts.file(repair.gap.name)
             repair.file.create()
         if repair.file is not None and (at := repair.file.put(rows)) < len(rows):
             # Several files in a row are to be made anew: the next one goes on with this record.
@@ -373,23 +295,20 @@ class Index:
         repair.position = position
         if position >= end:
             self._close_gap(place, repair)
-            while place < len(self._parts) and isinstance(self._parts[place], Gap):
+            while place < len(self._parts.all) and isinstance(self._parts.all[place], Gap):
                 # Nothing is left for the gaps that follow.
-                self._file(self._parts.pop(place).name).remove()
-
-    def _after(self, place: int) -> list[IndexFile]:
-        return [part for part in self._parts[place:] if isinstance(part, IndexFile)][:1]
+                self._parts.file(self._parts.all.pop(place).name).remove()
 
     def _close_gap(self, place: int, repair: _Repair) -> None:
         self._repair = None
-        self._names_changed = True
+        self._parts.names_changed = True
         if repair.file is None:
-            self._parts.pop(place)
-            self._file(repair.gap.name).remove()
+            self._parts.all.pop(place)
+            self._parts.file(repair.gap.name).remove()
         else:
             repair.file.save()
             repair.file.release()
-            self._parts[place] = repair.file
+            self._parts.all[place] = repair.file
         self._save_state()
 
     # Saving
@@ -403,7 +322,7 @@ class Index:
     def save(self, *, at_once: bool = False) -> None:
         """Make what was built durable: every ten seconds, or `at_once`. Call it before the checkpoint is written."""
         now = self._clock.monotonic()
-        if self.failed is not None or not self._changed or not (at_once or now - self._saved_at >= SAVE_SECONDS):
+        if self.failed is not None or not self._parts.changed or not (at_once or now - self._saved_at >= SAVE_SECONDS):
             return
         try:
             if self._writer is not None:
@@ -415,33 +334,29 @@ class Index:
         self._saved_at = now
 
     def _save_state(self) -> None:
-        if self._names_changed:
+        if self._parts.names_changed:
             self._disk.sync_folder(self._folder)
-            self._names_changed = False
+            self._parts.names_changed = False
         files = [file for file in self.files if file is not self._writer or file.sums is not None]
-        self._state.save(self.position, files, [part.name for part in self._parts if isinstance(part, Gap)])
+        self._state.save(self.position, files, [gap.name for gap in self._parts.gaps])
         self.saved_ms = files[-1].header.end_ms if files else 0
-        self._changed = False
+        self._parts.changed = False
 
     def drop_before(self, physical: int) -> int:
         """Delete files whose last entry lies before a commit-log offset; the last file stays. Returns their number."""
         dropped = 0
         try:
-            while len(self._parts) > 1 and self._ends_before(physical):
-                part = self._parts.pop(0)
+            while len(self._parts.all) > 1 and self._parts.first_ends_before(physical):
+                part = self._parts.all.pop(0)
                 self._repair = None
-                (part if isinstance(part, IndexFile) else self._file(part.name)).remove()
+                (part if isinstance(part, IndexFile) else self._parts.file(part.name)).remove()
                 dropped += 1
             if dropped:
-                self._names_changed = self._changed = True
+                self._parts.names_changed = self._parts.changed = True
                 self._save_state()
         except OSError as error:
             self._fail(error)
         return dropped
-
-    def _ends_before(self, physical: int) -> bool:
-        first = self._parts[0]
-        return (first.header.end if isinstance(first, IndexFile) else self._bounds(0)[1] - 1) < physical
 
     def close(self) -> None:
         """Add what is left, within bounds, and save."""

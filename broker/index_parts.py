@@ -1,0 +1,175 @@
+"""The files of an index in the order of the log, and the gaps that are to be made anew."""
+
+from __future__ import annotations
+
+from broker.commit_log import CommitLog
+from broker.index_file import IndexDamaged, IndexFile
+from broker.index_names import is_file_name
+from broker.index_state import SavedIndex
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.options import StoreOptions
+from broker.seams import Disk
+from broker.store_metrics import INDEX_REBUILT
+
+
+class Gap:
+    """A file that is to be made anew from the log."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class IndexParts:
+    """Files and gaps of one index.
+
+    Attributes:
+        all: Oldest first.
+        changed: Something is to be saved.
+        names_changed: The folder is to be synced with it.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        log: CommitLog,
+        disk: Disk,
+        options: StoreOptions,
+        metrics: Metrics,
+        notices: Notices,
+        read_only: bool,
+    ) -> None:
+        """Set up; `take_stock` reads.
+
+        Args:
+            folder: Where the files are.
+            log: The store's commit log.
+            disk: Where.
+            options: Sizes of the files.
+            metrics: Counts gaps.
+            notices: Reports them.
+            read_only: Nothing is deleted, counted or reported.
+        """
+        self.all: list[IndexFile | Gap] = []
+        self.changed = False
+        self.names_changed = False
+        self._folder = folder
+        self._log = log
+        self._disk = disk
+        self._options = options
+        self._metrics = metrics
+        self._notices = notices
+        self._read_only = read_only
+
+    def take_stock(self, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> bool:
+        """Find out which files are what was last saved; the others become gaps.
+
+        Args:
+            saved: What `pyddmq/index.json` says, None when it says nothing.
+            clean: The store was closed properly.
+            index_ms: The checkpoint's index time, for files that `saved` does not know.
+
+        Returns:
+            Whether the last file is whole.
+
+        Raises:
+            OSError: The folder or a file cannot be read.
+        """
+        names = self._disk.list(self._folder)
+        for name in names:
+            try:
+                known = is_file_name(name)
+                if known:
+                    self.all.append(self._taken(name, saved, clean=clean, index_ms=index_ms))
+            except IsADirectoryError:
+                known = False
+            if not known:
+                self._notices.note("index_foreign_file_left_alone", file=f"{self._folder}/{name}")
+        for name in saved.files.keys() - set(names) if saved is not None else ():
+            self.all.append(self.gap(name, "missing", "it is missing"))
+        self.all.sort(key=lambda part: part.name)
+        return not self.drop_gaps_at_end()
+
+    def _taken(self, name: str, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> IndexFile | Gap:
+        file = self.file(name)
+        try:
+            file.read_header()
+        except IndexDamaged as error:
+            return self.gap(name, "damaged", str(error))
+        header = file.header
+        if saved is not None and name in saved.missing:
+            return Gap(name)
+        if saved is not None and name in saved.files:
+            file.sums = saved.files[name]
+            if file.sums is not None and file.sums.header != header:
+                return self.gap(name, "damaged", "its header is not what was saved")
+            if header.end >= self._log.visible_end:
+                return self.gap(name, "cut", "the log ends before its last entry")
+        elif (
+            header.next_entry <= 1
+            or header.end >= self._log.visible_end
+            or not (clean or (saved is None and header.end_ms <= index_ms))
+        ):
+            return self.gap(name, "unfinished", "it is newer than what was last saved")
+        return file
+
+    def gap(self, name: str, reason: str, why: str) -> Gap:
+        """Make a gap of a file that is not believed; counted by `reason` and reported."""
+        if self._read_only:
+            return Gap(name)
+        self._metrics.counter(INDEX_REBUILT, reason).add()
+        self._notices.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
+        self.changed = self.names_changed = True
+        return Gap(name)
+
+    def drop_gaps_at_end(self) -> bool:
+        """Delete files at the end that are made anew anyway: the walk of the log's tail does it. Raises OSError."""
+        dropped = False
+        while self.all and isinstance(self.all[-1], Gap):
+            gap = self.all.pop()
+            dropped = self.names_changed = True
+            if not self._read_only:
+                self.file(gap.name).remove()
+        return dropped
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files that can be searched, oldest first."""
+        return [part for part in self.all if isinstance(part, IndexFile)]
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What is to be made anew, oldest first."""
+        return [part for part in self.all if isinstance(part, Gap)]
+
+    @property
+    def last(self) -> IndexFile | None:
+        """The newest file that can be searched."""
+        files = self.files
+        return files[-1] if files else None
+
+    def bounds(self, place: int) -> tuple[int, int]:
+        """Stretch [start, end) of the log that a gap's file covered, with its neighbours' records at both ends."""
+        before = [part.header.end for part in self.all[:place] if isinstance(part, IndexFile)]
+        after = self.after(place)
+        start = max(before[-1] if before else 0, self._log.min_offset)
+        return start, after[0].header.begin + 1 if after else self._log.visible_end
+
+    def after(self, place: int) -> list[IndexFile]:
+        """The first file from a place on, if there is one."""
+        return [part for part in self.all[place:] if isinstance(part, IndexFile)][:1]
+
+    def first_ends_before(self, physical: int) -> bool:
+        """Whether the oldest part says nothing of the log from a commit-log offset on."""
+        first = self.all[0]
+        return (first.header.end if isinstance(first, IndexFile) else self.bounds(0)[1] - 1) < physical
+
+    def file(self, name: str) -> IndexFile:
+        """A file of this index, there or not."""
+        return IndexFile(
+            self._disk,
+            f"{self._folder}/{name}",
+            slots=self._options.index_slots,
+            entries=self._options.index_entries,
+        )
