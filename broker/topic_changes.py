@@ -1,8 +1,8 @@
-"""Changes to the topics of an open store: made, widened, deleted; each is durable before it shows (D6, D11)."""
+"""Changes to the topics of an open store: made, widened, typed, deleted; each is durable before it shows (D6, D11)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -11,6 +11,7 @@ import structlog
 from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE, DiskFull, StoreError, StoreFailed
+from broker.message_type import MessageType
 from broker.metrics import Metrics
 from broker.store_metrics import REFUSED
 from broker.topics import Topic, Topics, check_wanted
@@ -32,7 +33,7 @@ class Owner(Protocol):
 
 
 class TopicChanges:
-    """Makes, widens and deletes topics of one store."""
+    """Makes, widens, types and deletes topics of one store."""
 
     def __init__(
         self,
@@ -92,6 +93,24 @@ class TopicChanges:
                     queue.sync()
         topic.system = topic.system or system
         return topic
+
+    def set_types(self, types: Mapping[str, MessageType]) -> None:
+        """Give topics their message types, all of them in one write; durable when this returns.
+
+        A type decides what is published from now on; what is stored stays as it is.
+
+        Raises:
+            KeyError: There is no such topic; nothing has changed.
+            DiskFull: There is no room for the topic file; nothing has changed.
+            StoreFailed: The store has failed, or fails with this write.
+        """
+        self._check_whole()
+        for name in types:
+            self._topics.by_name[name]
+        changed = {name: wanted for name, wanted in types.items() if self._topics.said_type(name) != wanted}
+        if changed:
+            with self._writing():
+                self._topics.save(types=changed)
 
     def serve(self, name: str) -> None:
         """Have a topic take publishes although no configuration lists it; durable when this returns.

@@ -6,11 +6,12 @@ The file has RocketMQ's shape; fields that this program does not use are kept as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.consume_queue import Checker, ConsumeQueue
 from broker.errors import NO_SPACE, MessageRefused
+from broker.message_type import ATTRIBUTE, MessageType, type_of
 from broker.record import TOPIC_BYTES_MAX
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile
@@ -85,12 +86,14 @@ class Topic:
         name_bytes: The same in UTF-8.
         queues: By queue id.
         system: Clients may not publish to it.
+        message_type: What it takes. Who publishes for others asks; `Store.append` does not, as RocketMQ's broker does
+            not.
         listeners: Called, in their order, at the end of a flush that made records of this topic visible.
         prefix: Length byte and name, as they stand in a record. A name of more than 127 bytes, which only RocketMQ's
             retry topics have, has none: such topics are read and never written.
     """
 
-    __slots__ = ("listeners", "name", "name_bytes", "prefix", "queues", "system")
+    __slots__ = ("listeners", "message_type", "name", "name_bytes", "prefix", "queues", "system")
 
     def __init__(self, name: str, *, system: bool) -> None:
         self.name = name
@@ -99,6 +102,7 @@ class Topic:
             self.prefix = bytes([len(self.name_bytes)]) + self.name_bytes
         self.queues: list[ConsumeQueue] = []
         self.system = system
+        self.message_type = MessageType.MIXED
         self.listeners: list[Callable[[], None]] = []
 
     def __getattr__(self, name: str) -> bytes:
@@ -167,6 +171,7 @@ class Topics:
         topic = self.by_name.get(name)
         if topic is None:
             topic = self.by_name[name] = Topic(name, system=is_system(name))
+            topic.message_type = type_of(self._table.get(name, {}))
         for queue_id in range(len(topic.queues), queues):
             queue = ConsumeQueue(
                 name,
@@ -211,11 +216,17 @@ class Topics:
             for number in numbers
         ]
 
-    def save(self, grown: tuple[str, int] | None = None) -> None:
+    def said_type(self, name: str) -> str | None:
+        """Type that the file names for a topic, None when it names none."""
+        found: str | None = self._table.get(name, {}).get("attributes", {}).get(ATTRIBUTE)
+        return found
+
+    def save(self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None) -> None:
         """Write the file with every topic's present count of queues.
 
         Args:
             grown: Name and new count of a topic that is to be made or grown in memory afterwards.
+            types: Types that topics are to have from now on, in memory, too, once the file is written.
 
         Raises:
             OSError: The file could not be written.
@@ -224,6 +235,8 @@ class Topics:
         if grown is not None:
             counts[grown[0]] = grown[1]
         table = {name: self._entry(name, count) for name, count in counts.items()}
+        for name, wanted in (types or {}).items():
+            table[name]["attributes"] = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
         version = {
             **self._version,
             "counter": int(self._version.get("counter", 0)) + 1,
@@ -232,6 +245,8 @@ class Topics:
         self._file.save({**self._rest, "dataVersion": version, "topicConfigTable": table})
         self._table = table
         self._version = version
+        for name in types or {}:
+            self.by_name[name].message_type = type_of(table[name])
 
     def close(self) -> None:
         """Close all queues' files."""

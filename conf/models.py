@@ -22,6 +22,7 @@ _LIVE = Reload.LIVE
 _GENERATION = Reload.GENERATION
 
 ConsumeFrom = Literal["first", "last", "timestamp"]
+TopicMessageType = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]
 
 
 def _check_retry_intervals(intervals: list[int]) -> list[int]:
@@ -80,6 +81,14 @@ class TopicConfig(Model):
         True,
         "`false` refuses publishes (code 13) and rests the subscriptions to it; nothing is deleted.",
         reload=_LIVE,
+    )
+    message_type: TopicMessageType | None = setting(
+        None,
+        "Kind of message that it takes; others are refused (docs/protocol.md). `NORMAL`: no delay, no hashId or "
+        "partitionId. `FIFO`: with a key, a hashId or a partitionId, and no delay. `DELAY`: with a delay. "
+        "`TRANSACTION`: messages of transactions. `MIXED`: all. What is stored already stays.",
+        reload=_LIVE,
+        absent="what it has; a new one: MIXED",
     )
     max_tps: Annotated[float, Field(gt=0)] | None = setting(
         None,

@@ -105,6 +105,7 @@ class LiveNode:
                 topic=topic.name,
                 queues=[QueueRange(queue=q.queue_id, min=q.min_offset, max=q.max_offset) for q in topic.queues],
                 system=topic.system,
+                message_type=topic.message_type.value,
             )
             for topic in self._node.store.topics.values()
         ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
 from broker.java import string_hash
+from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
 from broker.metrics import Counter, Metrics, declare
 from broker.seams import Buffer, Clock
 from broker.store import DiskFull, MessageRefused, Position, Put, Store, StoreError, Topic
@@ -43,6 +44,11 @@ HEARTBEAT_TOPIC = b"carrera_heartbeat"
 
 _HASHES_MAX = 65_536
 
+_MISMATCH_CODES = {
+    Mismatch.DELAY: ResultCode.FAIL_TOPIC_IS_NOT_DELAY,
+    Mismatch.NO_DELAY: ResultCode.FAIL_TOPIC_IS_DELAY,
+}
+
 
 class _Fields(TypedDict, total=False):
     """What a Result says beyond code and text, as `encode_result_reply` takes it."""
@@ -58,14 +64,19 @@ _new_put = tuple.__new__
 
 
 class TopicPort:
-    """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round."""
+    """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round.
 
-    __slots__ = ("body_bytes", "limit", "messages", "queue_count", "round", "topic")
+    `guarded`: its messages have to pass a limit or a message type. Made anew when queues, limit or type change.
+    """
+
+    __slots__ = ("body_bytes", "guarded", "limit", "messages", "queue_count", "round", "topic")
 
     def __init__(self, topic: Topic, limit: TokenBucket | None, metrics: Metrics) -> None:
         self.topic = topic
         self.queue_count = len(topic.queues)
         self.limit = limit
+        # One test per message for both, whatever the topic is like.
+        self.guarded = limit is not None or topic.message_type is not MessageType.MIXED
         self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
         self.body_bytes: Counter = metrics.counter(BYTES_SENT, topic.name)
         self.round = 0
@@ -200,8 +211,13 @@ class ProducerService:
                 queue_id = (self._key_hash(key) & 0x7FFF_FFFF) % queues
             else:
                 queue_id = port.round = (port.round + 1) % queues
-            if port.limit is not None:
-                self._take_token(port)
+            if port.guarded:
+                if port.topic.message_type is not MessageType.MIXED:
+                    ordered = bool(hash_id) or partition_id >= 0
+                    delayed = bool(level or deliver_at or delay)
+                    self._check_type(port.topic, MessageKind(False, delayed, ordered or bool(key), ordered))
+                if port.limit is not None:
+                    self._take_token(port)
             puts.append(_new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0, 0, 0)))
             ports.append(port)
 
@@ -210,6 +226,13 @@ class ProducerService:
             return Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
         text = f"the body has {len(content)} bytes, the limit is {self._body_bytes_max}"
         return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+
+    @staticmethod
+    def _check_type(topic: Topic, kind: MessageKind) -> None:
+        problem = mismatch(topic.message_type, kind)
+        if problem is not None:
+            code = _MISMATCH_CODES.get(problem, ResultCode.FAIL_ILLEGAL_MSG)
+            raise Refusal(code, f"topic {topic.name} is of the type {topic.message_type}: it {problem}")
 
     @staticmethod
     def _take_token(port: TopicPort) -> None:

@@ -19,6 +19,7 @@ from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, diff
 from proxy.assembly import consumer_group
 from proxy.node import Node
+from proxy.topic_ports import wanted_types
 
 _log = structlog.get_logger(__name__)
 
@@ -121,6 +122,8 @@ class Reloader:
                 steps[name] = self._addition(config.groups[name], config)
             else:
                 steps[name] = self._change(name, config)
+        # Last, and in one write: unlike queues, a type that the running configuration does not want shows at once.
+        node.store.topic_changes.set_types(wanted_types(config))
         return steps
 
     def _removal(self, name: str) -> Callable[[], None]:

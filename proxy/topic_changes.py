@@ -1,4 +1,4 @@
-"""Topics made, widened and deleted through the admin port; what the store does stands in `broker.topic_changes`."""
+"""Topics made, widened, typed and deleted through the admin port; `broker.topic_changes` says what the store does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from broker.errors import MessageRefused
+from broker.message_type import MessageType
 from broker.topics import DEAD_LETTER_PREFIX, QUEUES_MAX, Topic, is_system
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
 from proxy.group_changes import need_ready
@@ -16,10 +17,19 @@ Queues = Annotated[int, msgspec.Meta(ge=1, le=QUEUES_MAX)]
 
 
 class TopicBody(ChangeBody, frozen=True):
-    """A topic and how many queues it is to have."""
+    """A topic, how many queues it is to have, and maybe its message type."""
 
     topic: str
     queues: Queues
+    message_type: MessageType | None = None
+
+
+class TopicAlteration(ChangeBody, frozen=True):
+    """A topic and what of it changes; None stays as it is."""
+
+    topic: str
+    queues: Queues | None = None
+    message_type: MessageType | None = None
 
 
 class DeletionBody(ChangeBody, frozen=True):
@@ -35,7 +45,7 @@ def topic_changes(node: Node) -> list[Change]:
     desk = _Topics(node)
     return [
         Change(name="create_topic", path="/api/topics", body=TopicBody, run=desk.create),
-        Change(name="alter_topic", path="/api/topics/alter", body=TopicBody, run=desk.alter),
+        Change(name="alter_topic", path="/api/topics/alter", body=TopicAlteration, run=desk.alter),
         Change(name="delete_topic", path="/api/topics", method="DELETE", body=DeletionBody, run=desk.delete),
     ]
 
@@ -55,32 +65,57 @@ class _Topics:
             topic = node.store.create_topic(body.topic, body.queues)
         except MessageRefused as error:
             raise ChangeRefused(400, f"{error}.") from error
+        if body.message_type is not None:
+            node.store.topic_changes.set_types({body.topic: body.message_type})
         node.store.topic_changes.serve(body.topic)
         node.ports.publish(node.config)
         return _state(topic)
 
-    def alter(self, body: TopicBody) -> Document:
+    def alter(self, body: TopicAlteration) -> Document:
         node = self._node
         need_ready(node)
         topic = self._found(body.topic)
+        if body.queues is None and body.message_type is None:
+            raise ChangeRefused(400, "Nothing to change: give `queues`, `messageType` or both.")
         if topic.system:
-            raise ChangeRefused(409, f"{body.topic} is a topic of the broker's own; it keeps its queues.")
-        if body.queues < len(topic.queues):
+            raise ChangeRefused(409, f"{body.topic} is a topic of the broker's own; it stays as it is.")
+        if body.queues is not None:
+            self._check_queues(topic, body.queues)
+        if body.message_type is not None:
+            self._check_type(topic, body.message_type)
+        if body.queues is not None:
+            node.store.create_topic(body.topic, body.queues)
+        if body.message_type is not None:
+            node.store.topic_changes.set_types({body.topic: body.message_type})
+        node.ports.publish(node.config)
+        return _state(topic)
+
+    def _check_queues(self, topic: Topic, queues: int) -> None:
+        """Refuse fewer queues than there are, and more than the configuration says."""
+        name = topic.name
+        if queues < len(topic.queues):
             text = (
-                f"Topic {body.topic} has {len(topic.queues)} queues and can only get more: messages of queues that go "
+                f"Topic {name} has {len(topic.queues)} queues and can only get more: messages of queues that go "
                 "would be lost to all groups, and keys would move to other queues."
             )
             raise ChangeRefused(409, text)
-        settings = node.config.topics.get(body.topic)
-        if settings is not None and settings.queues is not None and settings.queues < body.queues:
+        settings = self._node.config.topics.get(name)
+        if settings is not None and settings.queues is not None and settings.queues < queues:
             text = (
-                f"The configuration says topics.{body.topic}.queues: {settings.queues}. Say {body.queues} there and "
+                f"The configuration says topics.{name}.queues: {settings.queues}. Say {queues} there and "
                 "reload; otherwise the next reload would be refused."
             )
             raise ChangeRefused(409, text)
-        node.store.create_topic(body.topic, body.queues)
-        node.ports.publish(node.config)
-        return _state(topic)
+
+    def _check_type(self, topic: Topic, wanted: MessageType) -> None:
+        """Refuse another type than the configuration says."""
+        settings = self._node.config.topics.get(topic.name)
+        if settings is not None and settings.message_type not in (None, wanted):
+            text = (
+                f"The configuration says topics.{topic.name}.messageType: {settings.message_type}. Say {wanted} there "
+                "and reload; the next reload would undo the change."
+            )
+            raise ChangeRefused(409, text)
 
     def delete(self, body: DeletionBody) -> Document:
         node = self._node
@@ -124,4 +159,4 @@ class _Topics:
 
 def _state(topic: Topic) -> Document:
     queues = [{"queue": queue.queue_id, "min": queue.min_offset, "max": queue.max_offset} for queue in topic.queues]
-    return {"topic": topic.name, "queues": queues}
+    return {"topic": topic.name, "messageType": topic.message_type, "queues": queues}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from broker.message_type import MessageType
 from broker.metrics import Metrics
 from broker.seams import Clock
 from broker.store import Store
 from conf import Config
 from proxy.producer_service import TopicPort
 from upstream.limits import TokenBucket
+
+
+def wanted_types(config: Config) -> dict[str, MessageType]:
+    """Message types that a configuration gives to topics."""
+    return {name: MessageType(topic.message_type) for name, topic in config.topics.items() if topic.message_type}
 
 
 class TopicPorts:
@@ -24,14 +30,17 @@ class TopicPorts:
         self._metrics = metrics
 
     def publish(self, config: Config) -> None:
-        """Create and widen topics, and open or close them for publishing, as a configuration says (D6).
+        """Create, widen and type topics, and open or close them for publishing, as a configuration says (D6).
 
         Raises:
             StoreError: A topic cannot be made.
         """
+        for name in config.topics:
+            self._store.create_topic(name, config.queue_count(name))
+        self._store.topic_changes.set_types(wanted_types(config))
         ports: dict[bytes, TopicPort] = {}
         for name, settings in config.topics.items():
-            topic = self._store.create_topic(name, config.queue_count(name))
+            topic = self._store.topics[name]
             if not settings.enabled:
                 continue
             old = self.by_name.get(name.encode())

@@ -102,7 +102,12 @@ def busy_node() -> PlainNode:
     node = PlainNode()
     node.topic_list = [
         TopicView(topic="%DLQ%permits-audit", queues=[QueueRange(queue=0, min=0, max=3)], system=True),
-        TopicView(topic="permits", queues=[QueueRange(queue=n, min=5, max=1_005 + n) for n in range(2)], system=False),
+        TopicView(
+            topic="permits",
+            queues=[QueueRange(queue=n, min=5, max=1_005 + n) for n in range(2)],
+            system=False,
+            message_type="FIFO",
+        ),
     ]
     qid = "pyddmq_broker-0_0"
     audit = SubscriptionView(

@@ -39,6 +39,7 @@ def topics(node: NodeView, *, limit: int, name: str | None = None) -> Document |
             {
                 "topic": topic.topic,
                 "system": topic.system,
+                "messageType": topic.message_type,
                 "queues": [{"queue": queue.queue, "min": queue.min, "max": queue.max} for queue in topic.queues],
             }
             for topic in found[:limit]

@@ -208,12 +208,13 @@ def _topics_table(node: NodeView) -> str:
         [
             Cell(topic.topic, "k"),
             Cell("system" if topic.system else "user"),
+            Cell("" if topic.message_type == "MIXED" else topic.message_type.lower()),
             Cell(f"{len(topic.queues):,}", "n"),
             Cell(f"{sum(queue.max - queue.min for queue in topic.queues):,}", "n"),
         ]
         for topic in sorted(node.topics(), key=lambda topic: (topic.system, topic.topic))
     ]
-    return table("Topics", ("Topic", "Kind", "#Queues", "#Messages held"), rows, "No topic yet.")
+    return table("Topics", ("Topic", "Kind", "Takes", "#Queues", "#Messages held"), rows, "No topic yet.")
 
 
 def _counters_table(node: NodeView) -> str:

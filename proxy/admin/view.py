@@ -34,6 +34,7 @@ class TopicView:
     topic: str
     queues: Sequence[QueueRange]
     system: bool
+    message_type: str = "MIXED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,18 +34,20 @@ def topics(
             for each in answer["topics"]
             for queue in each["queues"]
         ]
-        print_table(f"Topic {topic}", ["queue", "first", "end", "messages"], rows, right=(0, 1, 2, 3))
+        kinds = ", ".join(each["messageType"] for each in answer["topics"])
+        print_table(f"Topic {topic} ({kinds})", ["queue", "first", "end", "messages"], rows, right=(0, 1, 2, 3))
         return ExitCode.OK
     rows = [
         [
             each["topic"],
             "system" if each["system"] else "",
+            each["messageType"],
             str(len(each["queues"])),
             str(sum(queue["max"] - queue["min"] for queue in each["queues"])),
         ]
         for each in answer["topics"]
     ]
-    print_table("Topics", ["topic", "kind", "queues", "messages"], rows, right=(2, 3))
+    print_table("Topics", ["topic", "kind", "type", "queues", "messages"], rows, right=(3, 4))
     return ExitCode.OK
 
 

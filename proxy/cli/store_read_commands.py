@@ -60,6 +60,7 @@ def _stat(store: ReadOnlyStore, data: Path) -> dict[str, Any]:
     topics = [
         {
             "topic": name,
+            "messageType": topic.message_type,
             "queues": [
                 {"queue": queue.queue_id, "min": queue.min_offset, "max": queue.max_offset} for queue in topic.queues
             ],

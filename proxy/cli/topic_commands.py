@@ -1,4 +1,4 @@
-"""`pyddmq topics create | alter | delete`: topics made, widened and deleted on a running node."""
+"""`pyddmq topics create | alter | delete`: topics made, widened, typed and deleted on a running node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import typer
 
+from broker.message_type import MessageType
 from proxy.admin.text import amount
 from proxy.cli.admin_client import delete as delete_at
 from proxy.cli.admin_client import get, post
@@ -18,11 +19,22 @@ from proxy.cli.output import print_json, print_line
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
 Queues = Annotated[int, typer.Option("--queues", min=1, max=1024, help="How many queues it is to have.")]
+MoreQueues = Annotated[int | None, typer.Option("--queues", min=1, max=1024, help="How many queues it is to have.")]
+Type = Annotated[
+    MessageType | None, typer.Option("--type", case_sensitive=False, help="Which messages it takes; MIXED: all.")
+]
 
 
-def create(*, topic: Name, queues: Queues = 4, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def create(
+    *,
+    topic: Name,
+    queues: Queues = 4,
+    message_type: Type = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
     """Make a topic that takes messages, also after a restart, without being listed in the configuration."""
-    answer = post(admin, "/api/topics", {"topic": topic, "queues": queues})
+    answer = post(admin, "/api/topics", {"topic": topic, "queues": queues, "messageType": message_type})
     if as_json:
         print_json(answer)
     else:
@@ -30,13 +42,20 @@ def create(*, topic: Name, queues: Queues = 4, admin: AdminAddress = ADMIN_DEFAU
     return ExitCode.OK
 
 
-def alter(*, topic: Name, queues: Queues, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
-    """Give a topic more queues, at once for producers and groups; it never gets fewer."""
-    answer = post(admin, "/api/topics/alter", {"topic": topic, "queues": queues})
+def alter(
+    *,
+    topic: Name,
+    queues: MoreQueues = None,
+    message_type: Type = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Give a topic more queues (never fewer) or another message type, at once; stored messages stay as they are."""
+    answer = post(admin, "/api/topics/alter", {"topic": topic, "queues": queues, "messageType": message_type})
     if as_json:
         print_json(answer)
     else:
-        print_line(f"topic {topic} has {amount(len(answer['queues']), 'queue')}")
+        print_line(f"topic {topic} has {amount(len(answer['queues']), 'queue')} and takes {answer['messageType']}")
     return ExitCode.OK
 
 

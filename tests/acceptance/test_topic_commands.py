@@ -15,7 +15,14 @@ def test_life_of_a_topic(node: NodeProcess) -> None:
     assert (done.code, done.out) == (ExitCode.OK, "topic made is there, with 2 queues\n")
     assert command("send", "made", "x", "--partition", "0", *node.producer()).code == ExitCode.OK
     assert len(json.loads(command("topics", "alter", "made", "--queues", "3", "--json", *admin).out)["queues"]) == 3
+    typed = command("topics", "alter", "made", "--type", "fifo", *admin)
+    assert (typed.code, typed.out) == (ExitCode.OK, "topic made has 3 queues and takes FIFO\n")
+    unkeyed = command("send", "made", "x", *node.producer())
+    assert (unkeyed.code, "is of the type FIFO" in unkeyed.err) == (ExitCode.REFUSED, True)
+    assert "FIFO" in command("topics", *admin).out
+    assert "Topic made (FIFO)" in command("topics", "show", "made", *admin).out
     shown = json.loads(command("topics", "show", "made", "--json", *admin).out)["topics"][0]
+    assert shown["messageType"] == "FIFO"
     assert [queue["max"] for queue in shown["queues"]] == [1, 0, 0]
     assert json.loads(command("topics", "made", "--json", *admin).out)["topics"][0] == shown
     unsure = command("topics", "delete", "made", *admin)
@@ -25,6 +32,8 @@ def test_life_of_a_topic(node: NodeProcess) -> None:
     gone = command("topics", "delete", "made", "--yes", "made", *admin)
     assert (gone.code, gone.out) == (ExitCode.OK, "topic made is deleted; 1 message went\n")
     assert command("topics", "made", *admin).code == ExitCode.REFUSED
+    again = json.loads(command("topics", "create", "made", "--type", "NORMAL", "--json", *admin).out)
+    assert (again["messageType"], len(again["queues"])) == ("NORMAL", 4)
 
 
 def test_refusals_are_sentences(node: NodeProcess) -> None:

@@ -120,6 +120,7 @@ def test_stat_shows_sizes_times_and_queues(data: Path, capsys: Capture) -> None:
     assert (shown["first"], shown["last"]) == (START_MS, START_MS + 40 * 60_000)
     assert shown["topics"][0] == {
         "topic": "orders",
+        "messageType": "MIXED",
         "queues": [{"queue": 0, "min": 0, "max": 20}, {"queue": 1, "min": 0, "max": 20}],
     }
     assert shown["bytes"]["commitlog"] == shown["logFiles"] * 4096

@@ -359,3 +359,25 @@ def _received(connection: socket.socket) -> bytes:
         return connection.recv(1 << 16)
     except ConnectionResetError:
         return b""
+
+
+def test_batch_over_topics_has_a_receipt_per_message_and_one_larger_than_a_log_file_is_refused(start: Start) -> None:
+    """A batch may go to several topics; one that no log file can hold is refused with its size, whole."""
+    yaml = "node: {segmentBytes: 131072, maxMessageBytes: 30000}\ntopics: {one: {queues: 1}, two: {queues: 1}}"
+    node = start(yaml)
+    small = [OutgoingMessage(topic=topic, body=b"x") for topic in ("one", "two", "one", "two")]
+    large = [OutgoingMessage(topic=topic, body=bytes(30_000)) for topic in ("one", "two", "one", "two", "one")]
+    with Producer(node.producer) as producer:
+        with pytest.raises(
+            SendRefused, match=r"the batch of 5 takes 15\d{4} bytes in the log, 131064 bytes"
+        ) as refusal:
+            producer.send_batch(large)
+        assert refusal.value.code == 11
+        receipts = producer.send_batch(small)
+        assert [(receipt.qid[-2:], receipt.offset) for receipt in receipts] == [
+            ("_0", 0),
+            ("_0", 0),
+            ("_0", 1),
+            ("_0", 1),
+        ]
+        assert len({receipt.message_id for receipt in receipts}) == 4

@@ -50,7 +50,16 @@ def test_page_of_a_busy_node_shows_who_has_what_since_when() -> None:
     """Lag in messages and seconds, holders by address, stuck keys and clients all stand on the page."""
     outline = _outline(page.render(busy_node(), loop_lag_seconds=0.0042))
     text = "|".join(outline.texts)
-    for fact in ("permits-audit", "105", "5 min 12 s", "case-10011", "127.0.0.1:50312", "10.0.0.7:41020", "4.2 ms"):
+    for fact in (
+        "permits-audit",
+        "105",
+        "5 min 12 s",
+        "case-10011",
+        "127.0.0.1:50312",
+        "10.0.0.7:41020",
+        "4.2 ms",
+        "fifo",
+    ):
         assert fact in text
     assert "script" not in outline.tags
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import Any
 
 import pytest
 
 from broker.errors import MessageRefused
+from broker.message_type import MessageType
 from broker.store import DiskFull, StoreFailed
 from broker.testing import ManualClock, SimDisk
 from broker.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system
@@ -129,3 +131,49 @@ def test_topic_that_cannot_be_written_is_not_made() -> None:
     assert "t" not in store.topics
     with pytest.raises(StoreFailed):
         store.create_topic("t", 1)
+
+
+def test_types_are_rocketmqs_attribute_and_survive() -> None:
+    """A type is written as RocketMQ writes it, beside other attributes, in one write for all topics."""
+    disk = SimDisk()
+    store = open_store(disk)
+    for name in ("a", "b", "c"):
+        store.create_topic(name, 1)
+    assert store.topics["a"].message_type is MessageType.MIXED
+    counter = table(disk)["dataVersion"]["counter"]
+    store.topic_changes.set_types({"a": MessageType.FIFO, "b": MessageType.MIXED})
+    store.topic_changes.set_types({"a": MessageType.FIFO, "b": MessageType.MIXED})
+    assert table(disk)["dataVersion"]["counter"] == counter + 1
+    found = {name: entry["attributes"] for name, entry in table(disk)["topicConfigTable"].items()}
+    assert found == {"a": {"message.type": "FIFO"}, "b": {"message.type": "MIXED"}, "c": {}}
+    store.create_topic("a", 5)
+    disk.kill()
+    store = open_store(disk)
+    assert [topic.message_type.value for topic in store.topics.values()] == ["FIFO", "MIXED", "MIXED"]
+    assert len(store.topics["a"].queues) == 5
+
+
+def test_type_of_a_deleted_topic_is_forgotten() -> None:
+    """A topic made again under the name takes everything."""
+    store = open_store(SimDisk())
+    store.create_topic("t", 1)
+    store.topic_changes.set_types({"t": MessageType.DELAY})
+    store.topic_changes.delete("t")
+    assert store.create_topic("t", 1).message_type is MessageType.MIXED
+
+
+def test_type_that_cannot_be_written_is_not_in_force() -> None:
+    """A full disk refuses it and an unknown topic is an error: nothing changes; a failed write stops the store."""
+    disk = SimDisk()
+    store = open_store(disk)
+    topic = store.create_topic("t", 1)
+    with pytest.raises(KeyError):
+        store.topic_changes.set_types({"t": MessageType.FIFO, "other": MessageType.FIFO})
+    disk.fail("write", error=errno.ENOSPC, path_part="topics.json")
+    with pytest.raises(DiskFull):
+        store.topic_changes.set_types({"t": MessageType.FIFO})
+    assert topic.message_type is MessageType.MIXED
+    disk.fail("write", path_part="topics.json")
+    with pytest.raises(StoreFailed):
+        store.topic_changes.set_types({"t": MessageType.FIFO})
+    assert topic.message_type is MessageType.MIXED
