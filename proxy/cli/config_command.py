@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line
@@ -39,9 +40,11 @@ def check(
     for line in [*(str(problem) for problem in problems), *(f"warning: {warning}" for warning in warnings)]:
         print_line(line)
     if problems:
-        print_line(f"{file} is not valid: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
+        print_line(f"{file} is not valid: {amount(len(problems), 'problem')}")
         return ExitCode.CONFIG_INVALID
-    print_line(f"{file} is valid: {len(loaded.config.topics)} topics, {len(loaded.config.groups)} groups")
+    print_line(
+        f"{file} is valid: {amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
+    )
     return ExitCode.OK
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from broker.seams import SystemClock
+from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
@@ -55,7 +56,8 @@ def demo(
     )
     messages = load_events(events)
     if not as_json:
-        print_line(f"run {options.run}: {len(messages):,} events to topic permits, {clients} clients of permits-audit")
+        count, pulling = amount(len(messages), "event"), amount(clients, "client")
+        print_line(f"run {options.run}: {count} to topic permits, {pulling} of permits-audit")
     try:
         with progress("events done", len(messages), unit="messages", enabled=not as_json) as advance:
             run = DemoRun(messages, options, clock=SystemClock(), progress=lambda _sent, done: advance(done))
@@ -80,15 +82,19 @@ def _print_report(report: Report) -> None:
     for check in report.checks:
         print_line(f"  {'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.promise}")
         if not check.passed:
-            print_line(f"          {check.findings.count} violations, for example:")
+            print_line(f"          {amount(check.findings.count, 'violation')}, for example:")
             for example in check.findings.examples:
                 print_line(f"            {example}")
-    print_line(f"sent       {report.events:,} events in {report.send_seconds:.2f} s, {report.sent_per_second:,.0f}/s")
+    print_line(
+        f"sent       {amount(report.events, 'event')} in {report.send_seconds:.2f} s, {report.sent_per_second:,.0f}/s"
+    )
     rate = f"{report.delivered_per_second:,.0f}/s"
-    print_line(f"delivered  {report.deliveries:,} times in {report.consume_seconds:.2f} s, {rate}")
-    print_line(f"           {report.failures:,} failed on purpose, {report.repeats:,} repeats")
+    print_line(f"delivered  {amount(report.deliveries, 'time')} in {report.consume_seconds:.2f} s, {rate}")
+    print_line(f"           {report.failures:,} failed on purpose, {amount(report.repeats, 'repeat')}")
     if report.foreign:
-        print_line(f"           {report.foreign:,} messages of other runs or producers were acked on the way")
-    print_line(f"lag        {report.lag:,} messages, {report.lag_seconds:.1f} s (age of the oldest event not done)")
+        print_line(f"           acked on the way: {amount(report.foreign, 'message')} of other runs or producers")
+    print_line(
+        f"lag        {amount(report.lag, 'message')}, {report.lag_seconds:.1f} s (age of the oldest event not done)"
+    )
     failed = [check.name for check in report.checks if not check.passed]
     print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")

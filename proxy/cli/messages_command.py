@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from proxy.admin.text import amount
 from proxy.cli.admin_client import get
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
@@ -157,9 +158,9 @@ def export(
             cursor = answer["cursor"]
         _finish(target, output)
     if output is not None:
-        print_line(f"{count} messages of {topic} written to {output}")
+        print_line(f"{amount(count, 'message')} of {topic} written to {output}")
     if damaged:
-        _say(f"{damaged} damaged records were left out; `pyddmq store check` names them")
+        _say(f"left out: {amount(damaged, 'damaged record')}; `pyddmq store check` names them")
     return ExitCode.OK
 
 
@@ -225,7 +226,7 @@ def _print_message(message: dict[str, Any]) -> None:
         f"id {message['id']}  unique key {message['uniqueKey'] or '-'}",
         f"key {message['key'] or '-'}  tag {message['tag'] or '-'}",
         f"stored {moment_text(message['storeMs'])} at {message['storeHost']}, commit-log offset {message['physical']}, "
-        f"{message['bytes']} bytes",
+        f"{amount(message['bytes'], 'byte')}",
         f"born {moment_text(message['bornMs'])} at {message['bornHost']}",
         f"sysFlag {message['sysFlag']}  flag {message['flag']}  redelivered {message['reconsumeTimes']}"
         + (f"  replaces the record at {message['preparedOffset']}" if message["preparedOffset"] else ""),
@@ -237,11 +238,11 @@ def _print_message(message: dict[str, Any]) -> None:
     if "bodyProblem" in message:
         print_line(printable(f"the body cannot be unpacked: {message['bodyProblem']}"))
     if message["bodyEncoding"] == "utf-8":
-        print_line(f"body, {message['bodyBytes']} bytes")
+        print_line(f"body, {amount(message['bodyBytes'], 'byte')}")
         for line in message["body"].split("\n"):
             print_line(f"  {printable(line)}")
     else:
-        print_line(f"body, {message['bodyBytes']} bytes, in hex")
+        print_line(f"body, {amount(message['bodyBytes'], 'byte')}, in hex")
         raw = base64.b64decode(message["body"])
         for at in range(0, len(raw), 32):
             print_line(f"  {raw[at : at + 32].hex(' ', 4)}")
@@ -272,9 +273,9 @@ def _print_list(topic: str, answer: dict[str, Any]) -> None:
 def _warn(answer: dict[str, Any]) -> None:
     if answer["unsearchedBytes"]:
         missed = answer["unsearchedBytes"]
-        _say(f"{missed} bytes of the log are not indexed and were not searched; messages may be missing")
+        _say(f"not indexed and not searched: {amount(missed, 'byte')} of the log; messages may be missing")
     if answer["damaged"]:
-        _say(f"{answer['damaged']} damaged records were left out; `pyddmq store check` names them")
+        _say(f"left out: {amount(answer['damaged'], 'damaged record')}; `pyddmq store check` names them")
 
 
 def _say(text: str) -> None:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import typer
 
+from proxy.admin.text import amount
 from proxy.admin.view import whereabouts
 from proxy.cli.admin_client import get
 from proxy.cli.codes import ExitCode
@@ -102,7 +103,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
         for each in answer["connections"]
     ]
     print_table(
-        f"{answer['connectionsTotal']} connections",
+        amount(answer["connectionsTotal"], "connection"),
         ["address", "service", "since s", "requests"],
         connections,
         right=(2, 3),

@@ -15,6 +15,7 @@ from typing import Annotated, BinaryIO, NamedTuple
 import typer
 
 from broker.properties import is_system_property
+from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
@@ -94,7 +95,7 @@ def send(
     except (ClientError, ClientMisuse) as error:
         raise translate(error, option="--producer") from error
     if not as_json and body is None:
-        print_line(f"{count} messages sent to {topic}")
+        print_line(f"{amount(count, 'message')} sent to {topic}")
     return ExitCode.OK
 
 
@@ -134,7 +135,9 @@ def _send_group(
         known = error.sent if isinstance(error, Unreachable) else error.stored is None
         fate = "may be stored or not" if known else "are not stored"
         told = translate(error, option="--producer")
-        text = f"{told.text} {sent_before} messages were stored before; those from line {lines[0].number} on {fate}."
+        text = (
+            f"{told.text} Stored before: {amount(sent_before, 'message')}; those from line {lines[0].number} on {fate}."
+        )
         raise CliError(text, told.code) from error
     for receipt in receipts:
         _print_receipt(messages[0].topic, receipt, as_json=as_json)

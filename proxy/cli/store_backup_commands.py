@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
@@ -54,10 +55,9 @@ def backup(
         told = {"backup": str(target), "logEnd": manifest["logEnd"], "files": len(manifest["files"]), "bytes": size}
         print_json({**told, "verified": verify, "findings": found})
     else:
-        checked = "" if not verify else ", checked" if not found else f", {found} things found by the check"
-        print_line(
-            f"{target}: {len(manifest['files'])} files, {size:,} bytes, log up to {manifest['logEnd']:,}{checked}"
-        )
+        checked = "" if not verify else ", checked" if not found else f", {amount(found, 'thing')} found by the check"
+        content = f"{amount(len(manifest['files']), 'file')}, {amount(size, 'byte')}"
+        print_line(f"{target}: {content}, log up to {manifest['logEnd']:,}{checked}")
         if found:
             print_line(f"they are copied from {data} as they are: `pyddmq store check {data}` tells more")
     return ExitCode.DAMAGE_FOUND if found else ExitCode.OK
@@ -107,5 +107,5 @@ def restore(
     if as_json:
         print_json({"data": str(data), "files": len(manifest["files"]), "logEnd": manifest["logEnd"]})
     else:
-        print_line(f"{data}: {len(manifest['files'])} files, every sum right; start the node on it")
+        print_line(f"{data}: {amount(len(manifest['files']), 'file')}, every sum right; start the node on it")
     return ExitCode.OK

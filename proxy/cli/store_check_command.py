@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
@@ -115,9 +116,10 @@ def _print_summary(look: Check, counts: dict[str, int], *, repair: bool, as_json
         read = {"records": tally.records, "units": tally.units, "logBytes": tally.log_bytes, "logEnd": tally.end}
         print_json({"summary": {**read, "emptyOffsets": tally.fillers, "live": look.live, **counts}})
         return
+    content = f"{amount(tally.records, 'record')} and {amount(tally.units, 'queue unit')}"
+    damage, warnings = amount(counts["damage"], "damaged place"), amount(counts["warning"], "warning")
     print_line(
-        f"{tally.records:,} records and {tally.units:,} queue units in {tally.log_bytes / 1e6:,.1f} MB of log: "
-        f"{counts['damage']} damaged places, {counts['warning']} warnings, {counts['note']} notes"
+        f"{content} in {tally.log_bytes / 1e6:,.1f} MB of log: {damage}, {warnings}, {amount(counts['note'], 'note')}"
     )
     if repair and counts["damage"] + counts["warning"]:
         print_line(

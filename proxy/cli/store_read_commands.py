@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from broker.seams import SystemClock
+from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
@@ -46,7 +47,7 @@ def stat(*, data: DataFolder, as_json: AsJson = False) -> int:
     for name in ("first", "last"):
         print_line(f"  {name + ' stored':<16} {moment_text(shown[name]) if shown[name] is not None else 'none'}")
     if shown["holes"]:
-        print_line(f"  {len(shown['holes'])} damaged places; `pyddmq store check` tells more")
+        print_line(f"  {amount(len(shown['holes']), 'damaged place')}; `pyddmq store check` tells more")
     rows = [
         [each["topic"], str(queue["queue"]), str(queue["min"]), str(queue["max"]), str(queue["max"] - queue["min"])]
         for each in shown["topics"]
@@ -253,7 +254,7 @@ class Shown:
             moment_text(shown["storedMs"]),
             shown["topic"],
             f"{shown['queue']}@{shown['offset']}",
-            f"{shown['size']} bytes",
+            amount(shown["size"], "byte"),
         ]
         parts += [f"{name}={shown[name]}" for name in ("keys", "tag", "uniqKey") if shown[name]]
         if body:
@@ -295,7 +296,7 @@ def _print_all(
         if found == limit:
             break
     if damaged and not as_json:
-        print_line(f"{damaged} damaged records were passed over; `pyddmq store check` tells more")
+        print_line(f"passed over: {amount(damaged, 'damaged record')}; `pyddmq store check` tells more")
     return found
 
 

@@ -134,7 +134,7 @@ def test_send_that_stops_halfway_says_how_far_it_came(capsys: pytest.CaptureFixt
         assert run(arguments) == ExitCode.REFUSED
     error = capsys.readouterr().err
     assert "the limit is 8 (code 11)" in error
-    assert "2 messages were stored before; those from line 3 on are not stored" in error
+    assert "Stored before: 2 messages; those from line 3 on are not stored" in error
 
 
 @pytest.mark.parametrize(
