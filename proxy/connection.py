@@ -6,7 +6,7 @@ unanswered, then reading stops; it also stops while the peer does not read its r
 of parked pulls. A reply that never left our buffer hands its messages back.
 
 A connection knows nothing of services: it hands each frame to its server's `handle` and gets replies through
-`answer` (at once) or a `Slot` (later).
+`answer` (at once) or a `Slot` (later; `proxy.reply_slot`).
 
 What a connection holds in memory (unfinished frames, requests without an answer, replies not yet taken by the peer)
 is in the node's account all the time (`upstream.budget`).
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from proxy.network import address_text
+from proxy.reply_slot import SLOT_BYTES, Lost, Slot
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import FrameSplitter
 from upstream.budget import Pressure
@@ -27,51 +27,10 @@ from upstream.budget import Pressure
 if TYPE_CHECKING:
     from proxy.server import ThriftServer
 
-Lost = Callable[[], None]
-"""Called when a reply is known never to have reached the client."""
-
 CONNECTION_BYTES = 8 * 1024
 """What an idle connection takes: its objects here and the loop's; 6 KB were measured with uvloop, 7 KB with asyncio."""
-SLOT_BYTES = 2 * 1024
-"""What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
 INPUT_BYTES_SLOWED = 64 * 1024
 """Unfinished input up to which a connection is read on whatever the pressure: every ordinary call fits."""
-
-
-class Slot:
-    """The place of one unanswered request in its connection's order of replies."""
-
-    __slots__ = ("_connection", "data", "kept_bytes", "lost", "start", "withdraw")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.data: bytes | None = None
-        self.kept_bytes = 0
-        """Bytes of an answer that waits for those before it."""
-        self.lost: Lost | None = None
-        self.start: Callable[[], None] | None = None
-        """Run once when every earlier request is answered and the peer reads: a pull takes messages only then."""
-        self.withdraw: Callable[[], None] | None = None
-        """Run when the client is gone or sends no more: a parked pull leaves its queue; with the end of file it
-        answers empty."""
-
-    def answer(self, data: bytes, lost: Lost | None = None) -> None:
-        """Give the reply, once.
-
-        Args:
-            data: The frame, length included.
-            lost: Called if the connection ends before a byte of the reply has left our buffer.
-        """
-        assert self.data is None, "a request is answered once"
-        self.data = data
-        self.lost = lost
-        self.withdraw = None
-        if self._connection.closed:
-            if lost is not None:
-                lost()
-            return
-        self._connection.keep(self)
-        self._connection.settle()
 
 
 class Connection(asyncio.Protocol):

@@ -17,7 +17,8 @@ from broker.metrics import Metrics, declare
 from broker.record import Located
 from broker.seams import Scheduler
 from broker.store import DamagedRecord, RecordGone, Store
-from proxy.connection import Connection, Slot
+from proxy.connection import Connection
+from proxy.reply_slot import Slot
 from proxy.server import Handler
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from proxy.connection import CONNECTION_BYTES, SLOT_BYTES
+from proxy.connection import CONNECTION_BYTES
 from proxy.memory import MEASURES
+from proxy.reply_slot import SLOT_BYTES
 from proxy.server import CONNECTIONS_REFUSED
 from proxy.wire.codes import PullCode, ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw

@@ -1,0 +1,51 @@
+"""Slots: the places of unanswered requests in their connection's order of replies (D18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.connection import Connection
+
+Lost = Callable[[], None]
+"""Called when a reply is known never to have reached the client."""
+
+SLOT_BYTES = 2 * 1024
+"""What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
+
+
+class Slot:
+    """The place of one unanswered request in its connection's order of replies."""
+
+    __slots__ = ("_connection", "data", "kept_bytes", "lost", "start", "withdraw")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.data: bytes | None = None
+        self.kept_bytes = 0
+        """Bytes of an answer that waits for those before it."""
+        self.lost: Lost | None = None
+        self.start: Callable[[], None] | None = None
+        """Run once when every earlier request is answered and the peer reads: a pull takes messages only then."""
+        self.withdraw: Callable[[], None] | None = None
+        """Run when the client is gone or sends no more: a parked pull leaves its queue; with the end of file it
+        answers empty."""
+
+    def answer(self, data: bytes, lost: Lost | None = None) -> None:
+        """Give the reply, once.
+
+        Args:
+            data: The frame, length included.
+            lost: Called if the connection ends before a byte of the reply has left our buffer.
+        """
+        assert self.data is None, "a request is answered once"
+        self.data = data
+        self.lost = lost
+        self.withdraw = None
+        if self._connection.closed:
+            if lost is not None:
+                lost()
+            return
+        self._connection.keep(self)
+        self._connection.settle()
