@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import MessageRefused
-from broker.properties import encode_properties, find_property, parse_properties
+from broker.properties import BATCH_NAME, CRC_NAME, encode_properties, find_property, parse_properties
 from broker.record import batch_property, crc_property
 
 TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=12)
-PAIRS = st.dictionaries(TEXT.filter(bool), TEXT, max_size=5)
+PAIRS = st.dictionaries(TEXT.filter(lambda name: name not in ("", CRC_NAME, BATCH_NAME)), TEXT, max_size=5)
+"""Hypothesis also draws constants of the code under test: the broker's own names, which are not shown."""
 
 
 @given(PAIRS)
