@@ -158,7 +158,8 @@ class Encoder:
         buffers: list[Buffer] = []
         positions: list[Position] = []
         crcs: list[int] = []
-        known_tags, code = b"", 0
+        known_tags: bytes | int = b""
+        code = 0
         for put, tail, size, key, physical in zip(puts, *measured, physicals, strict=True):
             topic, queue_id, body, _, tags, _, prepared, reconsumed, sys_flag, flag = put
             queue = topic.queues[queue_id]
@@ -171,7 +172,8 @@ class Encoder:
             header = pack(size, MAGIC_V1, body_crc, queue_id, flag, offset, physical, shared, len(body))
             crcs.append(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
             if tags != known_tags:
-                known_tags, code = tags, tags_code(tags)
+                known_tags = tags
+                code = stamp.store_ms + tags if isinstance(tags, int) else tags_code(tags)
             buffers += (header, body, tail, b"")
             queue.tail += pack_unit(physical, size, code)
             queue.next_offset = offset + 1

@@ -11,8 +11,9 @@ Reported, because every message in the log is served all the same:
 - compaction topics: served whole, also what compaction has dropped;
 - static topics (`topicQueueMapping.json`): served by this broker's own queues and offsets;
 - light queues (`%LMQ%...`): their messages are served in the topics that they were sent to, and only there;
-- delayed and timed messages that are pending, and halves without a decision: they stay where they are. This version
+- timed messages that are pending, and halves without a decision: they stay where they are. This version
   delivers none of them, so RocketMQ should have done so before; `StoreOptions.refuse_pending` makes them refusals.
+  (Messages of the delay levels are delivered: `broker.delays`.)
 
 `consumequeue_ext/` is passed over: tags come from the records, since all queue files are made anew from the log.
 """
@@ -33,7 +34,6 @@ from broker.seams import Disk
 from broker.state_file import parse_loose, read_whole
 from broker.store_metrics import FOREIGN
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -60,7 +60,7 @@ class Foreign:
     """One thing that is not read.
 
     Attributes:
-        kind: batch_queues, rocksdb, compaction, static_topics, light_queues, delayed, timed or halves.
+        kind: batch_queues, rocksdb, compaction, static_topics, light_queues, timed or halves.
         count: Topics, queues or messages of that kind.
         sentence: What it is, and what to do.
         file: Where it was seen, relative to the store.
@@ -185,7 +185,6 @@ def in_queues(
         OSError: A file cannot be read.
     """
     counts = (
-        ("delayed", _delayed(root, disk, topics), "delayed messages"),
         ("timed", _timed(root, disk, topics), "timed messages"),
         ("halves", _undecided(root, disk, topics, read), "halves of transactions"),
     )
@@ -199,20 +198,6 @@ def in_queues(
         for kind, count, what in counts
         if count
     ]
-
-
-def _delayed(root: str, disk: Disk, topics: Mapping[str, QueuesOf]) -> int:
-    """Messages of the delay levels that RocketMQ has not delivered: level n stands in queue n - 1."""
-    if SCHEDULE_TOPIC not in topics:
-        return 0
-    delivered = _json(disk, f"{root}/config/delayOffset.json").get("offsetTable")
-    positions = (
-        {int(level) - 1: int(offset) for level, offset in delivered.items()} if isinstance(delivered, dict) else {}
-    )
-    return sum(
-        max(0, queue.max_offset - max(queue.min_offset, positions.get(number, 0)))
-        for number, queue in enumerate(topics[SCHEDULE_TOPIC].queues)
-    )
 
 
 def _timed(root: str, disk: Disk, topics: Mapping[str, QueuesOf]) -> int:

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from broker.consume_queue import UNIT_BYTES
+from broker.delay_levels import STANDARD_LEVELS
 from broker.errors import StoreFormatNewer, StoreUnreadable
 from broker.index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from broker.options import StoreOptions
@@ -86,7 +87,9 @@ def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
     return options if geometry is None else replace(options, **asdict(geometry))
 
 
-def broker_settings(root: str, geometry: Geometry, *, message_bytes_max: int) -> dict[str, str]:
+def broker_settings(
+    root: str, geometry: Geometry, *, message_bytes_max: int, delay_levels: str = STANDARD_LEVELS
+) -> dict[str, str]:
     """Return the settings of broker.conf with which RocketMQ 5.3 opens a store of these sizes.
 
     Addresses are left out. What is not a path, a name or a size:
@@ -99,6 +102,7 @@ def broker_settings(root: str, geometry: Geometry, *, message_bytes_max: int) ->
         root: The store.
         geometry: Its sizes.
         message_bytes_max: Largest body in bytes.
+        delay_levels: Delays of the levels; RocketMQ must have the same.
     """
     return {
         "brokerClusterName": "pyddmq",
@@ -113,6 +117,7 @@ def broker_settings(root: str, geometry: Geometry, *, message_bytes_max: int) ->
         "maxMessageSize": str(message_bytes_max),
         "flushDiskType": "SYNC_FLUSH",
         "enabledAppendPropCRC": "true",
+        "messageDelayLevel": delay_levels,
         "fileReservedTime": str(_HOURS_KEPT),
         "diskMaxUsedSpaceRatio": "95",
     }

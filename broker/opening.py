@@ -9,6 +9,7 @@ from typing import TypeVar
 import structlog
 
 from broker.commit_log import CommitLog
+from broker.delay_levels import DelayLevels
 from broker.errors import REPAIR_ADVICE, StoreInUse, StoreUnreadable, StoreUnwritable
 from broker.foreign import in_layout, in_queues, refuse, tell
 from broker.metrics import Metrics
@@ -105,7 +106,14 @@ def sync_names(root: str, disk: Disk) -> None:
 
 
 def recovered(
-    root: str, log: CommitLog, topics: Topics, *, abort: AbortFile, checkpoint: Checkpoint | None, disk: Disk
+    root: str,
+    log: CommitLog,
+    topics: Topics,
+    *,
+    abort: AbortFile,
+    checkpoint: Checkpoint | None,
+    disk: Disk,
+    levels: DelayLevels,
 ) -> RecoverySteps:
     """Mark the store as open and recover it, in steps (`recovery.recover`).
 
@@ -116,7 +124,7 @@ def recovered(
     if not clean:
         sync_names(root, disk)
     abort.create()
-    steps = recover(log, topics, checkpoint, clean=clean)
+    steps = recover(log, topics, checkpoint, clean=clean, levels=levels)
     first = next(steps)
     logger.info("store_recovering", root=root, clean=clean, bytes_to_scan=first.total_bytes, whole_log=first.whole_log)
     yield first

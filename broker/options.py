@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from broker.delay_levels import STANDARD_LEVELS, DelayLevels
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
@@ -17,6 +19,7 @@ class StoreOptions:
         index_entries: Entries of an index file; fixed likewise.
         flush: `sync`: fdatasync before a publish is answered. `async`: within 500 ms.
         message_bytes_max: Largest body in bytes; topics of the broker's own take what is in the log already.
+        delay_levels: Delays of the levels, as RocketMQ's messageDelayLevel writes them.
         refuse_pending: Do not open a store in which messages wait for what only RocketMQ does (`broker.foreign`).
         store_host: IPv4 address of this broker and its port as i32, 8 bytes, as records carry it.
     """
@@ -27,6 +30,7 @@ class StoreOptions:
     index_entries: int = 400_000
     flush: Literal["sync", "async"] = "sync"
     message_bytes_max: int = 4 << 20
+    delay_levels: str = STANDARD_LEVELS
     refuse_pending: bool = False
     store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 
@@ -35,3 +39,4 @@ class StoreOptions:
             raise ValueError("segment_bytes must be 1024 or more, queue_file_units and message_bytes_max 1 or more")
         if len(self.store_host) != 8:
             raise ValueError("store_host must be 8 bytes: an IPv4 address and the port as i32")
+        DelayLevels(self.delay_levels)

@@ -18,7 +18,8 @@ class Put(NamedTuple):
         queue_id: Which of its queues.
         body: Any bytes, also none.
         properties: RocketMQ's block (`broker.properties`), complete but for what the broker adds.
-        tags: The TAGS value again, for the tags code.
+        tags: The TAGS value again, for the tags code; of a record of the schedule topic, the ms from its store
+            timestamp to its due time, which its unit gets instead.
         unique_key: b"" has the broker stamp UNIQ_KEY; otherwise it is in `properties` already.
         prepared_offset: Commit-log offset of the record that this one replaces (D27).
         reconsume_times: How often the message was redelivered before.
@@ -30,7 +31,7 @@ class Put(NamedTuple):
     queue_id: int
     body: Buffer
     properties: bytes
-    tags: bytes = b""
+    tags: bytes | int = b""
     unique_key: bytes = b""
     prepared_offset: int = 0
     reconsume_times: int = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import UNIT, ConsumeQueue
-from broker.java import tags_code
+from broker.delay_levels import SCHEDULE_NAME, STANDARD, DelayLevels, unit_code
 from broker.properties import find_property
 from broker.record import RECORD_OVERHEAD_BYTES, Entry
 from broker.topics import Topics
@@ -35,12 +35,13 @@ class QueueBuild:
     _held_batches: int = 0
     _tail_units: int = 0
     _queues: dict[tuple[bytes, int], ConsumeQueue] = field(default_factory=dict)
+    levels: DelayLevels = STANDARD  # for delayed records of RocketMQ's
     tail_units_max: int = _TAIL_UNITS_MAX  # units held in memory before queue files are written
 
     def take(self, entry: Entry) -> None:
         """Take the next record of the log."""
         self.records += 1
-        if entry.batch is None:
+        if entry.batch is None or _is_copy(entry):
             self._settle()
             self._deliver(entry)
             return
@@ -101,7 +102,9 @@ class QueueBuild:
             # The log never had room for so many messages before it: no place of a queue, and no reason for fillers.
             self.duplicates += 1
             return
-        unit = UNIT.pack(entry.physical, entry.size, tags_code(find_property(entry.properties, b"TAGS") or b""))
+        unit = UNIT.pack(
+            entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, self.levels)
+        )
         added = queue.restore(entry.queue_offset, unit)
         if added < 0:
             self.duplicates += 1
@@ -123,3 +126,8 @@ class QueueBuild:
             topic = self.topics.grow(name, entry.queue_id + 1)
         queue = self._queues[entry.topic, entry.queue_id] = topic.queues[entry.queue_id]
         return queue
+
+
+def _is_copy(entry: Entry) -> bool:
+    """Whether a batch mark is none: RocketMQ leaves all properties in what it delivers after a delay."""
+    return entry.topic != SCHEDULE_NAME and find_property(entry.properties, b"REAL_TOPIC") is not None

@@ -193,6 +193,11 @@ def sys_flag(record: Buffer) -> int:
     return int(_I32.unpack_from(record, 36)[0])
 
 
+def user_flag(record: Buffer) -> int:
+    """RocketMQ's flag field, the producer's own."""
+    return int(_I32.unpack_from(record, 16)[0])
+
+
 def queue_id(record: Buffer) -> int:
     """Queue id field."""
     return int(_I32.unpack_from(record, 12)[0])

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.delay_levels import STANDARD, DelayLevels
 from broker.foreign import Foreign
 from broker.log_scan import LogReader, LogScan, record_at, scan
 from broker.queue_build import QueueBuild
@@ -99,7 +100,9 @@ class RecoveryFacts:
     foreign: tuple[Foreign, ...] = ()
 
 
-def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, clean: bool) -> RecoverySteps:
+def recover(
+    log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, clean: bool, levels: DelayLevels = STANDARD
+) -> RecoverySteps:
     """Bring log and queues to a consistent state, in steps; after the last one the log may be appended to.
 
     Args:
@@ -107,6 +110,7 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
         topics: Loaded; topics and queues that only the log knows are added in memory.
         checkpoint: The last one, if it could be read.
         clean: The store was closed properly.
+        levels: Delays of delayed records that RocketMQ wrote.
 
     Yields:
         How far it is, after at most 256 records, 1 MiB of search, or the sync of a file.
@@ -118,13 +122,13 @@ def recover(log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, cl
     whole_log = "there is no checkpoint" if checkpoint is None else begin_at(log, topics, checkpoint)
     if checkpoint is not None and whole_log is None:
         start, floors = checkpoint.log_end, {}
-        build = QueueBuild(topics, log, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record)
+        build = QueueBuild(topics, log, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record, levels=levels)
     else:
         start = log.min_offset
         floors = _floors(topics, checkpoint) if start else {}
         for queue in _queues(topics):
             queue.start_at(queue.base_offset, queue.base_offset)
-        build = QueueBuild(topics, log, store_ms=0, last_record=-1)
+        build = QueueBuild(topics, log, store_ms=0, last_record=-1, levels=levels)
         if not log.segments:
             whole_log = None
     closed_at = start if clean and whole_log is None else None

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.commit_log import CommitLog
+from broker.delay_levels import SCHEDULE_TOPIC
 from broker.errors import NO_SPACE, DiskFull, StoreFailed
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -161,5 +162,5 @@ class Room:
 
 
 def _is_own(puts: Sequence[Put]) -> bool:
-    """Whether all messages are the broker's own: clients publish to no system topic."""
-    return all(put.topic.system for put in puts)
+    """Whether all messages are the broker's own: clients publish to no system topic, but for delayed messages."""
+    return all(put.topic.system and put.topic.name != SCHEDULE_TOPIC for put in puts)

@@ -25,6 +25,9 @@ from random import Random
 import structlog
 
 from broker.consume_queue import ConsumeQueue
+from broker.decisions import Decided, decisions
+from broker.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from broker.delayed_puts import DelayedPuts
 from broker.encoder import Encoder, Stamp
 from broker.errors import (
     DamagedRecord,
@@ -40,13 +43,14 @@ from broker.errors import (
     StoreUnwritable,
 )
 from broker.java import queue_of_key
+from broker.log_scan import record_at
 from broker.metrics import Metrics
 from broker.opening import run_to_end, take_lock
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Done, Position, Put
 from broker.queue_locks import QueueLocks
-from broker.record import Located, Locator, locate
+from broker.record import Entry, Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
 from broker.seams import Buffer, Clock, Disk, Lock
 from broker.store_metrics import (
@@ -98,6 +102,7 @@ class Store:
         index: Finds records by key (`broker.query` asks it).
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
+        delayed: Gives messages a delay; `broker.delays` delivers them.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
@@ -120,6 +125,13 @@ class Store:
         self.on_pending: Callable[[], None] | None = None
         self.failed: StoreFailed | None = None
         self.closed = False
+        self.delayed = DelayedPuts(
+            DelayLevels(options.delay_levels),
+            clock=clock,
+            store_ms=lambda: self._store_ms,
+            make_topic=lambda queues: self.create_topic(SCHEDULE_TOPIC, queues, system=True),
+            body_bytes_max=options.message_bytes_max,
+        )
         self._clock = clock
         self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
         parts = self._parts = StoreParts(self, disk=disk, clock=clock, metrics=metrics, lock=lock)
@@ -309,10 +321,12 @@ class Store:
         tags: str = "",
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
+        delay_level: int = 0,
     ) -> Position:
         """Append one message and flush: the short way for programs that use the broker alone.
 
         The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
+        With a delay level (1 or more) it goes to the schedule topic, where its position then is.
 
         Raises:
             KeyError: No topic has that name.
@@ -323,7 +337,7 @@ class Store:
             self._round_robin += 1
             queue_id = queue_of_key(key, len(target.queues)) if key else self._round_robin % len(target.queues)
         block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
-        put = Put(target, queue_id, body, block, tags.encode("utf-8"))
+        put = self.delayed.put(Put(target, queue_id, body, block, tags.encode("utf-8")), delay_level)
         [position] = self.append([put], born_ms=self._clock.wall_ms(), born_host=self.options.store_host)
         self.flush()
         if self.failed is not None:
@@ -389,6 +403,19 @@ class Store:
         for done in dones:
             done(self.failed)
         return self.failed
+
+    def decisions(self, start: int) -> Generator[Decided, None, None]:
+        """Walk the visible log from an offset on for the records that replace others (`broker.decisions`)."""
+        return decisions(self._log, start, self.end)
+
+    def record_at(self, physical: int) -> Entry | None:
+        """Return what a valid record says that begins at a commit-log offset; None when there is none."""
+        return record_at(self._log, physical)
+
+    def make_durable(self) -> None:
+        """Sync what was written and not synced, which only `async` leaves; the caller tells `fail` of an OSError."""
+        if self._log.sync():
+            self._syncs.value += 1
 
     def checkpoint(self) -> None:
         """Do what is due in the background; call it about once a second, under `async` at least every 500 ms.

@@ -8,6 +8,7 @@ from typing import Protocol
 from broker import topic_changes
 from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
+from broker.delay_levels import DelayLevels
 from broker.errors import StoreFailed
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -64,6 +65,7 @@ class StoreParts:
         """
         root, options = owner.root, owner.options
         self._root, self._options, self._disk, self._metrics, self._lock = root, options, disk, metrics, lock
+        self._levels = DelayLevels(options.delay_levels)
         self._abort = AbortFile(root, disk=disk)
         self.notices = Notices(clock)
         self.log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
@@ -87,7 +89,9 @@ class StoreParts:
             fail=owner.fail,
             closed=lambda: owner.closed or owner.failed is not None,
         )
-        self._checker = UnitChecker(self.log, metrics=metrics, notices=self.notices, fail=owner.fail)
+        self._checker = UnitChecker(
+            self.log, metrics=metrics, notices=self.notices, fail=owner.fail, levels=self._levels
+        )
 
     def recover(self) -> Generator[RecoveryProgress, None, RecoveryFacts]:
         """Open and recover everything in steps of bounded work; return what was found.
@@ -102,7 +106,13 @@ class StoreParts:
         self.topics.load()
         yield RecoveryProgress(0, 0)
         facts = yield from recovered(
-            self._root, self.log, self.topics, abort=self._abort, checkpoint=self.checkpointer.load(), disk=self._disk
+            self._root,
+            self.log,
+            self.topics,
+            abort=self._abort,
+            checkpoint=self.checkpointer.load(),
+            disk=self._disk,
+            levels=self._levels,
         )
         self.log.cold_end = facts.scanned_from
         self.topics.check_with(self._checker.check)

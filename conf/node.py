@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -34,6 +35,21 @@ def _check_segment_bytes(size: int) -> int:
     if size % 4096:
         raise ValueError(f"{size} is not a multiple of 4,096 (a page); take {max(1, size // 4096) * 4096}")
     return size
+
+
+_DELAY = re.compile(r"[1-9][0-9]{0,6}[smhd]")
+_DELAYS_MAX = 100
+
+
+def _check_delay_levels(text: str) -> str:
+    """Check a list of delays in the same way as `broker.delay_levels`, which this room may not know."""
+    entries = text.split()
+    if not 1 <= len(entries) <= _DELAYS_MAX:
+        raise ValueError(f"a list of 1 to {_DELAYS_MAX} delays is wanted, not {len(entries)}")
+    for entry in entries:
+        if not _DELAY.fullmatch(entry):
+            raise ValueError(f"{entry!r} is no delay; write a number and one of s, m, h, d, such as 30s or 2h")
+    return text
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -111,9 +127,15 @@ class NodeConfig(Model):
     max_message_bytes: int = setting(
         2 * _MIB, "Largest message body in bytes; a larger one is refused with code 11.", reload=_RESTART, ge=1
     )
+    message_delay_level: Annotated[str, AfterValidator(_check_delay_levels)] = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "Delays of the delay levels 1, 2, 3 ... in s, m, h or d, as in RocketMQ's broker.conf, which must have the "
+        "same (docs/delays.md). A shorter delay holds for what is pending, too.",
+        reload=_RESTART,
+    )
     refuse_pending: bool = setting(
         False,
-        "Do not start on a store taken over from RocketMQ in which delayed or timed messages or undecided transactions "
+        "Do not start on a store taken over from RocketMQ in which timed messages or undecided transactions "
         "are pending, which this version does not deliver; otherwise their numbers are logged.",
         reload=_RESTART,
     )

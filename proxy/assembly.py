@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.delays import Delays
 from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
@@ -58,6 +59,7 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
         flush=node.flush,
         message_bytes_max=node.max_message_bytes,
         refuse_pending=node.refuse_pending,
+        delay_levels=node.message_delay_level,
     )
     return Store.opening(
         node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics
@@ -75,6 +77,18 @@ def opening_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: St
         scheduler=seams.loop,
         ack_flush=node.ack_flush,
         segment_bytes=node.ack_segment_bytes,
+    )
+
+
+def opening_delays(node: Node) -> Generator[None, None, Delays]:
+    """Find out which delayed messages are pending in a store that has just been opened, in steps. Raises OSError."""
+    return Delays.opening(
+        node.store,
+        disk=node.seams.disk,
+        clock=node.seams.clock,
+        scheduler=node.seams.loop,
+        metrics=node.metrics,
+        notices=node.notices,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Generator
 import structlog
 
 from actions.registry import Registry
+from broker.delays import Delays
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.recovery import RecoveryProgress
@@ -24,6 +25,7 @@ from proxy.assembly import (
     consumer_group,
     consumer_service,
     expiry,
+    opening_delays,
     opening_progress,
     opening_store,
     producer_service,
@@ -97,6 +99,7 @@ class Node:
         self.ports: TopicPorts
         self._index_work: IndexWork
         self.progress: Progress
+        self.delays: Delays
         self.pauses: Pauses
         self._retaining: Retaining
         self.consumer: ThriftServer
@@ -161,6 +164,7 @@ class Node:
                 self.groups[group.group] = consumer_group(self, group, node)
             for each in self.groups.values():
                 each.start()
+            self.delays.start()
             self._run_timers()
         except BaseException:
             steps.close()
@@ -204,6 +208,7 @@ class Node:
         self._state = "stopped"
         if self.is_open:
             self._index_work.stop()
+            self.delays.stop()
         self._periodic.stop()
         for server in (self.consumer, self.producer):
             server.stop_listening()
@@ -290,6 +295,7 @@ class Node:
             self.progress = await startup.replay_acks(acks)
             self.progress.on_pending = self.request_turn
             self.progress.on_failed(self.store.fail)
+            self.delays = await startup.read_delays(opening_delays(self))
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.ports = TopicPorts(self.store, seams.clock, self.metrics)
             self.ports.publish(self.config)
@@ -360,6 +366,7 @@ class Node:
     def _close_all(self, *, orderly: bool) -> None:
         if self.is_open:
             self._index_work.stop()
+            self.delays.stop()
         self._periodic.stop()
         for group in self.all_groups():
             group.stop()
@@ -375,6 +382,7 @@ class Node:
         except (ProgressFailed, OSError):
             _log.exception("progress_close_failed")
         try:
+            self.delays.close()
             self.store.close()
         except (StoreError, OSError):
             _log.exception("store_close_failed")

@@ -34,7 +34,8 @@ class RecoveryView:
     """How far an opening is.
 
     Attributes:
-        phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed.
+        phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed, "delays" while the log
+            is read for delayed messages that were delivered.
         scanned_bytes: Bytes of the log looked at.
         total_bytes: Bytes to look at, the empty rest of its files included.
         percent: 0 to 100 of the log.
@@ -52,6 +53,8 @@ class RecoveryView:
         """How far it is, for people."""
         if self.phase == "acks":
             return "the ack journal is replayed"
+        if self.phase == "delays":
+            return "the log is read for delayed messages that were delivered"
         left = "" if self.eta_seconds is None else f", about {self.eta_seconds:.0f} s left"
         return f"{self.percent:.0f} % of {self.total_bytes:,} bytes of the log{left}"
 
@@ -85,7 +88,14 @@ class Startup:
 
     async def replay_acks(self, steps: Generator[None, None, T]) -> T:
         """Run the journal's steps; return what they return. Closes them when it is cancelled."""
-        self._phase = "acks"
+        return await self._run("acks", steps)
+
+    async def read_delays(self, steps: Generator[None, None, T]) -> T:
+        """Run the steps that find pending delays; return what they return. Closes them when it is cancelled."""
+        return await self._run("delays", steps)
+
+    async def _run(self, phase: str, steps: Generator[None, None, T]) -> T:
+        self._phase = phase
         try:
             while True:
                 next(steps)
@@ -101,14 +111,14 @@ class Startup:
         """How far it is now."""
         scanned, total = self._progress.scanned_bytes, self._progress.total_bytes
         elapsed = self._clock.monotonic() - self._began
-        if self._phase == "acks":
+        if self._phase != "log":
             scanned = total
         known = scanned > 0 and elapsed > 0
         return RecoveryView(
             phase=self._phase,
             scanned_bytes=scanned,
             total_bytes=total,
-            percent=round(100 * scanned / total, 1) if total else (100.0 if self._phase == "acks" else 0.0),
+            percent=round(100 * scanned / total, 1) if total else (100.0 if self._phase != "log" else 0.0),
             eta_seconds=round(elapsed * (total - scanned) / scanned, 1) if known else None,
         )
 

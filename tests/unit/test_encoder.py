@@ -121,7 +121,7 @@ def test_records_have_the_layout_written_out(
         expected = b"".join(
             positions[place].physical.to_bytes(8, "big")
             + len(records[place]).to_bytes(4, "big")
-            + tags_code(puts[place].tags).to_bytes(8, "big", signed=True)
+            + tags_code(bytes(puts[place].tags)).to_bytes(8, "big", signed=True)
             for place in mine
         )
         assert queue.tail == expected

@@ -66,14 +66,6 @@ def test_store_of_ours_has_nothing_foreign() -> None:
     assert reported(store_with({"t": [2]})) == {}
 
 
-def test_pending_delays_are_counted() -> None:
-    """Level n stands in queue n - 1, and delayOffset.json, whose keys have no quotes, says how far it is."""
-    disk = store_with({"SCHEDULE_TOPIC_XXXX": [1, 4, 5, 0]})
-    assert reported(disk) == {"delayed": 10}
-    write(disk, "config/delayOffset.json", '{"dataVersion":{"counter":1},"offsetTable":{1:1,2:1,3:5,18:7}}')
-    assert reported(disk) == {"delayed": 3}
-
-
 @pytest.mark.parametrize("precision_ms", [1000, 500, 100])
 def test_pending_timers_are_counted(precision_ms: int) -> None:
     """Those in slots of the wheel still to be read, whatever its precision, and those on their way to it."""
@@ -103,11 +95,11 @@ def test_undecided_halves_are_counted() -> None:
 
 def test_pending_messages_can_be_forbidden() -> None:
     """The sentence has the numbers and says what to do; RocketMQ can open the store afterwards, and so can we."""
-    disk = store_with({"SCHEDULE_TOPIC_XXXX": [3], "RMQ_SYS_TRANS_HALF_TOPIC": [2]})
-    with pytest.raises(StoreForeign, match=rf"3 delayed messages pending, {PENDING}; 2 halves .*{PENDING}") as caught:
+    disk = store_with({"rmq_sys_wheel_timer": [3], "RMQ_SYS_TRANS_HALF_TOPIC": [2]})
+    with pytest.raises(StoreForeign, match=rf"3 timed messages pending, {PENDING}; 2 halves .*{PENDING}") as caught:
         open_store(disk, refuse_pending=True)
-    assert caught.value.counts == {"delayed": 3, "halves": 2}
-    assert reported(disk) == {"delayed": 3, "halves": 2}
+    assert caught.value.counts == {"timed": 3, "halves": 2}
+    assert reported(disk) == {"timed": 3, "halves": 2}
 
 
 @pytest.mark.parametrize(
@@ -169,10 +161,10 @@ def test_many_names_are_shortened() -> None:
 
 def test_settings_that_cannot_be_parsed_are_no_finding() -> None:
     """Their damage is reported elsewhere."""
-    disk = store_with({"SCHEDULE_TOPIC_XXXX": [1]})
-    for name in ("delayOffset.json", "topicQueueMapping.json"):
+    disk = store_with({"rmq_sys_wheel_timer": [1]})
+    for name in ("consumerOffset.json", "topicQueueMapping.json"):
         write(disk, f"config/{name}", b"\xff{]")
-    assert reported(disk) == {"delayed": 1}
+    assert reported(disk) == {"timed": 1}
 
 
 def test_tags_are_taken_from_records_and_not_from_extension_units() -> None:

@@ -1,0 +1,343 @@
+"""Delivery of delayed messages: from the schedule topic to their own, when they are due.
+
+Guarantees:
+
+- Never early, by the wall clock; see `broker.delay_queue` for a clock that is set back (D35).
+- In the order of due times within a level. A message that is refused holds up nobody: it is set aside, counted, said,
+  and tried again every RETRY_SECONDS. With ASIDE_MAX of a level aside, that level waits.
+- Delivered once: the delivered record names the record that it replaces, and is the decision (D27). A start reads what
+  was decided behind the last checkpoint, or in the whole log when there is none.
+- What waits costs nothing but one look a second at the wall clock, which may have been set forward. Without anything
+  pending there is not even that.
+
+A burst is delivered in steps of STEP_MESSAGES and STEP_BYTES. The next step comes once the one before is durable, and
+the loop does everything else in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from functools import partial
+
+import structlog
+
+from broker import delay_metrics as counted
+from broker.delay_levels import SCHEDULE_NAME, SCHEDULE_TOPIC
+from broker.delay_queue import Aside, DelayLevel, Waiting
+from broker.delay_state import DelayState, restore
+from broker.delayed_puts import Released, release
+from broker.errors import NO_SPACE, DamagedRecord, MessageRefused, RecordGone, StoreError
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.store import Store
+
+STEP_MESSAGES = 128
+STEP_BYTES = 1 << 20
+"""Records of one step; one record at least."""
+LOOK_SECONDS = 1.0
+"""How soon a wall clock that was set forward is noticed while something is pending."""
+RETRY_SECONDS = 10.0
+RETRIES_PER_STEP = 64
+DISK_FULL_SECONDS = 1.0
+SAVE_SECONDS = 5.0
+ASIDE_MAX = 1000
+_OPEN_UNITS = 8192
+
+log = structlog.get_logger()
+
+
+class Delays:
+    """Delivers the delayed messages of one store.
+
+    Attributes:
+        levels: By number; empty until the first delayed message.
+    """
+
+    def __init__(
+        self, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> None:
+        """Set up; `opening` does the work.
+
+        Args:
+            store: An open store. Where it has no `on_pending`, each step flushes by itself.
+            disk: Where its files are.
+            clock: Wall clock for due times.
+            scheduler: Runs the steps.
+            metrics: Counts.
+            notices: Says what is refused and lost.
+        """
+        self.levels: dict[int, DelayLevel] = {}
+        self.store = store
+        self.clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._notices = notices
+        self._state = DelayState(store.root, disk=disk, clock=clock, metrics=metrics)
+        self._timer: Handle | None = None
+        self._timer_at = 0.0
+        self._save_timer: Handle | None = None
+        self._retry_at = 0.0
+        self._running = False
+        self.in_flight = 0
+        self._late_max = metrics.counter(counted.LATE_MAX)
+
+    # Opening and closing
+
+    @classmethod
+    def opening(
+        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> Generator[None, None, Delays]:
+        """Find out what is pending, in steps of bounded work; returns the delivery, which `start` sets going.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        delays = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
+        positions, checkpoint = delays._state.load()
+        delays._attach()
+        store.delayed.on_topic = delays._attach
+        whole_log = None
+        start = 0
+        if checkpoint is None:
+            whole_log = "there is no checkpoint of the delays"
+        elif checkpoint["log_end"] > store.end:
+            whole_log = "the log ends before the checkpoint of the delays"
+        else:
+            start = checkpoint["log_end"]
+        for number, level in delays.levels.items():
+            if whole_log is None and checkpoint is not None and str(number) in checkpoint["levels"]:
+                restore(level, checkpoint["levels"][str(number)])
+            level.begin_at(positions.get(number, 0))
+        if any(level.pending for level in delays.levels.values()):
+            log.info("delays_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
+            for step in store.decisions(start):
+                for decision in step.decisions:
+                    delays._decided(decision.replaced)
+                yield
+        for level in delays.levels.values():
+            level.next = level.position
+            while not level.look(_OPEN_UNITS):
+                yield
+        return delays
+
+    def _attach(self) -> None:
+        """Take over the queues of the schedule topic that are not known yet."""
+        topic = self.store.topics.get(SCHEDULE_TOPIC)
+        if topic is None:
+            return
+        if not self.levels:
+            topic.listeners.append(self._arrived)
+        for number in range(len(self.levels) + 1, len(topic.queues) + 1):
+            queue = topic.queues[number - 1]
+            self.levels[number] = DelayLevel(number, self.store.delayed.levels.ms(number), queue)
+        if self._running:
+            self._arm_save()
+
+    def _decided(self, replaced: int) -> None:
+        entry = self.store.record_at(replaced)
+        if entry is not None and entry.topic == SCHEDULE_NAME and entry.queue_id + 1 in self.levels:
+            self.levels[entry.queue_id + 1].settle(entry.queue_offset)
+
+    def start(self) -> None:
+        """Deliver what is due, and go on."""
+        self._running = True
+        self._arm()
+        self._arm_save()
+
+    def stop(self) -> None:
+        """Deliver nothing any more."""
+        self._running = False
+        for timer in (self._timer, self._save_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._save_timer = None
+
+    def close(self) -> None:
+        """Stop, and save how far the levels are; call it before the store is closed."""
+        self.stop()
+        self.store.flush()
+        self.save()
+
+    def save(self) -> None:
+        """Write how far the levels are; a full disk postpones that, another failure stops the store's write side."""
+        store = self.store
+        self.measure()
+        if not self.levels or store.failed is not None or store.closed:
+            return
+        try:
+            # Under `async` what was delivered is not on the disk yet, and the file must not be ahead of the log.
+            store.make_durable()
+            self._state.save(self.levels, store.end)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                store.fail("writing how far the delays are", error)
+
+    def _arm_save(self) -> None:
+        if self._save_timer is None and self.levels:
+            self._save_timer = self._scheduler.call_later(SAVE_SECONDS, self._save_again)
+
+    def _save_again(self) -> None:
+        self._save_timer = None
+        self.save()
+        self._arm_save()
+
+    def measure(self) -> None:
+        """Bring the gauges up to date."""
+        for level in self.levels.values():
+            self._metrics.counter(counted.PENDING, str(level.level)).value = level.pending
+        self._metrics.counter(counted.ASIDE).value = sum(len(level.aside) for level in self.levels.values())
+
+    # When
+
+    def _arrived(self) -> None:
+        for level in self.levels.values():
+            level.look()
+        self._arm()
+
+    def _arm(self, seconds: float | None = None) -> None:
+        """Have the next step run when something is due, not while one is under way."""
+        if not self._running or self.in_flight:
+            return
+        if seconds is None:
+            seconds = self._seconds_left()
+            if seconds is None:
+                return
+        at = self.clock.monotonic() + seconds
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._scheduler.call_later(seconds, self._step)
+
+    def _seconds_left(self) -> float | None:
+        """Time to the next step; None when nothing is pending."""
+        now = self.clock.wall_ms()
+        heads = [level.head() for level in self.levels.values() if len(level.aside) < ASIDE_MAX]
+        waits = [(head.due_ms - now) / 1000 for head in heads if head is not None]
+        if any(level.aside for level in self.levels.values()):
+            waits.append(self._retry_at - self.clock.monotonic())
+        return max(0.0, min(*waits, LOOK_SECONDS)) if waits else None
+
+    # Delivering
+
+    def _step(self) -> None:
+        self._timer = None
+        store = self.store
+        if not self._running or store.failed is not None or store.closed:
+            return
+        now = self.clock.wall_ms()
+        due: list[tuple[int, DelayLevel]] = []
+        for level in self.levels.values():
+            level.look()
+            level.check_clock(now)
+            head = level.head() if len(level.aside) < ASIDE_MAX else None
+            if head is not None and head.due_ms <= now:
+                due.append((head.due_ms, level))
+        taken = True
+        for _, level in sorted(due, key=lambda each: each[0]):
+            share = max(1, STEP_MESSAGES // len(due)), max(1, STEP_BYTES // len(due))
+            taken = taken and self._deliver(level, level.take(now, *share))
+        if taken and self.clock.monotonic() >= self._retry_at:
+            taken = self._retry()
+        if self.in_flight and store.on_pending is None:
+            store.flush()
+        self._arm(None if taken else DISK_FULL_SECONDS)
+
+    def _deliver(self, level: DelayLevel, messages: Sequence[Waiting]) -> bool:
+        """Append messages of a level in their order; False when the store takes nothing now."""
+        run: list[tuple[Waiting, Released]] = []
+        for message in messages:
+            try:
+                released = release(self.store.read(message.physical, message.size), self.store.topics)
+            except (DamagedRecord, RecordGone) as error:
+                self._lose(level, message, error)
+                continue
+            except MessageRefused as error:
+                self._set_aside(level, message, str(error))
+                continue
+            if run and run[0][1][1:] != released[1:]:
+                # Born times and hosts are those of an append.
+                if not self._append(level, run):
+                    return False
+                run = []
+            run.append((message, released))
+        return not run or self._append(level, run)
+
+    def _append(self, level: DelayLevel, run: Sequence[tuple[Waiting, Released]]) -> bool:
+        messages = [message for message, _ in run]
+        _, born_ms, born_host = run[0][1]
+        try:
+            self.store.append(
+                [released.put for _, released in run],
+                born_ms=born_ms,
+                born_host=born_host,
+                done=partial(self._done, level, messages),
+            )
+        except MessageRefused as error:
+            if len(run) == 1:
+                self._set_aside(level, messages[0], str(error))
+                return True
+            return all(self._append(level, [each]) for each in run)
+        except StoreError as error:
+            if messages[0].offset not in level.aside:
+                level.back_to(messages[0].offset)
+            self._metrics.counter(counted.WAITS).add()
+            self._notices.note("delays_wait", level=level.level, error=str(error))
+            return False
+        level.in_flight += len(run)
+        self.in_flight += len(run)
+        return True
+
+    def _done(self, level: DelayLevel, messages: Sequence[Waiting], error: StoreError | None) -> None:
+        level.in_flight -= len(messages)
+        self.in_flight -= len(messages)
+        if error is not None:
+            return
+        late = self.clock.wall_ms() - messages[0].due_ms
+        if late > self._late_max.value and messages[0].offset not in level.aside:
+            self._late_max.value = late
+        for message in messages:
+            level.settle(message.offset)
+        self._metrics.counter(counted.DELIVERED, str(level.level)).add(len(messages))
+        self._arm()
+
+    def _lose(self, level: DelayLevel, message: Waiting, error: StoreError) -> None:
+        self._metrics.counter(counted.LOST).add()
+        self._notices.note(
+            "delayed_message_lost",
+            level=level.level,
+            offset=message.offset,
+            physical=message.physical,
+            why=str(error),
+        )
+        level.settle(message.offset)
+
+    # Refused
+
+    def _set_aside(self, level: DelayLevel, message: Waiting, reason: str) -> None:
+        self._metrics.counter(counted.REFUSED).add()
+        self._notices.note(
+            "delayed_message_refused",
+            level=level.level,
+            offset=message.offset,
+            physical=message.physical,
+            reason=reason,
+        )
+        known = level.aside.get(message.offset)
+        if known is not None:
+            known.reason, known.tries = reason, known.tries + 1
+            return
+        if not any(each.aside for each in self.levels.values()):
+            self._retry_at = self.clock.monotonic() + RETRY_SECONDS
+        level.aside[message.offset] = Aside(message, reason, self.clock.wall_ms())
+
+    def _retry(self) -> bool:
+        """Try a bounded number of the refused again, those tried least first; False when the store takes nothing."""
+        refused = [(aside.tries, level, aside) for level in self.levels.values() for aside in level.aside.values()]
+        refused.sort(key=lambda each: each[0])
+        if not refused:
+            return True
+        self._retry_at = self.clock.monotonic() + RETRY_SECONDS
+        return all(self._deliver(level, [aside.message]) for _, level, aside in refused[:RETRIES_PER_STEP])
