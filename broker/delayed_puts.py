@@ -7,7 +7,7 @@ In: topic and queue become the schedule topic's, the real ones stand in `REAL_TO
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker.decisions import prepared_offset_of
 from broker.delay_levels import DELAY_NAME, REAL_QUEUE_NAME, REAL_TOPIC_NAME, SCHEDULE_TOPIC, WAIT_NAME, DelayLevels
@@ -135,14 +135,45 @@ def release(record: memoryview, topics: Mapping[str, Topic]) -> Released:
         raise MessageRefused(f"{name} is a topic of the broker's own; it takes no delayed messages")
     if not queue.isdigit() or int(queue) >= len(topic.queues):
         raise MessageRefused(f"topic {name} has no queue {queue.decode('utf-8', 'replace')}; give it more")
-    clean = without(block, _NAMES)
+    return _moved(record, body, without(block, _NAMES), topic, int(queue))
+
+
+class Home(Protocol):
+    """A store, as far as it is needed here."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """By name."""
+        ...
+
+    @property
+    def delayed(self) -> DelayedPuts:
+        """Gives messages their delay."""
+        ...
+
+
+def put_again(record: memoryview, store: Home) -> Released:
+    """Make the record that takes the place of one in the schedule topic, as one of level 1, whatever its real topic.
+
+    Raises:
+        DamagedRecord: The bytes are no record.
+    """
+    body, block = split(record)
+    facts = [pair for pair in block.split(b"\x02") if pair.partition(b"\x01")[0] in (REAL_TOPIC_NAME, REAL_QUEUE_NAME)]
+    wait_ms = store.delayed.levels.ms(1)
+    own = b"".join([b"DELAY\x011\x02", *[pair + b"\x02" for pair in facts], WAIT_NAME, b"\x01%d\x02" % wait_ms])
+    released = _moved(record, body, without(block, _NAMES) + own, store.topics[SCHEDULE_TOPIC], 0)
+    return released._replace(put=released.put._replace(tags=wait_ms))
+
+
+def _moved(record: memoryview, body: memoryview, properties: bytes, topic: Topic, queue_id: int) -> Released:
     put = Put(
         topic=topic,
-        queue_id=int(queue),
+        queue_id=queue_id,
         body=body,
-        properties=clean,
-        tags=find_property(clean, b"TAGS") or b"",
-        unique_key=find_property(clean, b"UNIQ_KEY") or b"",
+        properties=properties,
+        tags=find_property(properties, b"TAGS") or b"",
+        unique_key=find_property(properties, b"UNIQ_KEY") or b"",
         prepared_offset=prepared_offset_of(physical_offset(record)),
         reconsume_times=reconsume_times(record),
         sys_flag=sys_flag(record) & ~_HOSTS_V6,
@@ -157,4 +188,4 @@ def without(block: bytes, names: tuple[bytes, ...]) -> bytes:
     return b"".join([pair + b"\x02" for pair in pairs])
 
 
-__all__ = ["SCHEDULE_TOPIC", "DelayedPuts", "Released", "release", "without"]
+__all__ = ["DelayedPuts", "Released", "put_again", "release"]

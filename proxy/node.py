@@ -13,6 +13,7 @@ from collections.abc import Generator
 import structlog
 
 from actions.registry import Registry
+from broker.delay_keeper import DelayKeeper
 from broker.delays import Delays
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
@@ -300,6 +301,7 @@ class Node:
             self.ports = TopicPorts(self.store, seams.clock, self.metrics)
             self.ports.publish(self.config)
             self.store.retention.limits = retention_limits(node)
+            self.store.retention.keepers.append(DelayKeeper(self.delays, self.metrics))
             self._retaining = Retaining(self.store, expiry(self), seams.loop)
         except asyncio.CancelledError:
             self.store.abandon()

@@ -145,8 +145,8 @@ class ProducerService:
         try:
             puts: list[Put] = []
             ports: list[TopicPort] = []
-            self._check([message], puts, ports)
-            self._append(puts, ports, connection, call, atomic=False, fields=self._receipt_fields)
+            delayed = self._check([message], puts, ports)
+            self._append(puts, ports, connection, call, atomic=False, fields=self._receipt_fields, delayed=delayed)
         except Refusal as refusal:
             self._refuse(connection, call, refusal, 1)
 
@@ -160,13 +160,13 @@ class ProducerService:
         ports: list[TopicPort] = []
         try:
             try:
-                self._check(request.messages, puts, ports)
+                delayed = self._check(request.messages, puts, ports)
             except Refusal as refusal:
                 _give_tokens_back(ports)
                 text = f"message {len(puts)} of {len(request.messages)}: {refusal.text}; nothing of the batch is stored"
                 raise Refusal(refusal.code, text) from refusal
             fields = self._batch_fields if request.receipts else _no_fields
-            self._append(puts, ports, connection, call, atomic=True, fields=fields)
+            self._append(puts, ports, connection, call, atomic=True, fields=fields, delayed=delayed)
         except Refusal as refusal:
             self._refuse(connection, call, refusal, len(request.messages))
 
@@ -179,8 +179,11 @@ class ProducerService:
 
     # Messages.
 
-    def _check(self, messages: Sequence[SendMessage], puts: list[Put], ports: list[TopicPort]) -> None:
+    def _check(self, messages: Sequence[SendMessage], puts: list[Put], ports: list[TopicPort]) -> Sequence[int]:
         """Check messages in order and choose their queues.
+
+        Returns:
+            The places of those that are delayed, whose puts go to the schedule topic.
 
         Raises:
             Refusal: The message after those in `puts` and `ports` is refused; rate tokens were taken for these.
@@ -188,6 +191,7 @@ class ProducerService:
         known_ports = self._ports
         body_bytes_max = self._body_bytes_max
         block_of = self._rules.block
+        levels: dict[int, int] = {}
         # Unpacked at once: an attribute of a named tuple costs more than a local, and this runs for every message.
         for topic, key, value, hash_id, tags, partition_id, body, _, properties, level, deliver_at, delay in messages:
             port = known_ports.get(topic)
@@ -197,8 +201,7 @@ class ProducerService:
             if not content or len(content) > body_bytes_max:
                 raise self._body_refusal(content)
             if level or deliver_at or delay:
-                text = "delayed delivery is not in this version: leave delayLevel, deliverAtMs and delayMs out"
-                raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+                levels[len(puts)] = _checked_level(level, deliver_at, delay)
             block = block_of(key, tags, properties)
             queues = port.queue_count
             if partition_id >= 0:
@@ -220,6 +223,19 @@ class ProducerService:
                     self._take_token(port)
             puts.append(_new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0, 0, 0)))
             ports.append(port)
+        if levels:
+            self._delay(puts, ports, levels)
+        return tuple(levels)
+
+    def _delay(self, puts: list[Put], ports: list[TopicPort], levels: Mapping[int, int]) -> None:
+        """Send puts, by place, to the schedule topic. Raises Refusal; the refused and those behind it are left out."""
+        for place, level in levels.items():
+            try:
+                puts[place] = self._store.delayed.put(puts[place], level)
+            except StoreError as error:
+                _give_tokens_back(ports[place:])
+                del puts[place:], ports[place:]
+                raise self._store_refusal(error) from error
 
     def _body_refusal(self, content: Buffer | None) -> Refusal:
         if not content:
@@ -285,6 +301,7 @@ class ProducerService:
         *,
         atomic: bool,
         fields: Callable[[Sequence[Position]], _Fields],
+        delayed: Sequence[int] = (),
     ) -> None:
         """Stage puts; the reply follows the flush that settles them. Raises Refusal when nothing was staged."""
         if self._state() == "draining":
@@ -322,6 +339,9 @@ class ProducerService:
         except StoreError as error:
             _give_tokens_back(ports)
             raise self._store_refusal(error) from error
+        for place in delayed:
+            # Where it waits is of no use to a producer: what consumers get has another place.
+            positions[place] = positions[place]._replace(queue_id=-1, offset=-1)
         slot = connection.later()
         # Puts are slices of the frame and keep all of it until they are written.
         self._budget.stage(len(call.frame))
@@ -340,6 +360,8 @@ class ProducerService:
 
     def _receipt_fields(self, positions: Sequence[Position]) -> _Fields:
         position = positions[0]
+        if position.offset < 0:
+            return {"msg_id": position.unique_key.decode()}
         return {
             "msg_id": position.unique_key.decode(),
             "qid": f"{self._qid_prefix}{position.queue_id}",
@@ -348,7 +370,10 @@ class ProducerService:
 
     def _batch_fields(self, positions: Sequence[Position]) -> _Fields:
         prefix = self._qid_prefix
-        receipts = [Receipt(p.unique_key.decode(), f"{prefix}{p.queue_id}", p.offset) for p in positions]
+        receipts = [
+            Receipt(each.unique_key.decode(), f"{prefix}{each.queue_id}" if each.offset >= 0 else "", each.offset)
+            for each in positions
+        ]
         return {"receipts": receipts}
 
     def _born_host(self, address: str) -> bytes:
@@ -370,6 +395,17 @@ def _give_tokens_back(ports: Sequence[TopicPort]) -> None:
     for port in ports:
         if port.limit is not None:
             port.limit.take(-1)
+
+
+def _checked_level(level: int | None, deliver_at_ms: int | None, delay_ms: int | None) -> int:
+    """Return a message's delay level. Raises Refusal: it cannot be delayed so."""
+    if deliver_at_ms or delay_ms:
+        text = "delays by time are not in this version: leave deliverAtMs and delayMs out, or use delayLevel"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+    if level is None or level < 0:
+        text = f"delayLevel {level} is negative: use 1 and above (docs/delays.md), or leave it out"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+    return level
 
 
 def _no_fields(_: Sequence[Position]) -> _Fields:

@@ -54,6 +54,7 @@ def send(
     ] = None,
     hash_id: Annotated[int, typer.Option(help="Queue by hash, before the key; 0 is none.")] = 0,
     partition: Annotated[int, typer.Option(help="Queue by number; -1: by hash or key; -2: random.")] = -1,
+    delay_level: Annotated[int, typer.Option(min=0, help="Deliver after this delay level; 0: at once.")] = 0,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one.")] = 100,
     timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
     producer: ProducerAddress = PRODUCER_DEFAULT,
@@ -78,6 +79,7 @@ def send(
         properties=_properties(properties or []),
         hash_id=hash_id,
         partition_id=partition,
+        delay_level=delay_level,
     )
     try:
         with contextlib.ExitStack() as stack:
@@ -156,6 +158,9 @@ def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
         )
         return
     again = f"  sent {receipt.attempts} times, may be stored twice" if receipt.attempts > 1 else ""
+    if receipt.offset < 0:
+        print_line(f"{topic}  delayed  id {receipt.message_id}{again}")
+        return
     print_line(f"{topic}  queue {receipt.qid}  offset {receipt.offset}  id {receipt.message_id}{again}")
 
 

@@ -32,6 +32,7 @@ class OutgoingMessage:
         properties: User properties.
         hash_id: Chooses the queue as |hash_id| mod queues; 0 counts as absent (D7).
         partition_id: 0 and above: that queue mod queues; -1: by hash_id or key; -2 and below: random (R96).
+        delay_level: Delivered after the delay of that level; 0: at once.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class OutgoingMessage:
     properties: Mapping[str, str] | None = None
     hash_id: int = HASH_ID_ABSENT
     partition_id: int = PARTITION_BY_HASH
+    delay_level: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,8 @@ class SendReceipt:
         code: Always 0; other codes are exceptions.
         msg: The node's text.
         message_id: The unique key that the broker stamped on the message; "" when the node tells no receipts (DDMQ's).
-        qid: Queue, `<cluster>_<broker>_<number>`; "" when not told.
-        offset: Offset in the queue; -1 when not told.
+        qid: Queue, `<cluster>_<broker>_<number>`; "" when not told, as of a delayed message.
+        offset: Offset in the queue; -1 likewise.
         attempts: How often the message was sent: above 1 it may be stored more than once.
     """
 
@@ -125,6 +127,7 @@ class Producer:
         properties: Mapping[str, str] | None = None,
         hash_id: int = HASH_ID_ABSENT,
         partition_id: int = PARTITION_BY_HASH,
+        delay_level: int = 0,
         timeout_ms: int | None = None,
     ) -> SendReceipt:
         """Send one message and wait until it is stored as durably as the node promises.
@@ -137,6 +140,7 @@ class Producer:
             properties: User properties.
             hash_id: Queue by hash.
             partition_id: Queue by number.
+            delay_level: Delivered after the delay of that level; the receipt then has no queue and offset.
             timeout_ms: In the place of the producer's own.
 
         Raises:
@@ -151,6 +155,7 @@ class Producer:
             properties=properties,
             hash_id=hash_id,
             partition_id=partition_id,
+            delay_level=delay_level,
         )
         timeout_ms = timeout_ms or self._timeout_ms
         result, attempts = self._call("sendSync", {"message": self._encode(message), "timeout": timeout_ms}, timeout_ms)
@@ -199,6 +204,7 @@ class Producer:
             partitionId=message.partition_id,
             body=message.body,
             properties=dict(message.properties) if message.properties else None,
+            delayLevel=message.delay_level or None,
         )
 
     def _call(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> tuple[Any, int]:

@@ -1,0 +1,83 @@
+"""What becomes of delayed messages in a log file that retention is about to delete.
+
+The file waits for those that are not due yet, at most for the longest delay: RocketMQ's form has no place for the rest
+of a delay, so that putting them again would change when they are due. Those that are due and refused are put again at
+the log's tail, as messages of level 1.
+"""
+
+from __future__ import annotations
+
+from broker import delay_metrics as counted
+from broker.delay_levels import SCHEDULE_TOPIC
+from broker.delay_queue import DelayLevel, Waiting
+from broker.delayed_puts import put_again
+from broker.delays import Delays
+from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.metrics import Metrics
+from broker.retention import Doomed, Rescue
+
+
+class DelayKeeper:
+    """The `broker.retention.Keeper` of delayed messages; enter it in `store.retention.keepers`."""
+
+    def __init__(self, delays: Delays, metrics: Metrics) -> None:
+        self._delays = delays
+        self._metrics = metrics
+
+    def needs(self, doomed: Doomed) -> bool:
+        """Whether the file has a message that is not delivered."""
+        return any(level.position < minimum for level, minimum in self._behind(doomed))
+
+    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+        """Put refused messages again; BLOCKED while one is not due."""
+        store = self._delays.store
+        left, waits = count_max, False
+        for level, minimum in self._behind(doomed):
+            for message in level.waiting(level.position):
+                if message.offset >= minimum:
+                    break
+                if message.offset not in level.aside:
+                    waits = True
+                    break
+                if not left:
+                    break
+                left -= 1
+                if not self._put_again(level, message):
+                    return Rescue.BLOCKED
+        store.flush()
+        if waits or store.failed is not None:
+            return Rescue.BLOCKED
+        return Rescue.DONE if left else Rescue.MORE
+
+    def dropped(self, doomed: Doomed) -> None:
+        """Begin the levels at what is kept."""
+        for level, minimum in self._behind(doomed):
+            level.begin_at(minimum)
+
+    def _behind(self, doomed: Doomed) -> list[tuple[DelayLevel, int]]:
+        """Levels that lose units, and the first offset that each keeps."""
+        return [
+            (level, minimum)
+            for level in self._delays.levels.values()
+            if (minimum := doomed.minimums.get((SCHEDULE_TOPIC, level.level - 1), 0))
+        ]
+
+    def _put_again(self, level: DelayLevel, message: Waiting) -> bool:
+        store = self._delays.store
+        try:
+            put, born_ms, born_host = put_again(store.read(message.physical, message.size), store)
+        except (DamagedRecord, RecordGone):
+            level.settle(message.offset)
+            self._metrics.counter(counted.LOST).add()
+            return True
+
+        def done(error: StoreError | None) -> None:
+            if error is None:
+                level.settle(message.offset)
+                self._metrics.counter(counted.PUT_BACK).add()
+
+        try:
+            store.append([put], born_ms=born_ms, born_host=born_host, done=done)
+        except StoreError:
+            return False
+        return True
