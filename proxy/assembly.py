@@ -186,6 +186,7 @@ def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> Con
         drain_seconds=settings.drain_seconds,
         budget=node.budget,
         paused=partial(node.pauses.of, config.group),
+        client_id=f"proxy@{settings.broker_name}",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.notices import Notices
+from broker.queue_locks import QueuesOwned
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import SubscriptionConfig
 from upstream.action import Action
@@ -18,6 +19,8 @@ DRAIN_SECONDS = 30.0
 """How long an old generation may take before the new one starts anyway (D22)."""
 _DRAIN_CHECK_SECONDS = 0.05
 _START_AGAIN_SECONDS = 5.0
+_OWNED_LOOK_SECONDS = 1.0
+"""How often queues are tried again that somebody inside the program consumes (D36)."""
 
 
 class Slot:
@@ -26,15 +29,17 @@ class Slot:
     Attributes:
         config: The configuration wanted; None when the topic is to end.
         actions: The pipeline of the next generation.
+        owner: Who consumes the topic's queues for this group instead (D36); None while nobody does.
         subscription: The generation that runs.
         replace_at: Monotonic seconds when it is replaced even if it has not drained; None while it stays.
     """
 
-    __slots__ = ("actions", "config", "replace_at", "subscription")
+    __slots__ = ("actions", "config", "owner", "replace_at", "subscription")
 
     def __init__(self, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
         self.config = config
         self.actions = actions
+        self.owner: str | None = None
         self.subscription: Subscription | None = None
         self.replace_at: float | None = None
 
@@ -57,6 +62,7 @@ class Generations:
         scheduler: Scheduler,
         notices: Notices,
         drain_seconds: float,
+        ended: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         """Set up; nothing is read before `start`.
 
@@ -68,6 +74,7 @@ class Generations:
             scheduler: Looks after drains, and starts again what did not start.
             notices: Says what did not start.
             drain_seconds: As the attribute.
+            ended: Told the topic that is consumed no more; None: all of them.
         """
         self.slots = slots
         self.drain_seconds = drain_seconds
@@ -76,6 +83,7 @@ class Generations:
         self._clock = clock
         self._scheduler = scheduler
         self._notices = notices
+        self._ended = ended
         self._started = False
         self._draining = False
         self._check: Handle | None = None
@@ -108,14 +116,17 @@ class Generations:
             if slot.subscription is not None:
                 slot.subscription.stop()
                 slot.subscription = None
+        self._ended(None)
 
     def running(self) -> list[Subscription]:
         """Return the generations that run, draining ones included."""
         return [slot.subscription for slot in self.slots.values() if slot.subscription is not None]
 
     def state_of(self, slot: Slot) -> str:
-        """One of "starting", "running", "draining", "stopped"."""
+        """One of "starting", "waiting" (for queues of another owner), "running", "draining", "stopped"."""
         if slot.subscription is None:
+            if slot.owner is not None and slot.config is not None:
+                return "waiting"
             return "starting" if slot.config is not None and self._started else "stopped"
         return "draining" if slot.subscription.draining else "running"
 
@@ -153,6 +164,13 @@ class Generations:
         try:
             subscription = self._make(config, slot)
             subscription.start()
+        except QueuesOwned as owned:
+            slot.owner = owned.owner
+            self._notices.note(
+                "subscription_waits_for_queues", self._group, topic=config.topic, owner=owned.owner, why=str(owned)
+            )
+            self._scheduler.call_later(_OWNED_LOOK_SECONDS, self.start_slot, slot)
+            return
         except Exception as error:
             self._notices.note(
                 "subscription_start_failed",
@@ -163,6 +181,7 @@ class Generations:
             )
             self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)
             return
+        slot.owner = None
         slot.subscription = subscription
 
     def renew(self, slot: Slot, config: SubscriptionConfig, actions: Sequence[Action]) -> None:
@@ -198,6 +217,7 @@ class Generations:
             slot.subscription = slot.replace_at = None
             if slot.config is None:
                 del self.slots[name]
+                self._ended(name)
             else:
                 self.start_slot(slot)
         if open_ones and self._check is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from broker.errors import BodyUnusable
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.queue_locks import QueuesOwned
 from broker.seams import Clock, Scheduler
 from conf.models import GroupConfig, SubscriptionConfig
 from upstream.action import Action, BodyUnprocessable
@@ -23,6 +24,7 @@ from upstream.generations import DRAIN_SECONDS, Generations, Slot, same_generati
 from upstream.group_lanes import GroupLanes, UnknownTopic
 from upstream.job import UpstreamJob
 from upstream.lane import Holder, Lane
+from upstream.ownership import QueueOwnership
 from upstream.pauses import Pause
 from upstream.progress import Progress
 from upstream.results import Applied, apply_result
@@ -32,6 +34,7 @@ from upstream.subscription import Subscription
 
 if TYPE_CHECKING:
     from broker.store import Store
+    from broker.topics import Topic
 
 MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
 """Makes the pipeline of one subscription: one instance per entry of `actions`."""
@@ -62,6 +65,7 @@ class ConsumerGroup:
         drain_seconds: float = DRAIN_SECONDS,
         budget: Budget | None = None,
         paused: Callable[[str], Pause | None] = lambda _: None,
+        client_id: str = "proxy",
     ) -> None:
         """Set up; nothing is read before `start`.
 
@@ -80,6 +84,7 @@ class ConsumerGroup:
             drain_seconds: How long a replaced generation may take to drain (D22).
             budget: The node's account of memory; without one there is no ceiling.
             paused: The pause that holds for a topic; asked when a generation starts and by `apply_pauses`.
+            client_id: Who the proxy is where queue locks are held (D36): `proxy@` and the node's name.
 
         Raises:
             Exception: What `make_actions` raised.
@@ -103,6 +108,16 @@ class ConsumerGroup:
         )
         self._lanes = self._queues.by_topic
         self._slots = {each.topic: Slot(each, make_actions(each)) for each in config.enabled_topics}
+        self._ownership = QueueOwnership(
+            config.group,
+            client_id,
+            store=store,
+            progress=progress,
+            scheduler=scheduler,
+            metrics=metrics,
+            notices=notices,
+            lost=self._lost,
+        )
         self._generations = Generations(
             config.group,
             self._slots,
@@ -111,6 +126,7 @@ class ConsumerGroup:
             scheduler=scheduler,
             notices=notices,
             drain_seconds=drain_seconds,
+            ended=self._ownership.release,
         )
 
     # Pulls
@@ -340,7 +356,7 @@ class ConsumerGroup:
             pause = self._paused(name)
             loss = self._progress.losses.of(self.name, name)
             stats, deliveries = reader.topic(
-                name, self._generations.state_of(slot), lanes, slot.subscription, pause, loss=loss
+                name, self._generations.state_of(slot), lanes, slot.subscription, pause, loss=loss, owner=slot.owner
             )
             topics.append(stats)
             out += deliveries
@@ -355,14 +371,18 @@ class ConsumerGroup:
         )
 
     def _subscription(self, config: SubscriptionConfig, slot: Slot) -> Subscription:
-        """Make the next generation of a topic, paused where the topic is. Raises UnknownTopic and others."""
+        """Make the next generation of a topic, paused where the topic is. Raises UnknownTopic, QueuesOwned, others."""
         topic = self._queues.topic(config.topic)
+        self._ownership.take(topic)
+        lanes = [self._queues.lane(topic, queue, config) for queue in topic.queues]
+        for lane in lanes:
+            self._progress.follow(lane.tracker)
         subscription = Subscription(
             self.name,
             config,
             topic=topic,
-            lanes=[self._queues.lane(topic, queue, config) for queue in topic.queues],
-            more_lanes=lambda: self._queues.more(topic, slot.config),
+            lanes=lanes,
+            more_lanes=lambda: self._more_lanes(topic, slot.config),
             actions=slot.actions,
             buffer=self._buffer,
             dead_letters=self._dead_letters,
@@ -377,6 +397,23 @@ class ConsumerGroup:
         if self._paused(config.topic) is not None:
             subscription.set_paused(True)
         return subscription
+
+    def _more_lanes(self, topic: Topic, config: SubscriptionConfig | None) -> list[Lane]:
+        """Take the queues that a topic got since; none while somebody else consumes one of them."""
+        try:
+            self._ownership.take(topic)
+        except QueuesOwned as owned:
+            self._notices.note("queues_owned", self.name, topic=topic.name, owner=owned.owner)
+            return []
+        return self._queues.more(topic, config)
+
+    def _lost(self, topic: str) -> None:
+        """End a topic's generation: somebody else consumes its queues. It starts again when they are free."""
+        slot = self._slots.get(topic)
+        if slot is not None and slot.subscription is not None:
+            slot.subscription.stop()
+            slot.subscription = slot.replace_at = None
+            self._generations.start_slot(slot)
 
 
 __all__ = ["Applied", "Batch", "ConsumerGroup", "Holder", "Parked", "ParkedFull", "UnknownTopic"]

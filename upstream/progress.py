@@ -72,7 +72,7 @@ class Progress:
         self.trackers = self._table.by_key
         """Every tracker known, also of groups that are no longer configured (D6)."""
         self.losses = Losses(metrics, clock)
-        self._offsets = offsets
+        self.offsets = offsets
         self._view = view
         self._metrics = metrics
         self._writer = AckWriter(
@@ -196,7 +196,7 @@ class Progress:
     def _new_tracker(
         self, group: str, topic: str, queue_id: int, queue: ConsumeQueue | None, first_offset: Callable[[], int]
     ) -> OffsetTracker:
-        value = self._offsets.get(group, topic, queue_id)
+        value = self.offsets.get(group, topic, queue_id)
         if value is not None:
             start = value
         elif self._snapshot_lost and queue is not None:
@@ -298,6 +298,16 @@ class Progress:
         self._writer.stage_segment(form.encode_reset(tracker.tracker_id, offset))
         self._commit_next = True
 
+    def follow(self, tracker: OffsetTracker) -> None:
+        """Take over the committed offset that a consumer inside the program left for this queue, if one did (D36)."""
+        value = self.offsets.get(tracker.group, tracker.topic, tracker.queue_id)
+        known = self._table.known[tracker.tracker_id]
+        if value is None or value in (known.file_values or [tracker.watermark]):
+            # The journal knows it: nobody else put it there.
+            return
+        queue = self._view.queue(tracker.topic, tracker.queue_id)
+        self.reset(tracker, value if queue is None else min(value, queue.max_offset))
+
     # Writing
 
     @property
@@ -369,7 +379,7 @@ class Progress:
 
     def _adopt(self, found: Replay, truncated_to: int) -> None:
         """Take over what the journal says, as far as file and log agree, and make that the new beginning."""
-        reconciler = Reconciler(self._offsets, self._view, self._metrics, truncated_to)
+        reconciler = Reconciler(self.offsets, self._view, self._metrics, truncated_to)
         for each in found.trackers.values():
             tracker = each.tracker
             self._register(tracker, each.file_values)

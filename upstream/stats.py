@@ -71,9 +71,10 @@ class DeliveryStats:
 class TopicStats:
     """A group on one topic.
 
-    `state`: running, draining, starting or stopped. `in_flight` counts messages that are out, `buffered` those ready
-    for the next pull, `waiting` those behind their key, `retrying` and `burying` those in these states. `paused`: an
-    operator paused the topic or its group. `loss` is what retention took.
+    `state`: running, draining, starting, waiting (`owner` consumes its queues, D36) or stopped. `in_flight` counts
+    messages that are out, `buffered` those ready for the next pull, `waiting` those behind their key, `retrying`
+    and `burying` those in these states. `paused`: an operator paused the topic or its group. `loss` is what
+    retention took.
     """
 
     topic: str
@@ -89,6 +90,7 @@ class TopicStats:
     stuck_keys: list[StuckKey]
     stuck_keys_total: int = 0
     loss: Loss = NONE
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,7 @@ class StatsReader:
         pause: Pause | None = None,
         *,
         loss: Loss = NONE,
+        owner: str | None = None,
     ) -> tuple[TopicStats, list[DeliveryStats]]:
         """Figures of one topic, and what is out of it."""
         lanes = list(lanes)
@@ -180,6 +183,7 @@ class StatsReader:
             stuck_keys=[self._stuck(job) for job in heads[:100]],
             stuck_keys_total=len(heads),
             loss=loss,
+            owner=owner,
         )
         return stats, out
 

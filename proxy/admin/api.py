@@ -88,6 +88,7 @@ def _subscription(topic: SubscriptionView, limit: int) -> Document:
         "buffered": topic.buffered,
         "retrying": topic.retrying,
         "readingStopped": topic.reading_stopped,
+        "owner": topic.owner,
         "pausedSinceMs": topic.paused_since_ms,
         "pausedBy": topic.paused_by,
         "lost": topic.lost,

@@ -69,6 +69,8 @@ def _of_subscription(group: GroupView, topic: SubscriptionView, now_ms: int) -> 
         yield Finding(
             False, f"{where}: {amount(topic.lag, 'message')} behind, the oldest for {since}; no client has any."
         )
+    if topic.owner is not None:
+        yield Finding(False, f"{where}: waits for its queues, which {topic.owner} consumes inside the program.")
     yield from _of_retention(where, topic, now_ms)
     if topic.reading_stopped:
         yield Finding(True, f"{where}: reading has stopped, {topic.waiting:,} messages wait behind their keys.")

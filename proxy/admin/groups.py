@@ -57,6 +57,7 @@ def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
         stuck_keys_total=topic.stuck_keys_total,
         paused_since_ms=topic.paused.since_ms if topic.paused is not None else None,
         paused_by=topic.paused.who if topic.paused is not None else None,
+        owner=topic.owner,
         lost=topic.loss.messages,
         lost_at_ms=topic.loss.at_ms,
         expires_seconds=min((each.seconds for each in left if each.seconds is not None), default=None),

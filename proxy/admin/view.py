@@ -101,11 +101,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionView:
-    """A group on one topic; `state` is a word such as running or draining.
+    """A group on one topic; `state` is a word such as running, draining or waiting.
 
     `in_flight` counts messages out with clients, `waiting` those behind their key, `buffered` those that the next
     pull gets, `retrying` those whose next attempt is not due yet. `reading_stopped`: so many wait behind their keys
     that no more are read (D15). `paused_since_ms`: an operator paused it then, from the address `paused_by`.
+    `owner`: who inside the program consumes its queues instead (D36).
     `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
 
     `lost` messages were deleted by retention before the group was given them, the last at `lost_at_ms`, since the node
@@ -125,6 +126,7 @@ class SubscriptionView:
     stuck_keys_total: int = 0
     paused_since_ms: int | None = None
     paused_by: str | None = None
+    owner: str | None = None
     lost: int = 0
     lost_at_ms: int = 0
     expires_seconds: float | None = None
