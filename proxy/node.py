@@ -362,6 +362,9 @@ class Node:
         """Stop a removed group once it has drained."""
         if group.drained:
             group.stop()
+            # Consumers inside the program may have the group from now on, at its committed offsets (D36).
+            self._commit()
+            self.progress.let_go(group.name)
             return True
         return False
 

@@ -65,7 +65,7 @@ class OffsetCommits:
         unsettled = [
             known
             for known in self._known
-            if len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark
+            if (len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark) and not known.let_go
         ]
         self._announce(unsettled)
         for known in unsettled:

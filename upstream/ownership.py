@@ -2,7 +2,7 @@
 
 The locks are those of consumers inside the program (`broker.consumer`), so that a group belongs to the proxy or to
 them. All queues of a topic are taken, or none. What is committed is handed over through `consumerOffset.json`: it is
-brought up to date before locks are released, and read again after they are taken.
+brought up to date when a topic or group is given up, and read again after locks are taken.
 """
 
 from __future__ import annotations
@@ -85,20 +85,20 @@ class QueueOwnership:
             self._locks.unlock_batch(self._group, self._client_id, granted - held)
             self._metrics.counter(QUEUES_REFUSED, self._group, topic.name).add()
             assert refusal is not None, "a lock that is refused has an owner"
+            if not held:
+                self._progress.let_go(self._group, topic.name)
             raise refusal
         self._held[topic.name] = places
         if self._timer is None:
             self._timer = self._scheduler.call_later(RENEWAL_SECONDS, self._renew)
 
     def release(self, topic: str | None = None) -> None:
-        """Give up the locks of one topic, or of all, with the committed offsets written down before."""
-        topics = [topic] if topic is not None else list(self._held)
-        if not any(self._held.get(each) for each in topics):
-            return
-        if self._progress.failed is None:
+        """Give up the locks of one topic, with the committed offsets written down before, or of all without that."""
+        if topic is not None and topic in self._held:
             with contextlib.suppress(ProgressFailed):
                 self._progress.commit()
-        for each in topics:
+            self._progress.let_go(self._group, topic)
+        for each in [topic] if topic is not None else list(self._held):
             self._locks.unlock_batch(self._group, self._client_id, self._held.pop(each, set()))
         if not self._held and self._timer is not None:
             self._timer.cancel()
@@ -115,4 +115,5 @@ class QueueOwnership:
                 self._metrics.counter(QUEUES_LOST, self._group, topic).add()
                 self._notices.note("queue_locks_lost", self._group, topic=topic, owner=owner)
                 self._locks.unlock_batch(self._group, self._client_id, self._held.pop(topic) - missing)
+                self._progress.let_go(self._group, topic)
                 self._lost(topic)

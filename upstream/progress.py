@@ -295,6 +295,7 @@ class Progress:
         tracker.reset(offset)
         known = self._table.known[tracker.tracker_id]
         known.fence_offset = -1
+        known.let_go = False
         self._writer.stage_segment(form.encode_reset(tracker.tracker_id, offset))
         self._commit_next = True
 
@@ -302,11 +303,18 @@ class Progress:
         """Take over the committed offset that a consumer inside the program left for this queue, if one did (D36)."""
         value = self.offsets.get(tracker.group, tracker.topic, tracker.queue_id)
         known = self._table.known[tracker.tracker_id]
+        known.let_go = False
         if value is None or value in (known.file_values or [tracker.watermark]):
             # The journal knows it: nobody else put it there.
             return
         queue = self._view.queue(tracker.topic, tracker.queue_id)
         self.reset(tracker, value if queue is None else min(value, queue.max_offset))
+
+    def let_go(self, group: str, topic: str | None = None) -> None:
+        """Leave committed offsets of a group, or of one topic of it, to who consumes next, until `follow` (D36)."""
+        for known in self._table.known:
+            tracker = known.tracker
+            known.let_go = known.let_go or (tracker.group == group and topic in (None, tracker.topic))
 
     # Writing
 

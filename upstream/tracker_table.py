@@ -17,16 +17,18 @@ class Known:
     Attributes:
         file_values: Values that consumerOffset.json may hold for it; the last one is the one wanted there.
         queue: Its queue in the log, once looked up.
+        let_go: Somebody inside the program may consume the queue for this group: what the file has is not ours (D36).
         fence_offset: The finished offset that the last fence vouched for, -1 before the first.
     """
 
-    __slots__ = ("fence_offset", "file_values", "queue", "tracker")
+    __slots__ = ("fence_offset", "file_values", "let_go", "queue", "tracker")
 
     def __init__(self, tracker: OffsetTracker, file_values: list[int]) -> None:
         self.tracker = tracker
         self.file_values = file_values
         self.queue: ConsumeQueue | None = None
         self.fence_offset = -1
+        self.let_go = False
 
 
 class TrackerTable:
