@@ -36,9 +36,9 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /**
  * RocketMQ's own clients, worked by JSON lines on stdin; every answer is one or more JSON lines and then "{}".
  *
- * <p>Requests have a "do": topic, send (a list of messages for one queue; more than one go as a batch), read (a whole
- * topic), query (by key or id), commit, offset, half (a message of a transaction), reset (forget everything about
- * brokers), end. The only argument is the name server's address.
+ * <p>Requests have a "do": topic, type (a topic's message type), send (a list of messages for one queue; more than one
+ * go as a batch), read (a whole topic), query (by key or id), commit, offset, half (a message of a transaction), reset
+ * (forget everything about brokers), end. The only argument is the name server's address.
  */
 public final class Interchange {
     private static final PrintStream OUT =
@@ -84,6 +84,7 @@ public final class Interchange {
     private void answer(JSONObject request) throws Exception {
         switch (request.getString("do")) {
             case "topic" -> makeTopic(request);
+            case "type" -> type(request);
             case "send" -> send(request);
             case "read" -> read(request);
             case "commit" -> commit(request);
@@ -101,8 +102,22 @@ public final class Interchange {
         admin.setInstanceName("admin-" + instances++);
         admin.start();
         int queues = request.getIntValue("queues");
-        admin.createAndUpdateTopicConfig(
-            request.getString("broker"), new TopicConfig(request.getString("topic"), queues, queues));
+        TopicConfig topic = new TopicConfig(request.getString("topic"), queues, queues);
+        if (request.containsKey("type")) {
+            topic.setAttributes(Map.of("+message.type", request.getString("type")));
+        }
+        admin.createAndUpdateTopicConfig(request.getString("broker"), topic);
+        admin.shutdown();
+    }
+
+    /** The message type of a topic as RocketMQ sees it, and the attributes that say it. */
+    private void type(JSONObject request) throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        admin.setNamesrvAddr(namesrv);
+        admin.setInstanceName("admin-" + instances++);
+        admin.start();
+        TopicConfig topic = admin.examineTopicConfig(request.getString("broker"), request.getString("topic"));
+        print(Map.of("type", topic.getTopicMessageType().name(), "attributes", topic.getAttributes()));
         admin.shutdown();
     }
 
