@@ -16,6 +16,7 @@ from broker.put import Position, Put
 from broker.record import SYS_TRANSACTION_MASK
 from broker.seams import Buffer
 from broker.store import Store
+from broker.store_metrics import REFUSED
 from broker.topics import Topic
 
 
@@ -37,19 +38,19 @@ def put_batch(
     topic: str | Topic,
     encoded: Buffer,
     *,
-    queue_id: int,
+    queue_id: int | None = None,
     properties: bytes = b"",
     sys_flag: int = 0,
     born_ms: int,
     born_host: bytes | None = None,
 ) -> BatchStored:
-    """Append an encoded batch and flush.
+    """Append a batch as one unit, and flush.
 
     Args:
         store: Where to.
         topic: Of all members; not one of the broker's own.
         encoded: As `broker.batch` describes.
-        queue_id: The queue of all members.
+        queue_id: The queue of all members; None: the next one in turn.
         properties: The property block of the request.
         sys_flag: Of the request.
         born_ms: When the producer made it, ms since the epoch.
@@ -57,21 +58,25 @@ def put_batch(
 
     Raises:
         KeyError: No topic has that name.
-        MessageRefused: See `broker.batch`; also a batch that does not fit into a log file. Nothing is stored.
+        MessageRefused: It breaks a rule of `broker.batch`, or does not fit into a log file; counted, nothing is stored.
         DiskFull, StoreFailed: As `Store.append`; StoreFailed also when the flush failed.
     """
     target = store.topics[topic] if isinstance(topic, str) else topic
-    puts = batch_puts(
-        target, encoded, queue_id=queue_id, properties=properties, sys_flag=sys_flag,
-        bytes_max=store.options.message_bytes_max,
-    )  # fmt: skip
+    queue = store.queue_for(target) if queue_id is None else queue_id
+    limit = store.options.message_bytes_max
+    try:
+        puts = batch_puts(target, encoded, queue_id=queue, properties=properties, sys_flag=sys_flag, bytes_max=limit)
+    except MessageRefused:
+        # How many messages it is cannot be known of bytes that are no batch.
+        store.metrics.counter(REFUSED, "illegal").add()
+        raise
     host = store.options.store_host
     positions = store.append(puts, born_ms=born_ms, born_host=born_host or host, atomic=True)
     store.flush()
     if store.failed is not None:
         raise store.failed
-    ids = ",".join([(host + place.physical.to_bytes(8, "big")).hex().upper() for place in positions])
-    return BatchStored(positions, ids)
+    ids = [(host + position.physical.to_bytes(8, "big")).hex().upper() for position in positions]
+    return BatchStored(positions, ",".join(ids))
 
 
 def batch_puts(

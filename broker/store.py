@@ -96,6 +96,7 @@ class Store:
         topics: All topics by name.
         options: As given to `open`.
         recovery: What opening found.
+        metrics: As given to `open`.
         pending: Something is staged.
         on_pending: Called when the first record is staged after a flush.
         retention: Deletes old log files; without limits until they are set.
@@ -150,7 +151,7 @@ class Store:
         self._dones: list[Done] = []
         self._touched: dict[ConsumeQueue, Topic] = {}
         self._round_robin = 0
-        self._metrics = metrics
+        self.metrics = metrics
         self._appended = metrics.counter(APPENDED)
         self._written = metrics.counter(WRITTEN)
         self._flushes, self._syncs = metrics.counter(FLUSHES), metrics.counter(SYNCS)
@@ -297,7 +298,7 @@ class Store:
         try:
             measured = self._encoder.measure(puts, stamp, atomic=atomic)
         except MessageRefused:
-            self._metrics.counter(REFUSED, "illegal").add(len(puts))
+            self.metrics.counter(REFUSED, "illegal").add(len(puts))
             raise
         physicals = self._room.reserve(puts, measured.sizes, atomic=atomic)
         buffers, positions = self._encoder.encode(puts, measured, physicals, stamp, self._touched)
@@ -334,8 +335,7 @@ class Store:
         """
         target = self.topics[topic] if isinstance(topic, str) else topic
         if queue_id is None:
-            self._round_robin += 1
-            queue_id = queue_of_key(key, len(target.queues)) if key else self._round_robin % len(target.queues)
+            queue_id = self.queue_for(target, key)
         block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
         put = self.delayed.put(Put(target, queue_id, body, block, tags.encode("utf-8")), delay_level)
         [position] = self.append([put], born_ms=self._clock.wall_ms(), born_host=self.options.store_host)
@@ -343,6 +343,13 @@ class Store:
         if self.failed is not None:
             raise self.failed
         return position
+
+    def queue_for(self, topic: Topic, key: str = "") -> int:
+        """Queue of a message that names none: the key's (Java's hash), without a key the next one in turn."""
+        if key:
+            return queue_of_key(key, len(topic.queues))
+        self._round_robin += 1
+        return self._round_robin % len(topic.queues)
 
     # Flushing
 
@@ -393,7 +400,7 @@ class Store:
         """Stop the write side for good; staged records that no flush took over yet are told. One line in the log."""
         if self.failed is None:
             self.failed = StoreFailed(what, cause, at_ms=self._clock.wall_ms())
-            self._metrics.counter(FAILED).value = 1
+            self.metrics.counter(FAILED).value = 1
             self.index.stop()
             logger.error("store_failed", root=self.root, what=what, file=cause.filename, error=str(cause))
         dones, self._dones = self._dones, []
@@ -451,11 +458,11 @@ class Store:
         try:
             return self._read(physical, size)
         except DamagedRecord as error:
-            self._metrics.counter(DAMAGED).add()
+            self.metrics.counter(DAMAGED).add()
             self._notices.note("damaged_record", physical=physical, size=size, why=str(error))
             raise
         except RecordGone:
-            self._metrics.counter(GONE).add()
+            self.metrics.counter(GONE).add()
             self._notices.note("record_gone", physical=physical)
             raise
 

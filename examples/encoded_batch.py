@@ -43,7 +43,7 @@ def main(folder: str) -> int:
         for position, message_id in zip(result.positions, result.offset_message_ids.split(","), strict=True):
             print(f"queue {position.queue_id} offset {position.offset}: {message_id}")
         try:
-            put_batch(store, "permits", encoded + b"\x00", queue_id=1, born_ms=clock.wall_ms())
+            put_batch(store, "permits", encoded + b"\x00", born_ms=clock.wall_ms())
         except MessageRefused as refusal:
             print(f"nothing of it is stored: {refusal}")
         return len(result.positions)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broker.batch import BatchMessage, encode_batch
 from broker.errors import DiskFull, MessageRefused, StoreFailed
 from broker.message import Message, message_of, physical_of_id
+from broker.metrics import Metrics
 from broker.put_batch import BatchStored, put_batch
 from broker.query import by_key, by_unique_key
 from broker.store import Store
@@ -85,7 +86,7 @@ def test_bytes_of_rocketmqs_client_are_stored(case: str) -> None:
     assert data is not None
     store = open_store(SimDisk())
     store.create_topic("orders", 1)
-    result = put_batch(store, "orders", data, queue_id=0, born_ms=BORN_MS)
+    result = put_batch(store, "orders", data, born_ms=BORN_MS)
     assert [(bytes(each.stored_body), each.flag) for each in stored(store, result, "orders")] == [
         (message.body, message.flag) for message in BATCHES[case]
     ]
@@ -108,7 +109,8 @@ def test_bytes_of_rocketmqs_client_are_stored(case: str) -> None:
 )
 def test_refused_batch_stores_nothing(attempt: Callable[[Store], object], text: str) -> None:
     """A broken rule, and a batch larger than a log file, is a sentence; nothing of it is staged."""
-    store = open_store(SimDisk(), message_bytes_max=410, segment_bytes=1024)
+    metrics = Metrics()
+    store = open_store(SimDisk(), metrics=metrics, message_bytes_max=410, segment_bytes=1024)
     store.create_topic("t", 1)
     store.create_topic("%RETRY%g", 1, system=True)
     store.create_topic("%DLQ%g", 1, system=True)
@@ -116,6 +118,17 @@ def test_refused_batch_stores_nothing(attempt: Callable[[Store], object], text: 
         attempt(store)
     assert not store.pending
     assert bodies(store) == {}
+    assert metrics.value("pyddmq_store_refused_total", "illegal") >= 1
+
+
+def test_batch_goes_to_the_next_queue_in_turn_and_is_born_at_the_store() -> None:
+    """Without a queue and host of the producer: the round of `put`, and the store's own address."""
+    store = open_store(SimDisk(), store_host=HOST)
+    store.create_topic("t", 3)
+    results = [put_batch(store, "t", encoded(b"a", b"b"), born_ms=BORN_MS) for _ in range(3)]
+    assert sorted(result.positions[0].queue_id for result in results) == [0, 1, 2]
+    assert all(len({position.queue_id for position in result.positions}) == 1 for result in results)
+    assert stored(store, results[0])[0].born_host == HOST
 
 
 def batch_with(store: Store, topic: str = "t", **request: object) -> BatchStored:
