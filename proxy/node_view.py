@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from broker.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
 from broker.seams import Clock
@@ -147,6 +148,10 @@ class LiveNode:
             ]
         found.sort(key=lambda each: each.since_ms)
         return found[:count_max], total
+
+    def delays(self) -> Delays | None:
+        """Return the delivery of delayed messages, or None before it is open."""
+        return self._node.delays if self._node.is_open else None
 
     def positions(self, *, group: str | None) -> Sequence[PositionView]:
         """Where groups stand."""

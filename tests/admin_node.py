@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from broker.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
 from proxy.admin.view import (
@@ -82,6 +83,9 @@ class PlainNode:
 
     def connections(self) -> Sequence[ConnectionView]:
         return self.connection_list
+
+    def delays(self) -> Delays | None:
+        return None
 
     def searchable(self) -> Searchable | None:
         return self.messages

@@ -65,6 +65,9 @@ class NodeCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield a family for every declared metric; a counter without labels that was never touched shows as 0."""
+        delays = self._node.delays()
+        if delays is not None:
+            delays.measure()
         series: dict[str, list[_Sample]] = {}
         for spec, labels, count in self._node.metrics:
             series.setdefault(spec.name, []).append((labels, count))

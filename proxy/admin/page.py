@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from broker.metrics import SPECS
 from proxy.admin.attention import STUCK_SECONDS, UNPULLED_SECONDS, findings
+from proxy.admin.delays import delays_table
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.text import age, amount, byte_size, moment
@@ -39,6 +40,7 @@ def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None,
         parts.append(_queues_table(groups[0]))
     parts += [_stuck_table(groups, node.clock.wall_ms()), _out_table(groups, node.clock.wall_ms())]
     if group is None:
+        parts += [delays_table(node.delays(), node.clock.wall_ms())]
         parts += [_clients_table(node), _topics_table(node), _counters_table(node)]
     parts.append(
         '<footer><a href="/api/groups">groups</a>, <a href="/api/stats">stats</a> and <a href="/api/topics">topics</a>'

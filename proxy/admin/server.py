@@ -15,7 +15,7 @@ from aiohttp import web
 
 from broker.metrics import declare
 from broker.query import NotFound, QueryRefused
-from proxy.admin import api, page
+from proxy.admin import api, delays, page
 from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
@@ -125,6 +125,7 @@ class _Routes:
         application.router.add_get("/api/groups", self._groups)
         application.router.add_get("/api/groups/stuck", self._stuck)
         application.router.add_get("/api/offsets", self._offsets)
+        application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/stats", self._stats)
         application.router.add_post("/api/reload", self._reload)
@@ -225,6 +226,22 @@ class _Routes:
         document = api.offsets(self._node, limit=_limit(request), group=name)
         if document is None:
             raise web.HTTPNotFound(text=f"No offsets of a group {name!r} are known; /api/offsets lists all.")
+        return _json(document)
+
+    async def _delays(self, request: web.Request) -> web.Response:
+        level = request.query.get("level")
+        if level is not None and not level.isdecimal():
+            raise web.HTTPBadRequest(text=f"level={level} is no number; use 1 and above.")
+        document = delays.document(
+            self._node.delays(),
+            now_ms=self._node.clock.wall_ms(),
+            limit=_limit(request),
+            level=None if level is None else int(level),
+            topic=request.query.get("topic"),
+            messages=request.query.get("messages") == "true",
+        )
+        if document is None:
+            raise web.HTTPNotFound(text=f"There is no delay level {level}; /api/delays lists all.")
         return _json(document)
 
     async def _stats(self, request: web.Request) -> web.Response:

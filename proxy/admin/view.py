@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from broker.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
 from broker.seams import Clock
@@ -309,6 +310,10 @@ class NodeView(Protocol):
 
     def store(self) -> StoreView | None:
         """Return what is known of the data directory, or None before it is open."""
+        ...
+
+    def delays(self) -> Delays | None:
+        """Return the delivery of delayed messages, or None before it is open."""
         ...
 
     def searchable(self) -> Searchable | None:

@@ -14,6 +14,7 @@ import typer.core
 
 from proxy.cli import (
     config_command,
+    delay_commands,
     demo_command,
     group_commands,
     messages_command,
@@ -112,6 +113,10 @@ def build() -> typer.Typer:
     app.add_typer(offsets, name="offsets")
     offsets.command("show")(_ending(offset_commands.show))
     offsets.command("reset")(_ending(offset_commands.reset))
+    delays = typer.Typer(help="Look at delayed messages.", no_args_is_help=True)
+    app.add_typer(delays, name="delays")
+    delays.command("list")(_ending(delay_commands.list_levels))
+    delays.command("show")(_ending(delay_commands.show))
     messages = typer.Typer(help="Look at stored messages.", no_args_is_help=True)
     app.add_typer(messages, name="messages")
     of_messages: tuple[tuple[str, Callable[..., int]], ...] = (

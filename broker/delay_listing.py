@@ -1,0 +1,135 @@
+"""What is pending in the delay levels, for people and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from broker.delay_levels import REAL_QUEUE_NAME, REAL_TOPIC_NAME
+from broker.delay_queue import DelayLevel, Waiting
+from broker.delays import Delays
+from broker.errors import StoreError
+from broker.properties import find_property
+from broker.record import split, store_timestamp
+
+_CHUNK_UNITS = 64
+SCAN_MAX = 2_000
+"""Records read for one listing; it is cut there, and says so."""
+
+
+class LevelStatus(NamedTuple):
+    """One level; moments are ms since the epoch and None where nothing is pending.
+
+    Attributes:
+        level: Its number.
+        delay_ms: Its delay.
+        pending: Messages that are not delivered.
+        aside: Those of them whose delivery was refused.
+        oldest_ms: When the first of them was stored.
+        next_due_ms: When the next one is due that was not refused.
+        late_ms: How long that has been due; 0 while it is not.
+    """
+
+    level: int
+    delay_ms: int
+    pending: int
+    aside: int
+    oldest_ms: int | None
+    next_due_ms: int | None
+    late_ms: int
+
+
+class PendingMessage(NamedTuple):
+    """One message that is not delivered; `reason` and `tries` of one that was refused, else None and 0."""
+
+    level: int
+    offset: int
+    physical: int
+    topic: str
+    queue_id: int | None
+    message_id: str
+    key: str
+    stored_ms: int
+    due_ms: int
+    reason: str | None
+    tries: int
+
+
+def level_statuses(delays: Delays) -> list[LevelStatus]:
+    """Tell of every level; the damaged and gone have no store time."""
+    return [_status(delays, level) for level in delays.levels.values()]
+
+
+def _status(delays: Delays, level: DelayLevel) -> LevelStatus:
+    head = level.head()
+    first = next(level.waiting(level.position, 4), None)
+    oldest = None
+    if first is not None:
+        with suppress(StoreError):
+            oldest = store_timestamp(delays.store.read(first.physical, first.size))
+    late = 0 if head is None else max(0, delays.clock.wall_ms() - head.due_ms)
+    due = None if head is None else head.due_ms
+    return LevelStatus(level.level, level.delay_ms, level.pending, len(level.aside), oldest, due, late)
+
+
+def pending_messages(
+    delays: Delays, *, level: int | None = None, topic: str | None = None, count_max: int
+) -> tuple[list[PendingMessage], bool]:
+    """List pending messages, those due first at the front.
+
+    Args:
+        delays: The delivery.
+        level: Only of this level.
+        topic: Only for this topic.
+        count_max: How many at most.
+
+    Returns:
+        The messages, and whether SCAN_MAX or `count_max` cut the list.
+    """
+    levels = [each for each in delays.levels.values() if level in (None, each.level)]
+    queues = [_by_due(each) for each in levels]
+    found: list[PendingMessage] = []
+    read = 0
+    for _, number, waiting in islice(merge(*queues), SCAN_MAX):
+        read += 1
+        message = _message(delays, delays.levels[number], waiting)
+        if message is not None and topic in (None, message.topic):
+            if len(found) == count_max:
+                return found, True
+            found.append(message)
+    return found, read == SCAN_MAX
+
+
+def _by_due(level: DelayLevel) -> Iterator[tuple[int, int, Waiting]]:
+    for waiting in level.waiting(level.position, _CHUNK_UNITS):
+        yield waiting.due_ms, level.level, waiting
+
+
+def _message(delays: Delays, level: DelayLevel, waiting: Waiting) -> PendingMessage | None:
+    try:
+        record = delays.store.read(waiting.physical, waiting.size)
+        block = split(record)[1]
+    except StoreError:
+        return None
+    queue = find_property(block, REAL_QUEUE_NAME) or b""
+    aside = level.aside.get(waiting.offset)
+    return PendingMessage(
+        level=level.level,
+        offset=waiting.offset,
+        physical=waiting.physical,
+        topic=_text(block, REAL_TOPIC_NAME),
+        queue_id=int(queue) if queue.isdigit() else None,
+        message_id=_text(block, b"UNIQ_KEY"),
+        key=_text(block, b"KEYS"),
+        stored_ms=store_timestamp(record),
+        due_ms=waiting.due_ms,
+        reason=None if aside is None else aside.reason,
+        tries=0 if aside is None else aside.tries,
+    )
+
+
+def _text(block: bytes, name: bytes) -> str:
+    return (find_property(block, name) or b"").decode("utf-8", "replace")
