@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.delay_levels import SCHEDULE_TOPIC
 from broker.disk import RealDisk, RealFile
 from broker.message_type import MessageType
 from proxy.admin.changes import ChangeRefused
@@ -44,7 +45,12 @@ def code_of(node: RunningNode, topic: str, **message: object) -> tuple[int, str]
 
 def stored(node: RunningNode, topic: str) -> int:
     """How many messages a topic has."""
-    return node.call(lambda: sum(queue.max_offset for queue in node.node.store.topics[topic].queues))
+
+    def count() -> int:
+        found = node.node.store.topics.get(topic)
+        return 0 if found is None else sum(queue.max_offset for queue in found.queues)
+
+    return node.call(count)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +67,11 @@ def stored(node: RunningNode, topic: str) -> int:
         ("fifo", {"partition_id": 1}, 0, ""),
         ("fifo", {}, 11, "give it a key, a hashId or a partitionId"),
         ("delayed", {"key": "k"}, 19, "takes delayed messages only"),
+        ("delayed", {"delay_level": 0}, 19, "give it a delay"),
+        ("delayed", {"delay_level": 18}, 0, ""),
+        ("normal", {"delay_level": 18}, 18, "takes no delayed messages"),
+        ("fifo", {"key": "k", "delay_level": 18}, 18, "leave the delay out"),
+        ("halves", {"delay_level": 18}, 11, "takes messages of transactions only"),
         ("halves", {"key": "k"}, 11, "takes messages of transactions only"),
     ],
 )
@@ -70,7 +81,8 @@ def test_publish_of_another_kind_is_refused_with_its_code(
     """Nothing of it is stored, and it is counted under its code."""
     with RunningNode(YAML, tmp_path) as node:
         found, said = code_of(node, topic, **message)
-        assert (found, stored(node, topic)) == (code, 0 if code else 1)
+        waiting = SCHEDULE_TOPIC if message.get("delay_level") else topic
+        assert (found, stored(node, waiting)) == (code, 0 if code else 1)
         assert text in said
         assert node.node.metrics.value("pyddmq_sends_refused_total", str(code)) == (1 if code else 0)
 
