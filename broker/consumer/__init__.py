@@ -3,6 +3,8 @@
 `Consumers.open` makes them; docs/consumers.md says how they are used. May import nothing above `broker`.
 """
 
+from broker.consumer.broadcasting import BroadcastConsumer
+from broker.consumer.concurrent import ConcurrentConsumer, ConcurrentContext, ConcurrentStatus
 from broker.consumer.consumers import Consumers
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyContext, OrderlyStatus
@@ -11,6 +13,10 @@ from broker.consumer.running import ExecutorRunner, run_inline
 from broker.queue_locks import QueuesOwned
 
 __all__ = [
+    "BroadcastConsumer",
+    "ConcurrentConsumer",
+    "ConcurrentContext",
+    "ConcurrentStatus",
     "ConsumedMessage",
     "ConsumerOptions",
     "Consumers",

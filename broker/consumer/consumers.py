@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from broker.consumer.broadcasting import BroadcastConsumer
+from broker.consumer.concurrent import ConcurrentConsumer, ConcurrentListener
 from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
 from broker.consumer.member import Consumer
 from broker.consumer.options import ConsumerOptions
@@ -139,6 +141,41 @@ class Consumers:
         check_group(group)
         return OrderlyConsumer(self, group, client_id, topics, options=options or ConsumerOptions(), listener=listener)
 
+    def concurrent(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        listener: ConcurrentListener,
+        *,
+        client_id: str = "client-0",
+        options: ConsumerOptions | None = None,
+    ) -> ConcurrentConsumer:
+        """Make a concurrent consumer; `start` it. Arguments and errors as `orderly`."""
+        check_group(group)
+        return ConcurrentConsumer(
+            self, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
+        )
+
+    def broadcasting(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        listener: ConcurrentListener,
+        *,
+        client_id: str = "client-0",
+        options: ConsumerOptions | None = None,
+    ) -> BroadcastConsumer:
+        """Make a broadcasting consumer; `start` it. Arguments and errors as `orderly`; its client id names a file.
+
+        Raises:
+            MessageRefused, ValueError: As `orderly`; MessageRefused also for a client id with other characters.
+        """
+        check_group(group)
+        check_name(client_id)
+        return BroadcastConsumer(
+            self, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
+        )
+
     def close(self) -> None:
         """Stop all consumers and write what is to be written; call it before the store is closed. Harmless twice.
 
@@ -193,6 +230,8 @@ class Consumers:
         """Forget a consumer that holds nothing any more."""
         present = self._present.get(consumer.group, {})
         if present.get(consumer.client_id) is consumer:
+            if not self.closed:
+                consumer.persist()
             del present[consumer.client_id]
 
     def changed(self, group: str) -> None:
@@ -212,24 +251,28 @@ class Consumers:
 
     def first_offset(self, group: str, name: MessageQueue, options: ConsumerOptions) -> int:
         """Committed offset of a queue; where there is none, what `from_where` says, which is then committed (8.4)."""
+        known = self.offsets.get(group, name.topic, name.queue_id)
+        start = self.bounded(group, name, known, options)
+        if start != known:
+            self.offsets.set(group, name.topic, name.queue_id, start)
+            self.persist_soon()
+        return start
+
+    def bounded(self, group: str, name: MessageQueue, start: int | None, options: ConsumerOptions) -> int:
+        """Return a known offset, within the queue, or where a new group starts."""
         queue = self.store.topics[name.topic].queues[name.queue_id]
-        start = self.offsets.get(group, name.topic, name.queue_id)
         if start is not None and start <= queue.max_offset:
             return start
         if start is not None:
             # The log lost its end, or another store's file was put here (D11).
             self.metrics.counter(OFFSETS_CLAMPED, group).add()
             self.notices.note("offset_beyond_queue", group, topic=name.topic, queue=name.queue_id, offset=start)
-            start = queue.max_offset
-        elif options.from_where == "first":
-            start = queue.min_offset
-        elif options.from_where == "last":
-            start = queue.max_offset
-        else:
-            start = offset_at(self.store, queue, options.from_ms)
-        self.offsets.set(group, name.topic, name.queue_id, start)
-        self.persist_soon()
-        return start
+            return queue.max_offset
+        if options.from_where == "first":
+            return queue.min_offset
+        if options.from_where == "last":
+            return queue.max_offset
+        return offset_at(self.store, queue, options.from_ms)
 
     def commit(self, key: Key, offset: int) -> None:
         """Note a committed offset; written within 5 s."""
@@ -250,6 +293,9 @@ class Consumers:
         self._persist_asked = False
         if self.closed or self.store.failed is not None:
             return False
+        for present in self._present.values():
+            for consumer in present.values():
+                consumer.persist()
         try:
             self.offsets.save()
         except OSError as error:

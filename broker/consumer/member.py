@@ -199,6 +199,13 @@ class Consumer:
         """Next offset to consume of a queue that was just taken."""
         return self.consumers.first_offset(self.group, name, self.options)
 
+    def committed(self, work: QueueWork) -> None:
+        """Note a queue's committed offset."""
+        self.consumers.commit(work.key, work.committed)
+
+    def persist(self) -> None:
+        """Write what this member alone keeps."""
+
     def _refused(self, places: list[Place]) -> None:
         consumers = self.consumers
         consumers.metrics.counter(LOCKS_REFUSED, self.group).add(len(places))

@@ -224,15 +224,15 @@ class OrderlyWork(QueueWork):
     def _bury_next(self) -> None:
         message, reason, label = self._burying[0]
         owner = self.owner
-        if self.dropped:
-            # The next owner comes here again, by the failures that are kept.
-            self._burying.clear()
-            self.end()
-            return
         self._burial = Burial(
             owner.consumers, owner.group, message, reason=reason, label=label, settled=self._is_buried
         )
         self._burial.start()
+        if self.dropped:
+            # Where the store refuses the record, the next owner buries the message: the failures are kept.
+            self.withdraw()
+            if self.busy_since is None:
+                owner.released(self)
 
     def _is_buried(self, message: ConsumedMessage) -> None:
         self._burial = None

@@ -84,7 +84,7 @@ class QueueWork:
         if self.lost or offset <= self.committed:
             return
         self.committed = offset
-        self.owner.consumers.commit(self.key, offset)
+        self.owner.committed(self)
 
     def drop(self, *, lost: bool = False) -> None:
         """Give the queue up as soon as nothing of it is busy; `lost`: its lock is another's already."""

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from broker.consumer import ConsumedMessage, ConsumerOptions, Consumers, OrderlyConsumer, OrderlyContext, OrderlyStatus
+from broker.consumer import (
+    BroadcastConsumer,
+    ConcurrentConsumer,
+    ConcurrentContext,
+    ConcurrentStatus,
+    ConsumedMessage,
+    ConsumerOptions,
+    Consumers,
+    OrderlyConsumer,
+    OrderlyContext,
+    OrderlyStatus,
+)
 from broker.consumer.running import Told, Work, run_inline
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -106,6 +117,32 @@ class World:
         consumer.start()
         self.scheduler.run_until_idle()
         return consumer
+
+    def concurrent(self, client: str = "a", *, group: str = "g", **options: Any) -> ConcurrentConsumer:
+        """Start a concurrent consumer whose listener answers as `answers` says."""
+        consumer = self.consumers.concurrent(
+            group, {"t": "*"}, self._listener(client), client_id=client, options=ConsumerOptions(**options)
+        )
+        consumer.start()
+        self.scheduler.run_until_idle()
+        return consumer
+
+    def broadcasting(self, client: str = "a", *, group: str = "g", **options: Any) -> BroadcastConsumer:
+        """Start a broadcasting consumer whose listener answers as `answers` says."""
+        consumer = self.consumers.broadcasting(
+            group, {"t": "*"}, self._listener(client), client_id=client, options=ConsumerOptions(**options)
+        )
+        consumer.start()
+        self.scheduler.run_until_idle()
+        return consumer
+
+    def _listener(self, client: str) -> Any:
+        def listener(batch: Sequence[ConsumedMessage], context: ConcurrentContext) -> Any:
+            self.seen += [(client, each.queue_id, each.offset, each.reconsume_times) for each in batch]
+            answer = self.answer(batch)
+            return ConcurrentStatus.SUCCESS if answer is OrderlyStatus.SUCCESS else answer
+
+        return listener
 
     def answer(self, batch: Sequence[ConsumedMessage]) -> Any:
         """Take the next planned answer for a batch."""

@@ -1,0 +1,159 @@
+"""Broadcasting: every consumer gets every message of its topics, with offsets of its own and without locks (6.5).
+
+Offsets stand in `pyddmq/broadcast/<group>@<client id>.json`, checksummed, written every 5 s and at a stop. A failed
+batch is not repeated: it is counted and shows in the log, as RocketMQ drops it with a line (3.4). A damaged file costs
+the offsets: the consumer starts as a new one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from broker.consume_queue import ConsumeQueue
+from broker.consumer.concurrent import ConcurrentContext, ConcurrentListener, ConcurrentStatus
+from broker.consumer.counters import CONSUMED, FAILED, SAVE_ERRORS, SKIPPED
+from broker.consumer.member import Consumer
+from broker.consumer.options import ConsumerOptions
+from broker.consumer.reading import ConsumedMessage
+from broker.consumer.work import QueueWork
+from broker.errors import StoreUnreadable
+from broker.message_queue import MessageQueue
+from broker.queue_locks import Place
+from broker.state_file import SealedFile
+
+if TYPE_CHECKING:
+    from broker.consumer.consumers import Consumers
+
+FOLDER = "pyddmq/broadcast"
+
+
+class LocalOffsets:
+    """Offsets of one broadcasting consumer (RocketMQ: LocalFileOffsetStore)."""
+
+    def __init__(self, consumers: Consumers, group: str, client_id: str) -> None:
+        folder = f"{consumers.store.root}/{FOLDER}"
+        consumers.disk.make_folder(folder)
+        self._file = SealedFile(consumers.disk, f"{folder}/{group}@{client_id}.json")
+        self._consumers = consumers
+        self._table: dict[Place, int] = {}
+        self._dirty = False
+        try:
+            content = self._file.load()
+            self._table = {(topic, queue_id): offset for topic, queue_id, offset in content or []}
+        except (StoreUnreadable, TypeError, ValueError) as error:
+            consumers.metrics.counter(SAVE_ERRORS, FOLDER).add()
+            consumers.notices.note("broadcast_offsets_unreadable", group, client=client_id, error=str(error))
+
+    def get(self, place: Place) -> int | None:
+        """Return the committed offset of a queue."""
+        return self._table.get(place)
+
+    def set(self, place: Place, offset: int) -> None:
+        """Note a committed offset."""
+        self._table[place] = offset
+        self._dirty = True
+
+    def save(self) -> None:
+        """Write what changed; a failed write is counted and made up for by the next one."""
+        if not self._dirty:
+            return
+        try:
+            self._file.save([[*place, offset] for place, offset in sorted(self._table.items())])
+            self._dirty = False
+        except OSError as error:
+            self._consumers.metrics.counter(SAVE_ERRORS, FOLDER).add()
+            self._consumers.notices.note("broadcast_offsets_not_written", error=str(error))
+
+
+class BroadcastWork(QueueWork):
+    """One queue of a broadcasting consumer: batches one after the other."""
+
+    def __init__(
+        self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, *, start: int, listener: ConcurrentListener
+    ) -> None:
+        super().__init__(owner, name, queue, start=start)
+        self._listener = listener
+        self._ready: deque[ConsumedMessage] = deque()
+
+    def step(self) -> None:
+        """Hand the next batch to the listener, unless one runs."""
+        if self.busy_since is not None:
+            return
+        batch: list[ConsumedMessage] = []
+        while len(batch) < self.owner.options.batch_max and (self._ready or self._read()):
+            message = self._ready.popleft()
+            if message.unusable is None:
+                batch.append(message)
+            else:
+                self._give_up(message, message.unusable)
+        if not batch:
+            self.commit(self.reader.next)
+            return
+        self.begin()
+        context = ConcurrentContext(queue=self.name)
+        self.owner.consumers.run(partial(self._listener, batch, context), partial(self._answered, batch))
+
+    def _read(self) -> bool:
+        self._ready.extend(self.reader.read())
+        return bool(self._ready)
+
+    def _answered(self, batch: list[ConsumedMessage], answer: Any, error: Exception | None) -> None:
+        owner = self.owner
+        if answer is ConcurrentStatus.SUCCESS:
+            owner.consumers.metrics.counter(CONSUMED, owner.group).add(len(batch))
+        else:
+            how = "answered" if answer is not None else "nothing" if error is None else "raised"
+            owner.consumers.metrics.counter(FAILED, owner.group, how).add(len(batch))
+            for message in batch:
+                self._give_up(message, repr(error) if error is not None else how)
+        self.commit(batch[-1].offset + 1)
+        self.end()
+
+    def _give_up(self, message: ConsumedMessage, why: str) -> None:
+        owner = self.owner
+        owner.consumers.metrics.counter(SKIPPED, owner.group, "broadcast_failed").add()
+        owner.consumers.notices.note(
+            "broadcast_message_dropped", owner.group, topic=message.topic, offset=message.offset, why=why
+        )
+
+
+class BroadcastConsumer(Consumer):
+    """Consumes all queues of its topics; see the module's text."""
+
+    kind: ClassVar[str] = "broadcasting"
+    locks_queues: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        consumers: Consumers,
+        group: str,
+        client_id: str,
+        topics: Mapping[str, str],
+        *,
+        options: ConsumerOptions,
+        listener: ConcurrentListener,
+    ) -> None:
+        make: Callable[..., QueueWork] = partial(BroadcastWork, listener=listener)
+        super().__init__(consumers, group, client_id, topics, options=options, make_work=make)
+        self._offsets = LocalOffsets(consumers, group, client_id)
+
+    def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
+        """Take all of them, whoever else there is."""
+        return names
+
+    def first_offset(self, name: MessageQueue) -> int:
+        """Committed offset of its own; where there is none, what `from_where` says."""
+        start = self.consumers.bounded(self.group, name, self._offsets.get((name.topic, name.queue_id)), self.options)
+        self._offsets.set((name.topic, name.queue_id), start)
+        return start
+
+    def committed(self, work: QueueWork) -> None:
+        """Note it in the file of its own."""
+        self._offsets.set(work.place, work.committed)
+
+    def persist(self) -> None:
+        """Write its offsets."""
+        self._offsets.save()
