@@ -34,11 +34,12 @@ _ROCKETMQ_NAMES = frozenset(
 _SEALED_ELSEWHERE = frozenset({"store.json", "checkpoint.json", *STATE_FILES})
 _COSTS_OF_SEALED = {
     "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
+    "consumer_retries.json": "how often consumers inside the program had failed messages; those begin to count anew",
     "paused.json": "nothing while its copy is right",
     "paused-copy.json": "nothing while the file is right",
     "index.json": "nothing: the index is made anew from the log",
 }
-_OWN_NAMES = frozenset({"acks", "segment.spare", "set-aside"})
+_OWN_NAMES = frozenset({"acks", "broadcast", "segment.spare", "set-aside"})
 
 
 def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometry]:
