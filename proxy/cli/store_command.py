@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from broker.delay_levels import STANDARD_LEVELS, DelayLevels
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
@@ -16,6 +17,9 @@ from proxy.cli.output import print_json, print_line
 def broker_conf(
     *,
     data: Annotated[Path, typer.Argument(help="Data directory.")],
+    delay_levels: Annotated[
+        str, typer.Option(help="The node's messageDelayLevel, if it is not the standard list.")
+    ] = STANDARD_LEVELS,
     as_json: AsJson = False,
 ) -> int:
     """Print the broker.conf with which Apache RocketMQ 5.3 opens a copy of the store (docs/storage.md)."""
@@ -31,7 +35,12 @@ def broker_conf(
         geometry = geometry_of(root, disk=RealDisk())
         if geometry is None:
             raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
-        settings = broker_settings(root, geometry, message_bytes_max=StoreOptions().message_bytes_max)
+        settings = broker_settings(
+            root,
+            geometry,
+            message_bytes_max=StoreOptions().message_bytes_max,
+            delay_levels=_checked(delay_levels),
+        )
         text = conf_text(settings)
         found = in_layout(root, RealDisk())
     except StoreError as error:
@@ -48,3 +57,10 @@ def broker_conf(
     else:
         print_line(text.rstrip("\n"))
     return ExitCode.OK
+
+
+def _checked(levels: str) -> str:
+    try:
+        return DelayLevels(levels).text
+    except ValueError as error:
+        raise CliError(f"--delay-levels: {error}", ExitCode.USAGE) from error

@@ -68,3 +68,13 @@ def test_broker_conf_notes_what_is_not_read(data: Path, capsys: pytest.CaptureFi
     captured = capsys.readouterr()
     assert "note: topics spread are spread over brokers" in captured.err
     assert "note:" not in captured.out
+
+
+def test_broker_conf_has_the_delay_levels(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """RocketMQ must have the node's; a list that is none is refused before anything is printed."""
+    assert run(["store", "broker-conf", str(data)]) == ExitCode.OK
+    assert "messageDelayLevel = 1s 5s 10s" in capsys.readouterr().out
+    assert run(["store", "broker-conf", str(data), "--delay-levels", "7s 1d"]) == ExitCode.OK
+    assert "messageDelayLevel = 7s 1d" in capsys.readouterr().out
+    assert run(["store", "broker-conf", str(data), "--delay-levels", "soon"]) == ExitCode.USAGE
+    assert "'soon' is no delay" in capsys.readouterr().err
