@@ -37,6 +37,8 @@ _COSTS_OF_SEALED = {
     "consumer_retries.json": "how often consumers inside the program had failed messages; those begin to count anew",
     "paused.json": "nothing while its copy is right",
     "paused-copy.json": "nothing while the file is right",
+    "delays.json": "nothing: the next start reads the whole log for what was delivered",
+    "delayOffset.json": "nothing: the log says what was delivered",
     "index.json": "nothing: the index is made anew from the log",
 }
 _OWN_NAMES = frozenset({"acks", "broadcast", "segment.spare", "set-aside"})
