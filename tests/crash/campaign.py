@@ -53,6 +53,7 @@ class Campaign:
         data: The data directory, where it is not in `folder`.
         power: Makes a kill a power loss: takes from the dead node's disk what may be lost.
         timeout_ms: Of deliveries; on a slow disk long enough for replies that wait for it.
+        ack_flush: `sync`: no power loss may take an ack; `async`: those of its last moments may go (D9).
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class Campaign:
         data: Path | None = None,
         power: Callable[[], None] | None = None,
         timeout_ms: int = TIMEOUT_MS,
+        ack_flush: str = "async",
     ) -> None:
         self._timeout_ms = timeout_ms
+        self._ack_flush = ack_flush
         wanted = self._settings = self._wanted()
         self._node = NodeProcess(folder, wanted, data=data)
         self._random = Random(f"crash {seed}")
@@ -74,7 +77,8 @@ class Campaign:
         self._ledger = Ledger(
             [replace(each, timeout=timeout_ms / 1000) for each in subscriptions()],
             slack_seconds=timeout_ms / 1000 - TIMEOUT_MS / 1000 + SLACK_SECONDS,
-            ack_loss_seconds=ACK_LOSS_SECONDS + SLACK_SECONDS,
+            # The time of a loss is that at which the death is seen.
+            ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS + SLACK_SECONDS + DEATH_SECONDS_MAX,
         )
         self._outcome = Outcome(seed)
         self._errors: list[Exception] = []
@@ -189,7 +193,7 @@ class Campaign:
 
     def _wanted(self) -> dict[str, Any]:
         """Return the settings of the simulation, with small files."""
-        wanted = settings()
+        wanted = settings(self._ack_flush)
         wanted["node"] |= SMALL
         for group in wanted["groups"]:
             for topic in group["topics"]:
