@@ -8,6 +8,7 @@ call `run`.
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from typing import Protocol, Self
 
@@ -158,7 +159,7 @@ def _valid(store: Searchable, physical: int) -> Entry | None:
 # Many messages
 
 
-class Query:
+class Query(ABC):
     """Something that finds messages in steps.
 
     Attributes:
@@ -170,9 +171,9 @@ class Query:
         self.found: list[Message] = []
         self.damaged = 0
 
+    @abstractmethod
     def steps(self) -> Iterator[None]:
         """Do the work, yielding after each bounded piece. Raises OSError."""
-        raise NotImplementedError
 
     def run(self) -> Self:
         """Do all of it at once."""

@@ -6,6 +6,7 @@ listener that never returns keeps its queue for ever; `Consumer.stats` shows sin
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from broker.consume_queue import ConsumeQueue
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from broker.consumer.member import Consumer
 
 
-class QueueWork:
+class QueueWork(ABC):
     """One queue of one consumer; subclasses say how messages are handed out.
 
     Attributes:
@@ -65,9 +66,9 @@ class QueueWork:
         if not self.dropped and self._pause is None and self.owner.still_holds(self):
             self.step()
 
+    @abstractmethod
     def step(self) -> None:
         """Hand out what can be handed out. Called while the queue is held and not paused."""
-        raise NotImplementedError
 
     def pause(self, seconds: float) -> None:
         """Do nothing for so long; a pause that runs already is replaced."""
@@ -97,7 +98,7 @@ class QueueWork:
         if self.busy_since is None:
             self.owner.released(self)
 
-    def withdraw(self) -> None:
+    def withdraw(self) -> None:  # noqa: B027 - a hook; broadcasting has nothing that could wait
         """End what waits and can be ended; the queue is being given up."""
 
     def begin(self) -> None:
