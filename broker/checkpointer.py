@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE
-from broker.index import Index
+from broker.index.index import Index
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions

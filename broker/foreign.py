@@ -13,7 +13,7 @@ Reported, because every message in the log is served all the same:
 - light queues (`%LMQ%...`): their messages are served in the topics that they were sent to, and only there;
 - timed messages that are pending, and halves without a decision: they stay where they are. This version
   delivers none of them, so RocketMQ should have done so before; `StoreOptions.refuse_pending` makes them refusals.
-  (Messages of the delay levels are delivered: `broker.delays`.)
+  (Messages of the delay levels are delivered: `broker.delay.delays`.)
 
 `consumequeue_ext/` is passed over: tags come from the records, since all queue files are made anew from the log.
 """

@@ -13,9 +13,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from broker.consume_queue import UNIT_BYTES
-from broker.delay_levels import STANDARD_LEVELS
+from broker.delay.levels import STANDARD_LEVELS
 from broker.errors import StoreFormatNewer, StoreUnreadable
-from broker.index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from broker.index.file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from broker.options import StoreOptions
 from broker.seams import Disk
 from broker.state_file import SealedFile

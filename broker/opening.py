@@ -9,7 +9,7 @@ from typing import TypeVar
 import structlog
 
 from broker.commit_log import CommitLog
-from broker.delay_levels import DelayLevels
+from broker.delay.levels import DelayLevels
 from broker.errors import REPAIR_ADVICE, StoreInUse, StoreUnreadable, StoreUnwritable
 from broker.foreign import in_layout, in_queues, refuse, tell
 from broker.metrics import Metrics

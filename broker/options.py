@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from broker.delay_levels import STANDARD_LEVELS, DelayLevels
+from broker.delay.levels import STANDARD_LEVELS, DelayLevels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from typing import Protocol, Self
 
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.index import Index
-from broker.index_file import IndexDamaged, IndexFile
-from broker.index_keys import keys_of, unique_key_of
+from broker.index.file import IndexDamaged, IndexFile
+from broker.index.index import Index
+from broker.index.keys import keys_of, unique_key_of
 from broker.log_scan import record_at
 from broker.log_walk import walk
 from broker.message import Message, message_of, physical_of_id

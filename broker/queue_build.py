@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import UNIT, ConsumeQueue
-from broker.delay_levels import SCHEDULE_NAME, STANDARD, DelayLevels, unit_code
+from broker.delay.levels import SCHEDULE_NAME, STANDARD, DelayLevels, unit_code
 from broker.properties import find_property
 from broker.record import RECORD_OVERHEAD_BYTES, Entry
 from broker.topics import Topics

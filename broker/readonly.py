@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from broker.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment
 from broker.consume_queue import ConsumeQueue, Unit
 from broker.errors import RecordGone, StoreUnreadable
-from broker.index import Index
+from broker.index.index import Index
 from broker.interchange import geometry_of
 from broker.log_scan import LogScan, record_at
 from broker.metrics import Metrics

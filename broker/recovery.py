@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
-from broker.delay_levels import STANDARD, DelayLevels
+from broker.delay.levels import STANDARD, DelayLevels
 from broker.foreign import Foreign
 from broker.log_scan import LogReader, LogScan, record_at, scan
 from broker.queue_build import QueueBuild

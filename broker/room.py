@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.commit_log import CommitLog
-from broker.delay_levels import SCHEDULE_TOPIC
+from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import NO_SPACE, DiskFull, StoreFailed
 from broker.metrics import Metrics
 from broker.notices import Notices

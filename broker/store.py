@@ -26,8 +26,8 @@ import structlog
 
 from broker.consume_queue import ConsumeQueue
 from broker.decisions import Decided, decisions
-from broker.delay_levels import SCHEDULE_TOPIC, DelayLevels
-from broker.delayed_puts import DelayedPuts
+from broker.delay.levels import SCHEDULE_TOPIC, DelayLevels
+from broker.delay.puts import DelayedPuts
 from broker.encoder import Encoder, Stamp
 from broker.errors import (
     DamagedRecord,
@@ -103,7 +103,7 @@ class Store:
         index: Finds records by key (`broker.query` asks it).
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
-        delayed: Gives messages a delay; `broker.delays` delivers them.
+        delayed: Gives messages a delay; `broker.delay.delays` delivers them.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """

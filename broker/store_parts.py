@@ -8,7 +8,7 @@ from typing import Protocol
 from broker import topic_changes
 from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
-from broker.delay_levels import DelayLevels
+from broker.delay.levels import DelayLevels
 from broker.errors import StoreFailed
 from broker.metrics import Metrics
 from broker.notices import Notices

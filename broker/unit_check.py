@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
-from broker.delay_levels import STANDARD, DelayLevels, unit_code
+from broker.delay.levels import STANDARD, DelayLevels, unit_code
 from broker.errors import DamagedRecord, RecordGone
 from broker.metrics import Metrics
 from broker.notices import Notices

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.index import Index
+from broker.index.index import Index
 from broker.seams import Handle, Scheduler
 
 BUSY_SECONDS = 0.05

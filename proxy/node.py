@@ -13,8 +13,8 @@ from collections.abc import Generator
 import structlog
 
 from actions.registry import Registry
-from broker.delay_keeper import DelayKeeper
-from broker.delays import Delays
+from broker.delay.delays import Delays
+from broker.delay.keeper import DelayKeeper
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.recovery import RecoveryProgress

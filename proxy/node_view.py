@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from broker.delays import Delays
+from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
 from broker.seams import Clock

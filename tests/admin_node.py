@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from broker.delays import Delays
+from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
 from proxy.admin.view import (

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from broker.check.findings import Finding, Severity
 from broker.check.small_files import foreign
 from broker.commit_log import CommitLog
-from broker.index_file import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, IndexDamaged, IndexFile
-from broker.index_keys import KeyHasher, keys_of
-from broker.index_state import IndexState, SavedIndex
+from broker.index.file import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, IndexDamaged, IndexFile
+from broker.index.keys import KeyHasher, keys_of
+from broker.index.state import IndexState, SavedIndex
 from broker.log_walk import walk
 from broker.reading import ReadingDisk
 from broker.readonly import open_log_for_reading

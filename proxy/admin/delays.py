@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.delay_listing import level_statuses, pending_messages
-from broker.delays import Delays
+from broker.delay.delays import Delays
+from broker.delay.listing import level_statuses, pending_messages
 from proxy.admin.tables import Cell, table
 from proxy.admin.text import age, moment
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from broker.delays import Delays
+from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
 from broker.seams import Clock

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from broker.delay_levels import STANDARD_LEVELS, DelayLevels
+from broker.delay.levels import STANDARD_LEVELS, DelayLevels
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson

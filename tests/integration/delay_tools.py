@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.delays import Delays
+from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end

@@ -64,7 +64,7 @@ def names(disk: SimDisk) -> list[str]:
 
 def stored(store: Store) -> Model:
     """What the store holds, read through its queue."""
-    from broker.index_keys import keys_of
+    from broker.index.keys import keys_of
     from broker.record import split
 
     model: Model = {}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from broker import delay_metrics as counted
-from broker.delay_levels import SCHEDULE_TOPIC
+from broker.delay import metrics as counted
+from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import MessageRefused
 from broker.message import message_of
 from broker.properties import encode_properties

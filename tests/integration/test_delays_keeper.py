@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker import delay_metrics as counted
-from broker.delay_keeper import DelayKeeper
+from broker.delay import metrics as counted
+from broker.delay.keeper import DelayKeeper
 from broker.retention import RetentionLimits
 from tests.integration.delay_tools import TOPIC, Broker, broker
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.index_file import ENTRY, HEADER
-from broker.index_keys import KeyHasher
+from broker.index.file import ENTRY, HEADER
+from broker.index.keys import KeyHasher
 from broker.java import string_hash
 from broker.metrics import Metrics
 from broker.put import Put

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.index_file import ENTRY
-from broker.index_keys import KeyHasher
+from broker.index.file import ENTRY
+from broker.index.keys import KeyHasher
 from broker.metrics import Metrics
 from broker.testing import ManualClock, SimDisk
 from tests.integration.index_tools import FOLDER, REBUILT, Model, built, check, filled, found, names, opened, publish

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.delay_levels import SCHEDULE_TOPIC
+from broker.delay.levels import SCHEDULE_TOPIC
 from broker.disk import RealDisk, RealFile
 from broker.message_type import MessageType
 from proxy.admin.changes import ChangeRefused

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.delays import Delays
+from broker.delay.delays import Delays
 from broker.disk import RealDisk
 from broker.metrics import Metrics
 from broker.notices import Notices

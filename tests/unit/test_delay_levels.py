@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.consume_queue import ConsumeQueue
-from broker.delay_levels import DelayLevels, due_ms, unit_code
-from broker.delay_queue import DelayLevel, Ranges
+from broker.delay.level_queue import DelayLevel, Ranges
+from broker.delay.levels import DelayLevels, due_ms, unit_code
 from broker.java import tags_code
 from broker.testing import SimDisk
 

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 
 from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE
-from broker.index_file import IndexDamaged, IndexFile, Row
-from broker.index_keys import KeyHasher, keys_of
-from broker.index_names import file_name
-from broker.index_parts import Gap, IndexParts
-from broker.index_state import IndexState
+from broker.index.file import IndexDamaged, IndexFile, Row
+from broker.index.keys import KeyHasher, keys_of
+from broker.index.names import file_name
+from broker.index.parts import Gap, IndexParts
+from broker.index.state import IndexState
 from broker.log_walk import Walked, walk
 from broker.metrics import Metrics
 from broker.notices import Notices

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from broker.checkpointer import LOG_BYTES_MAX
-from broker.delay_queue import DelayLevel
+from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreUnreadable
 from broker.metrics import Metrics
 from broker.seams import Clock, Disk

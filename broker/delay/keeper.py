@@ -7,11 +7,11 @@ the log's tail, as messages of level 1.
 
 from __future__ import annotations
 
-from broker import delay_metrics as counted
-from broker.delay_levels import SCHEDULE_TOPIC
-from broker.delay_queue import DelayLevel, Waiting
-from broker.delayed_puts import put_again
-from broker.delays import Delays
+from broker.delay import metrics as counted
+from broker.delay.delays import Delays
+from broker.delay.level_queue import DelayLevel, Waiting
+from broker.delay.levels import SCHEDULE_TOPIC
+from broker.delay.puts import put_again
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.retention import Doomed, Rescue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from broker.decisions import prepared_offset_of
-from broker.delay_levels import DELAY_NAME, REAL_QUEUE_NAME, REAL_TOPIC_NAME, SCHEDULE_TOPIC, WAIT_NAME, DelayLevels
+from broker.delay.levels import DELAY_NAME, REAL_QUEUE_NAME, REAL_TOPIC_NAME, SCHEDULE_TOPIC, WAIT_NAME, DelayLevels
 from broker.errors import MessageRefused
 from broker.properties import find_property
 from broker.put import Put

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from broker.commit_log import CommitLog
-from broker.index_file import IndexDamaged, IndexFile
-from broker.index_names import is_file_name
-from broker.index_state import SavedIndex
+from broker.index.file import IndexDamaged, IndexFile
+from broker.index.names import is_file_name
+from broker.index.state import SavedIndex
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions

@@ -2,7 +2,7 @@
 
 Guarantees:
 
-- Never early, by the wall clock; see `broker.delay_queue` for a clock that is set back (D35).
+- Never early, by the wall clock; see `broker.delay.level_queue` for a clock that is set back (D35).
 - In the order of due times within a level. A message that is refused holds up nobody: it is set aside, counted, said,
   and tried again every RETRY_SECONDS. With ASIDE_MAX of a level aside, that level waits.
 - Delivered once: the delivered record names the record that it replaces, and is the decision (D27). A start reads what
@@ -21,11 +21,11 @@ from functools import partial
 
 import structlog
 
-from broker import delay_metrics as counted
-from broker.delay_levels import SCHEDULE_NAME, SCHEDULE_TOPIC
-from broker.delay_queue import Aside, DelayLevel, Waiting
-from broker.delay_state import DelayState, restore
-from broker.delayed_puts import Released, release
+from broker.delay import metrics as counted
+from broker.delay.level_queue import Aside, DelayLevel, Waiting
+from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC
+from broker.delay.puts import Released, release
+from broker.delay.state import DelayState, restore
 from broker.errors import NO_SPACE, DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices

@@ -8,9 +8,9 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
-from broker.delay_levels import REAL_QUEUE_NAME, REAL_TOPIC_NAME
-from broker.delay_queue import DelayLevel, Waiting
-from broker.delays import Delays
+from broker.delay.delays import Delays
+from broker.delay.level_queue import DelayLevel, Waiting
+from broker.delay.levels import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.errors import StoreError
 from broker.properties import find_property
 from broker.record import split, store_timestamp

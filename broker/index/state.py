@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from broker.errors import StoreUnreadable
-from broker.index_file import Header, IndexFile, Sums
+from broker.index.file import Header, IndexFile, Sums
 from broker.seams import Disk
 from broker.state_file import SealedFile
 

@@ -1,0 +1,1 @@
+"""Delay levels: what waits in the schedule topic, and its delivery."""

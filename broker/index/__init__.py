@@ -1,0 +1,1 @@
+"""Index files: which records carry a key, in RocketMQ's layout."""
