@@ -177,6 +177,38 @@ DelayMessage = _make(
     _map(14, "properties"),
 )
 DelayResult = _make("DelayResult", _i32(1, "code"), _text(2, "msg"), _text(3, "uniqDelayMsgId"))
+HalfResult = _make(
+    "HalfResult",
+    _i32(1, "code"),
+    _text(2, "msg"),
+    _text(3, "key"),
+    _text(4, "transactionId"),
+    _text(5, "handle"),
+    _i64(101, "offset"),
+)
+EndTransaction = _make(
+    "EndTransaction",
+    _text(1, "producerGroup"),
+    _text(2, "handle"),
+    _i32(3, "state"),
+    (4, TType.BOOL, "fromCheck", None, None),
+    _text(5, "remark"),
+)
+CheckRequest = _make(
+    "CheckRequest",
+    _text(1, "producerGroup"),
+    _i32(10, "maxBatchSize"),
+    _i32(11, "maxLingerTime"),
+    _structs(20, "answers", EndTransaction),
+)
+TransactionCheck = _make(
+    "TransactionCheck",
+    _text(1, "handle"),
+    _text(2, "transactionId"),
+    _i32(3, "checkTimes"),
+    _struct(4, "message", ProducedMessage),
+    _i64(5, "bornTimestamp"),
+)
 
 ARGUMENTS: dict[str, Any] = {
     "pull": _make("pull_args", _struct(1, "request", PullRequest)),
@@ -192,6 +224,11 @@ ARGUMENTS: dict[str, Any] = {
     ),
     "sendAsync": _make("sendAsync_args", _struct(1, "message", ProducedMessage)),
     "sendDelaySync": _make("sendDelaySync_args", _struct(1, "delayMessage", DelayMessage), _i64(2, "timeout")),
+    "sendHalfSync": _make(
+        "sendHalfSync_args", _struct(1, "message", ProducedMessage), _text(2, "producerGroup"), _i64(3, "timeout")
+    ),
+    "endTransaction": _make("endTransaction_args", _struct(1, "decision", EndTransaction)),
+    "fetchChecks": _make("fetchChecks_args", _struct(1, "request", CheckRequest)),
 }
 _ERROR = _struct(1, "error", PullException)
 _BOOL = (0, TType.BOOL, "success", None, None)
@@ -205,6 +242,9 @@ RESULTS: dict[str, Any] = {
     "sendBatchSync": _make("sendBatchSync_result", _struct(0, "success", Result)),
     "sendAsync": _make("sendAsync_result", _struct(0, "success", Result)),
     "sendDelaySync": _make("sendDelaySync_result", _struct(0, "success", DelayResult)),
+    "sendHalfSync": _make("sendHalfSync_result", _struct(0, "success", HalfResult)),
+    "endTransaction": _make("endTransaction_result", _struct(0, "success", Result)),
+    "fetchChecks": _make("fetchChecks_result", _structs(0, "success", TransactionCheck)),
 }
 
 

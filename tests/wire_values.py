@@ -20,6 +20,7 @@ PROTOCOLS = (COMPACT, BINARY)
 CONSUMER_STRUCTS = ["Message", "Context", "ConsumeResult", "PullRequest", "PullResponse", "PullException"]
 CONSUMER_STRUCTS += ["ConsumeStatsRequest", "ConsumeStats", "FetchRequest", "QidResponse", "FetchResponse", "AckResult"]
 PRODUCER_STRUCTS = ["Message", "Receipt", "Result", "DelayMessage", "DelayResult", "DelayMeta", "RestMessage"]
+PRODUCER_STRUCTS += ["HalfResult", "EndTransaction", "CheckRequest", "TransactionCheck"]
 STRUCTS = [("consumer", name) for name in CONSUMER_STRUCTS] + [("producer", name) for name in PRODUCER_STRUCTS]
 
 I32S = st.one_of(st.integers(-300, 300), st.integers(-(1 << 31), (1 << 31) - 1))

@@ -123,3 +123,62 @@ service ProducerService {
   /* `timeout` in milliseconds. */
   DelayResult sendDelaySync(1: DelayMessage delayMessage, 2: i64 timeout),
 }
+
+/* The answer to a half message. */
+struct HalfResult {
+  /* 0: stored. The others are those of Result, listed in docs/protocol.md. */
+  1: i32 code,
+  2: string msg,
+  /* The message's key, as it was sent. */
+  3: optional string key,
+  /* The id that the message has before and after it is committed. */
+  4: optional string transactionId,
+  /* Names the half in endTransaction. */
+  5: optional string handle,
+  /* Its place among the halves. */
+  101: optional i64 offset,
+}
+
+/* What became of a transaction. */
+struct EndTransaction {
+  /* The group that the half was sent with. */
+  1: string producerGroup,
+  2: string handle,
+  /* 0 not known yet, 8 commit, 12 rollback. */
+  3: i32 state,
+  /* Whether it answers a check. */
+  4: bool fromCheck,
+  /* For people: why. */
+  5: optional string remark,
+}
+
+struct CheckRequest {
+  1: string producerGroup,
+  /* Absent or not positive: the node's own bound; otherwise the smaller of both. */
+  10: optional i32 maxBatchSize,
+  /* Milliseconds to wait for a check. */
+  11: optional i32 maxLingerTime,
+  /* Answers to earlier checks; they take effect before anything else is done. */
+  20: optional list<EndTransaction> answers,
+}
+
+/* The question what became of a transaction. */
+struct TransactionCheck {
+  1: string handle,
+  2: string transactionId,
+  /* Which check of this half it is, from 1 on. */
+  3: i32 checkTimes,
+  /* The whole message, with the topic and, as partitionId, the queue that it is meant for. */
+  4: Message message,
+  /* When the half arrived, milliseconds since the Unix epoch. */
+  5: i64 bornTimestamp,
+}
+
+service TransactionProducerService extends ProducerService {
+  /* Stores a message that nobody sees until its transaction is committed. `timeout` in milliseconds. */
+  HalfResult sendHalfSync(1: Message message, 2: string producerGroup, 3: i64 timeout),
+  /* Answered when the decision is durable; the same decision may be told again. */
+  Result endTransaction(1: EndTransaction decision),
+  /* Halves of a producer group that ask for a decision; empty when there is none in time. */
+  list<TransactionCheck> fetchChecks(1: CheckRequest request),
+}

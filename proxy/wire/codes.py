@@ -6,7 +6,7 @@ import enum
 
 
 class ResultCode(enum.IntEnum):
-    """`Result.code` and `DelayResult.code`: DDMQ's numbers (R, section 4.1 of its reference).
+    """`Result.code` and `DelayResult.code`: DDMQ's numbers (R, section 4.1 of its reference); from 40 on our own (D33).
 
     DDMQ's client libraries send again after any code above 0; 11 to 15 leave the node in their rotation, others cool
     it down (S9).
@@ -46,6 +46,13 @@ class ResultCode(enum.IntEnum):
     FAIL_ILLEGAL_DELAY_LOOP_EXPIRE = 36, "loop that expires before it begins", False
     FAIL_ILLEGAL_DELAY_LOOP_INTERVAL = 37, "loop interval below 3 s", False
     FAIL_ILLEGAL_DELAY_LOOP_EXPONENT_BASE = 38, "loop exponent base below 2", False
+    FAIL_ILLEGAL_PRODUCER_GROUP = 40, "no producer group, or one that is no name of a group", False
+    FAIL_NO_SUCH_HALF = 41, "no half message of this handle", False
+    FAIL_OTHER_PRODUCER_GROUP = 42, "the half message is of another producer group", False
+    FAIL_ILLEGAL_TRANSACTION_STATE = 43, "the state is not 0, 8 or 12", False
+    FAIL_DECIDED_OTHERWISE = 44, "the transaction has been decided the other way", False
+    FAIL_TOO_LATE = 45, "past its immunity: only an answer to a check decides the half now", False
+    FAIL_DISCARDED = 46, "the half ran out of checks and waits for an operator", False
 
 
 class PullCode(enum.IntEnum):

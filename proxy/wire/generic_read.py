@@ -13,7 +13,7 @@ from proxy.wire import binary, compact
 from proxy.wire.call import COMPACT
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic_write import COMPACT_KIND
-from proxy.wire.limits import DEPTH_MAX
+from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX
 from proxy.wire.tables import StructType, Type
 
 _WIDTH_READERS = {
@@ -158,6 +158,9 @@ def _elements(read: Any, kind: Type, count: int, frame: bytes, pos: int, *, dept
             pairs[key] = value
         return (_NOTHING if spoiled else pairs), pos
     (element_kind,) = kind.parts
+    if element_kind.struct is not None and count > MESSAGES_MAX:
+        # An empty struct is a byte on the wire and hundreds in memory.
+        raise ArgumentsError(f"a list of {count} {element_kind.struct.name}: at most {MESSAGES_MAX} are allowed")
     elements = []
     for _ in range(count):
         element, pos = read(frame, pos, element_kind, depth + 1)

@@ -63,9 +63,12 @@ class Method:
 
 @functools.cache
 def methods() -> dict[str, Method]:
-    """Return every method of both services by name; the interface definitions are loaded at the first call."""
+    """Return every method of both ports by name; the interface definitions are loaded at the first call.
+
+    TransactionProducerService has the methods of ProducerService too.
+    """
     found: dict[str, Method] = {}
-    for file, service_name in (("consumer", "ConsumerService"), ("producer", "ProducerService")):
+    for file, service_name in (("consumer", "ConsumerService"), ("producer", "TransactionProducerService")):
         service = getattr(idl.load(file), service_name)
         for name in service.thrift_services:
             assert name not in found, "method names differ between the services"

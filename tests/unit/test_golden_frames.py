@@ -58,14 +58,15 @@ def call_of(golden: Golden, method: str, seqid: int) -> Call:
 
 
 def test_every_case_has_both_protocols_and_every_method_a_call_and_a_reply() -> None:
-    """The file and the values speak of the same frames, of all methods."""
+    """The file and the values speak of the same frames, of all methods that DDMQ has."""
     cases = {*CALLS, *REPLIES, *EXCEPTIONS}
     assert len(cases) == len(CALLS) + len(REPLIES) + len(EXCEPTIONS)
     assert sorted((golden.case, golden.protocol) for golden in FRAMES) == sorted(
         (case, protocol) for case in cases for protocol in PROTOCOLS
     )
-    assert {method for method, _, _ in CALLS.values()} == set(methods())
-    assert {method for method, _, _ in REPLIES.values()} == set(methods())
+    ddmq = set(methods()) - {"sendHalfSync", "endTransaction", "fetchChecks"}
+    assert {method for method, _, _ in CALLS.values()} == ddmq
+    assert {method for method, _, _ in REPLIES.values()} == ddmq
 
 
 @of(CALLS)

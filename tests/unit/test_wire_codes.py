@@ -23,9 +23,18 @@ def test_protocol_page_lists_every_code(heading: str, codes: type[PullCode] | ty
 
 
 def test_result_codes_are_those_of_ddmq() -> None:
-    """The numbers that DDMQ's client libraries know."""
+    """The numbers that DDMQ's client libraries know, and those of our own from 40 on, which keep their numbers."""
     numbers = [0, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 30, 31, 32, 33, 34, 35, 36, 37, 38]
-    assert [int(code) for code in ResultCode] == numbers
+    assert [int(code) for code in ResultCode if code < 40] == numbers
+    assert {code.name: int(code) for code in ResultCode if code >= 40} == {
+        "FAIL_ILLEGAL_PRODUCER_GROUP": 40,
+        "FAIL_NO_SUCH_HALF": 41,
+        "FAIL_OTHER_PRODUCER_GROUP": 42,
+        "FAIL_ILLEGAL_TRANSACTION_STATE": 43,
+        "FAIL_DECIDED_OTHERWISE": 44,
+        "FAIL_TOO_LATE": 45,
+        "FAIL_DISCARDED": 46,
+    }
 
 
 def test_pull_codes_keep_their_numbers() -> None:
@@ -64,8 +73,13 @@ FIELDS = {
     "producer.DelayResult": "1 code 2 msg 3 uniqDelayMsgId",
     "producer.DelayMeta": "1 timestamp 2 dmsgtype 3 interval 4 expire 5 times 7 properties",
     "producer.RestMessage": "1 type 2 mode 3 url 4 params 5 headers 6 timestamp 7 expire 8 timeout 9 retryCnt",
+    "producer.HalfResult": "1 code 2 msg 3 key 4 transactionId 5 handle 101 offset",
+    "producer.EndTransaction": "1 producerGroup 2 handle 3 state 4 fromCheck 5 remark",
+    "producer.CheckRequest": "1 producerGroup 10 maxBatchSize 11 maxLingerTime 20 answers",
+    "producer.TransactionCheck": "1 handle 2 transactionId 3 checkTimes 4 message 5 bornTimestamp",
 }
-"""Field ids and names of DDMQ (R, 1.4 and 1.6) with our additions from 101 on; `!` marks required ones."""
+"""Field ids and names of DDMQ (R, 1.4 and 1.6) with our additions from 101 on, and those of transactions (D33); `!`
+marks required ones."""
 
 
 @pytest.mark.parametrize(("file", "name"), STRUCTS)
