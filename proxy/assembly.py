@@ -20,8 +20,10 @@ from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
 from conf import GroupConfig, NodeConfig
 from proxy.consumer_service import ConsumerService
+from proxy.message_checks import MessageChecks
 from proxy.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.producer_service import ProducerService
+from proxy.publishing import Publishing
 from proxy.server import Handler, ServerLimits, ThriftServer
 from proxy.starting_service import StartingService
 from upstream.buffer import BufferLimits
@@ -153,20 +155,24 @@ def consumer_service(node: Node) -> ConsumerService:
     )
 
 
-def producer_service(node: Node, *, state: Callable[[], str]) -> ProducerService:
-    """Make what answers producers, over the node's ports; `state` is that of the node's life."""
-    return ProducerService(
+def message_checks(node: Node) -> MessageChecks:
+    """Make what asks every message that is sent, over the node's ports."""
+    return MessageChecks(
         node.ports.by_name,
         store=node.store,
-        clock=node.seams.clock,
         randomness=node.seams.randomness,
-        metrics=node.metrics,
-        state=state,
         body_bytes_max=node.config.node.max_message_bytes,
-        qid_prefix=node.qid_prefix,
         auto_create=lambda name: node.ports.auto_create(name, node.config),
-        budget=node.budget,
     )
+
+
+def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Handler]:
+    """Make what answers producers; `state` is that of the node's life."""
+    checks = message_checks(node)
+    publishing = Publishing(
+        store=node.store, clock=node.seams.clock, metrics=node.metrics, state=state, budget=node.budget
+    )
+    return ProducerService(checks, publishing, metrics=node.metrics, qid_prefix=node.qid_prefix).handlers()
 
 
 def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:

@@ -29,7 +29,7 @@ from proxy.assembly import (
     opening_delays,
     opening_progress,
     opening_store,
-    producer_service,
+    producer_handlers,
     retention_limits,
     server_limits,
     starting_servers,
@@ -160,7 +160,7 @@ class Node:
             await self._open_storage(steps, self.startup)
             self.consumer_service = consumer_service(self)
             self.consumer.serve(self.consumer_service.handlers())
-            self.producer.serve(producer_service(self, state=lambda: self._state).handlers())
+            self.producer.serve(producer_handlers(self, state=lambda: self._state))
             for group in self.config.groups.values():
                 self.groups[group.group] = consumer_group(self, group, node)
             for each in self.groups.values():

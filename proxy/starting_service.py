@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.metrics import Metrics
 from proxy.connection import Connection
 from proxy.consumer_service import LOW_LEVEL_TEXT, PULLS_REFUSED
-from proxy.producer_service import SENDS_REFUSED
+from proxy.publishing import SENDS_REFUSED
 from proxy.server import Handler
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from broker.message_type import MessageType
-from broker.metrics import Metrics
+from broker.metrics import Counter, Metrics, declare
 from broker.seams import Clock
-from broker.store import Store
+from broker.store import Store, Topic
 from conf import Config
-from proxy.producer_service import TopicPort
 from upstream.limits import TokenBucket
+
+MESSAGES_SENT = declare("pyddmq_messages_published_total", "Messages stored, by topic", ("topic",))
+BYTES_SENT = declare("pyddmq_bytes_published_total", "Body bytes stored, by topic", ("topic",))
+
+
+class TopicPort:
+    """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round.
+
+    `guarded`: its messages have to pass a limit or a message type. Made anew when queues, limit or type change.
+    """
+
+    __slots__ = ("body_bytes", "guarded", "limit", "messages", "queue_count", "round", "topic")
+
+    def __init__(self, topic: Topic, limit: TokenBucket | None, metrics: Metrics) -> None:
+        self.topic = topic
+        self.queue_count = len(topic.queues)
+        self.limit = limit
+        # One test per message for both, whatever the topic is like.
+        self.guarded = limit is not None or topic.message_type is not MessageType.MIXED
+        self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
+        self.body_bytes: Counter = metrics.counter(BYTES_SENT, topic.name)
+        self.round = 0
 
 
 def wanted_types(config: Config) -> dict[str, MessageType]:

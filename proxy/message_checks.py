@@ -1,0 +1,222 @@
+"""What every message is asked before it is stored, whichever call brings it: topic, body, properties, type, rate.
+
+A message that passes has its topic's port, its queue (D7), its property block in RocketMQ's form and a `Put`; one that
+does not is a `Refusal` with DDMQ's code (R91, D34).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from broker.java import string_hash
+from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
+from broker.seams import Buffer
+from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
+from proxy.message_rules import PropertyRules, Refusal
+from proxy.topic_ports import TopicPort
+from proxy.wire import SendMessage
+from proxy.wire.codes import ResultCode
+
+_HASHES_MAX = 65_536
+
+_MISMATCH_CODES = {
+    Mismatch.DELAY: ResultCode.FAIL_TOPIC_IS_NOT_DELAY,
+    Mismatch.NO_DELAY: ResultCode.FAIL_TOPIC_IS_DELAY,
+}
+
+# A copy of Put.__new__'s work without its Python frame: there is one per message.
+_new_put = tuple.__new__
+
+
+class Delay(NamedTuple):
+    """How a message is to wait.
+
+    Attributes:
+        level: A delay level.
+    """
+
+    level: int
+
+
+class MessageChecks:
+    """The checks of one producer port.
+
+    Args:
+        ports: Published topics by UTF-8 name; read at each call, so that a reload shows at once.
+        store: Where messages go.
+        randomness: For partitionId -2 and below.
+        body_bytes_max: Largest body (R91).
+        auto_create: Makes a topic on its first publish, or answers None where that is off.
+    """
+
+    def __init__(
+        self,
+        ports: Mapping[bytes, TopicPort],
+        *,
+        store: Store,
+        randomness: random.Random,
+        body_bytes_max: int,
+        auto_create: Callable[[str], TopicPort | None],
+    ) -> None:
+        self._ports = ports
+        self._store = store
+        self._random = randomness
+        self._body_bytes_max = body_bytes_max
+        self._auto_create = auto_create
+        self._rules = PropertyRules()
+        self._hashes: dict[bytes, int] = {}
+
+    def check(
+        self,
+        messages: Sequence[SendMessage],
+        puts: list[Put],
+        ports: list[TopicPort],
+        *,
+        transactional: bool = False,
+    ) -> dict[int, Delay]:
+        """Check messages in order and choose their queues.
+
+        Args:
+            messages: What was sent.
+            puts: Gets each message as it would be stored without a delay.
+            ports: Gets the port of each.
+            transactional: They are half messages, for topics with a message type.
+
+        Returns:
+            What was asked for those that are to wait, by place; `delay` turns their puts into ones that wait.
+
+        Raises:
+            Refusal: The message after those in `puts` and `ports` is refused; rate tokens were taken for these.
+        """
+        known_ports = self._ports
+        body_bytes_max = self._body_bytes_max
+        block_of = self._rules.block
+        delays: dict[int, Delay] = {}
+        # Unpacked at once: an attribute of a named tuple costs more than a local, and this runs for every message.
+        for topic, key, value, hash_id, tags, partition_id, body, _, properties, level, deliver_at, delay in messages:
+            port = known_ports.get(topic)
+            if port is None:
+                port = self._new_port(topic)
+            content = value if body is None else body
+            if not content or len(content) > body_bytes_max:
+                raise self._body_refusal(content)
+            if level or deliver_at or delay:
+                delays[len(puts)] = _checked_delay(level, deliver_at, delay)
+            block = block_of(key, tags, properties)
+            queues = port.queue_count
+            if partition_id >= 0:
+                queue_id = partition_id % queues
+            elif partition_id < -1:
+                queue_id = self._random.randrange(queues)
+            elif hash_id:
+                queue_id = abs(hash_id) % queues
+            elif key:
+                queue_id = (self._key_hash(key) & 0x7FFF_FFFF) % queues
+            else:
+                queue_id = port.round = (port.round + 1) % queues
+            if port.guarded:
+                if port.topic.message_type is not MessageType.MIXED:
+                    ordered = bool(hash_id) or partition_id >= 0
+                    delayed = bool(level or deliver_at or delay)
+                    self._check_type(port.topic, MessageKind(transactional, delayed, ordered or bool(key), ordered))
+                if port.limit is not None:
+                    self._take_token(port)
+            puts.append(_new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0, 0, 0)))
+            ports.append(port)
+        return delays
+
+    def delay(self, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]) -> None:
+        """Turn puts, by place, into ones that wait.
+
+        Raises:
+            Refusal: One cannot wait so; it and those behind it are left out, and their rate tokens given back.
+        """
+        for place, delay in delays.items():
+            try:
+                puts[place] = self._store.delayed.put(puts[place], delay.level)
+            except StoreError as error:
+                give_tokens_back(ports[place:])
+                del puts[place:], ports[place:]
+                raise store_refusal(error) from error
+
+    def _body_refusal(self, content: Buffer | None) -> Refusal:
+        if not content:
+            return Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
+        text = f"the body has {len(content)} bytes, the limit is {self._body_bytes_max}"
+        return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+
+    @staticmethod
+    def _check_type(topic: Topic, kind: MessageKind) -> None:
+        problem = mismatch(topic.message_type, kind)
+        if problem is not None:
+            code = _MISMATCH_CODES.get(problem, ResultCode.FAIL_ILLEGAL_MSG)
+            raise Refusal(code, f"topic {topic.name} is of the type {topic.message_type}: it {problem}")
+
+    @staticmethod
+    def _take_token(port: TopicPort) -> None:
+        limit = port.limit
+        assert limit is not None, "called for limited topics"
+        available = limit.available()
+        if available is not None and available < 1:
+            text = f"topic {port.topic.name} is above its maxTps: send more slowly"
+            raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
+        limit.take(1)
+
+    def _key_hash(self, key: bytes) -> int:
+        """Java's hash of a key, remembered: it costs microseconds in Python, and keys come again."""
+        known = self._hashes.get(key)
+        if known is None:
+            if len(self._hashes) >= _HASHES_MAX:
+                self._hashes.clear()
+            known = self._hashes[key] = string_hash(key.decode())
+        return known
+
+    def _new_port(self, name: bytes) -> TopicPort:
+        try:
+            port = self._auto_create(name.decode())
+        except StoreError as error:
+            raise store_refusal(error) from error
+        if port is None:
+            raise self._no_topic(name.decode())
+        return port
+
+    def _no_topic(self, text: str) -> Refusal:
+        topic = self._store.topics.get(text)
+        if topic is not None and topic.system:
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends"
+            )
+        if topic is not None:
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"topic {text} is not served: it is not in the configuration"
+            )
+        return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f"no topic {text!r}: add it under topics in the configuration")
+
+
+def store_refusal(error: StoreError) -> Refusal:
+    """Return what a producer is told when the store does not take a message."""
+    if isinstance(error, MessageRefused):
+        return Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error))
+    if isinstance(error, DiskFull):
+        return Refusal(ResultCode.FAIL_UNKNOWN, f"disk full: {error}")
+    return Refusal(ResultCode.FAIL_UNKNOWN, str(error))
+
+
+def give_tokens_back(ports: Sequence[TopicPort]) -> None:
+    """Return the rate tokens of messages that are not stored after all."""
+    for port in ports:
+        if port.limit is not None:
+            port.limit.take(-1)
+
+
+def _checked_delay(level: int | None, deliver_at_ms: int | None, delay_ms: int | None) -> Delay:
+    """Return what a message asks for. Raises Refusal: it cannot be delayed so."""
+    if deliver_at_ms or delay_ms:
+        text = "delays by time are not in this version: leave deliverAtMs and delayMs out, or use delayLevel"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+    if level is None or level < 0:
+        text = f"delayLevel {level} is negative: use 1 and above (docs/delays.md), or leave it out"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+    return Delay(level)
