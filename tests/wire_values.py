@@ -96,17 +96,21 @@ UNKNOWN_TYPES = (
 """Types of fields that a newer peer may send: every one that Thrift has."""
 
 
+UNKNOWN = "\ud800"
+"""Name of a field that older peers do not know; no text on the wire can be it, so it is no key of a map either."""
+
+
 def newer(kind: StructType, extra: Type, field_id: int, known: dict[str, StructType] | None = None) -> StructType:
-    """Return a version of a struct in which it and every struct inside it have one more field, `unknown`."""
+    """Return a version of a struct in which it and every struct inside it have one more field, `UNKNOWN`."""
     known = {} if known is None else known
     if kind.name in known:
         return known[kind.name]
     copy = known[kind.name] = StructType(kind.name)
     for each in kind.fields.values():
         copy.fields[each.id] = Field(each.id, each.name, _newer(each.type, extra, field_id, known), each.required)
-    copy.fields[field_id] = Field(field_id, "unknown", extra, False)
+    copy.fields[field_id] = Field(field_id, UNKNOWN, extra, False)
     copy.fields = dict(sorted(copy.fields.items()))
-    copy.names = kind.names | {"unknown"}
+    copy.names = kind.names | {UNKNOWN}
     return copy
 
 
@@ -119,7 +123,7 @@ def _newer(kind: Type, extra: Type, field_id: int, known: dict[str, StructType])
 def without_unknown(value: Any) -> Any:
     """Return values as an older reader sees them."""
     if isinstance(value, dict):
-        return {name: without_unknown(each) for name, each in value.items() if name != "unknown"}
+        return {name: without_unknown(each) for name, each in value.items() if name != UNKNOWN}
     if isinstance(value, list):
         return [without_unknown(each) for each in value]
     return value
