@@ -1,4 +1,4 @@
-"""The Python client: `Producer` and `Consumer`, synchronous and typed, over the same Thrift as DDMQ's SDKs.
+"""The Python client: `Producer`, `TransactionProducer` and `Consumer`, synchronous and typed, over DDMQ's Thrift.
 
 What the demo, the command line and the tests use; docs/client.md explains it with examples. It imports nothing of
 the node but the interface definitions and the table of codes.
@@ -28,6 +28,8 @@ from proxy.client.errors import (
     Unreachable,
 )
 from proxy.client.producer import OutgoingMessage, Producer, SendReceipt
+from proxy.client.transaction_producer import TransactionProducer
+from proxy.client.transactions import LocalState, TransactionListener, TransactionMessage, TransactionResult
 
 __all__ = [
     "CallRejected",
@@ -40,6 +42,7 @@ __all__ = [
     "Consumer",
     "GroupStats",
     "IllegalMessage",
+    "LocalState",
     "NodeShuttingDown",
     "NotThrift",
     "OutgoingMessage",
@@ -55,6 +58,10 @@ __all__ = [
     "TopicKindMismatch",
     "TopicNotAllowed",
     "TopicNotFound",
+    "TransactionListener",
+    "TransactionMessage",
+    "TransactionProducer",
+    "TransactionResult",
     "Unreachable",
     "WireProtocol",
     "parse_address",

@@ -91,6 +91,13 @@ class Connection:
                 self._socket.close()
             self._socket = None
 
+    def interrupt(self) -> None:
+        """End a call that waits for its answer in another thread: it raises ConnectionLost there."""
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def call(self, method: str, arguments: Mapping[str, object], *, timeout_ms: int) -> Any:
         """Call one method and wait for its answer.
 

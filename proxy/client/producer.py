@@ -17,7 +17,7 @@ HASH_ID_ABSENT = 0
 PARTITION_BY_HASH = -1
 PARTITION_RANDOM = -2
 
-_ANSWER_MARGIN_MS = 1000
+ANSWER_MARGIN_MS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,8 @@ class Producer:
     duplicate, never a reordering: nothing else is sent meanwhile.
     """
 
+    _service = "ProducerService"
+
     def __init__(
         self,
         address: str,
@@ -101,7 +103,7 @@ class Producer:
         if timeout_ms <= 0 or resends < 0 or resend_pause_ms < 0:
             raise ClientMisuse("timeout_ms must be above 0, resends and resend_pause_ms 0 or above")
         self._idl: Any = idl.load("producer")
-        self._connection = Connection(address, self._idl.ProducerService, protocol=protocol)
+        self._connection = Connection(address, getattr(self._idl, self._service), protocol=protocol)
         self._timeout_ms = timeout_ms
         self._resends = resends
         self._resend_pause_ms = resend_pause_ms
@@ -212,18 +214,20 @@ class Producer:
         attempts = 1
         while True:
             try:
-                result = self._connection.call(method, arguments, timeout_ms=timeout_ms + _ANSWER_MARGIN_MS)
+                result = self._connection.call(method, arguments, timeout_ms=timeout_ms + ANSWER_MARGIN_MS)
                 if result.code == 0:
                     return result, attempts
                 raise send_refusal(result.code, result.msg or "", attempts=attempts)
             except (Unreachable, SendRefused) as error:
-                if not error.retriable or attempts > self._resends:
-                    raise
-                if self._on_resend is not None:
-                    self._on_resend(error)
-                if self._closing.wait(self._resend_pause_ms / 1000):
+                if not error.retriable or attempts > self._resends or not self._pause_after(error):
                     raise
                 attempts += 1
+
+    def _pause_after(self, error: Exception) -> bool:
+        """Tell of a failure and wait; False when the producer is being closed."""
+        if self._on_resend is not None:
+            self._on_resend(error)
+        return not self._closing.wait(self._resend_pause_ms / 1000)
 
 
 def _receipt(told: Any, text: str | None, attempts: int) -> SendReceipt:

@@ -33,7 +33,7 @@ class ScriptedNode:
 
     def __init__(self, name: str, script: Script, *, protocol: str = "binary") -> None:
         module = idl.load(name)
-        self._service: Any = module.ConsumerService if name == "consumer" else module.ProducerService
+        self._service: Any = module.ConsumerService if name == "consumer" else module.TransactionProducerService
         self._script = script
         self._compact = protocol == "compact"
         self._listener = socket.create_server(("127.0.0.1", 0))

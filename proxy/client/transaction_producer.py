@@ -1,0 +1,188 @@
+"""A producer of transactions: a message is stored half, the program's own transaction runs, its outcome decides."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from proxy.client.check_thread import CheckThread
+from proxy.client.connection import Connection, WireProtocol
+from proxy.client.errors import ClientError, ClientMisuse, SendRefused, Unreachable, send_refusal
+from proxy.client.producer import ANSWER_MARGIN_MS, OutgoingMessage, Producer
+from proxy.client.transactions import (
+    LocalState,
+    TransactionListener,
+    TransactionMessage,
+    TransactionResult,
+    judged,
+    remark_of,
+)
+
+_CLOSE_SECONDS = 10.0
+
+
+class TransactionProducer(Producer):
+    """Sends messages in transactions, as RocketMQ's TransactionMQProducer does; a context manager.
+
+    `start`, or entering the context, begins to answer the node's checks in a background thread with a connection of
+    its own. Every process of a producer group answers checks of the whole group, so that another one decides when this
+    one has died. One thread at a time sends; `execute` runs in that thread, `check` in the background.
+    """
+
+    _service = "TransactionProducerService"
+
+    def __init__(
+        self,
+        address: str,
+        group: str,
+        listener: TransactionListener,
+        *,
+        timeout_ms: int = 5000,
+        resends: int = 1,
+        resend_pause_ms: int = 50,
+        protocol: WireProtocol = "binary",
+        on_resend: Callable[[Exception], None] | None = None,
+        check_batch_size: int = 16,
+        check_linger_ms: int = 15_000,
+        on_check_error: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Set up; `start` opens the connection for checks, the first send the other one.
+
+        Args:
+            address: As for `Producer`, like those up to `on_resend`.
+            group: The producer group: programs that can say what became of each other's transactions.
+            listener: Runs local transactions and knows what became of them.
+            timeout_ms: How long the node may take for a half, and for a decision.
+            resends: How often a half is sent again that certainly was not stored, and a decision that was not answered.
+            resend_pause_ms: Wait before each.
+            protocol: "binary" or "compact".
+            on_resend: Called with the failure before each.
+            check_batch_size: Checks fetched at once.
+            check_linger_ms: How long a fetch waits at the node.
+            on_check_error: Told of each fetch that failed, in the background thread; the next one follows after a
+                pause of 0.1 to 5 s.
+
+        Raises:
+            ClientMisuse: A malformed address, no group, unknown protocol, or a number out of range.
+        """
+        super().__init__(
+            address,
+            timeout_ms=timeout_ms,
+            resends=resends,
+            resend_pause_ms=resend_pause_ms,
+            protocol=protocol,
+            on_resend=on_resend,
+        )
+        if not group:
+            raise ClientMisuse("a transaction producer needs the name of its producer group")
+        if check_batch_size <= 0 or check_linger_ms < 0:
+            raise ClientMisuse("check_batch_size must be above 0 and check_linger_ms 0 or above")
+        self.group = group
+        self._listener = listener
+        self._checks = CheckThread(
+            Connection(address, self._idl.TransactionProducerService, protocol=protocol),
+            self._idl,
+            group=group,
+            listener=listener,
+            batch_size=check_batch_size,
+            linger_ms=check_linger_ms,
+            on_error=on_check_error,
+        )
+        self._started = threading.Event()
+
+    def start(self) -> None:
+        """Begin to answer checks; harmless the second time."""
+        if not self._started.is_set():
+            self._started.set()
+            self._checks.start()
+
+    def send_in_transaction(
+        self, message: OutgoingMessage, arg: Any = None, *, timeout_ms: int | None = None
+    ) -> TransactionResult:
+        """Store a message half, run the local transaction, and tell the node its outcome.
+
+        Once the half is stored nothing raises but what is no `Exception` (an interrupt): a failure of `execute` is the
+        state UNKNOWN with its text as remark, a decision that could not be told is in the result's `problem`, and the
+        node asks `check`.
+
+        Args:
+            message: What is delivered on commit. A delay begins with the commit.
+            arg: Handed to `execute`.
+            timeout_ms: In the place of the producer's own.
+
+        Raises:
+            Unreachable: No answer; where its `sent` says so the half may be stored: `check` is asked about an id that
+                `execute` never saw.
+            SendRefused: The node refused the half; `execute` has not run.
+        """
+        self.start()
+        timeout_ms = timeout_ms or self._timeout_ms
+        half, attempts = self._send_half(message, timeout_ms)
+        transaction_id = half.transactionId or ""
+        shown = TransactionMessage(
+            transaction_id=transaction_id,
+            topic=message.topic,
+            body=message.body,
+            key=message.key,
+            tags=message.tags,
+            properties=dict(message.properties or {}),
+        )
+        try:
+            state, remark = judged(self._listener.execute(shown, arg))
+        except Exception as error:
+            # The half is stored: whatever the program's own code raises must not look like a failed send.
+            state, remark = LocalState.UNKNOWN, remark_of(error)
+        problem = self._end(half.handle or "", state, remark, timeout_ms)
+        return TransactionResult(
+            status="SEND_OK",
+            message_id=transaction_id,
+            queue_offset=-1 if half.offset is None else half.offset,
+            transaction_id=transaction_id,
+            state=state,
+            remark=remark,
+            decided=not problem and state is not LocalState.UNKNOWN,
+            problem=problem,
+            attempts=attempts,
+        )
+
+    def close(self) -> None:
+        """End the background thread, once the check it is at has been answered, and close both connections.
+
+        Raises:
+            ClientMisuse: Called from `check`.
+        """
+        if self._started.is_set():
+            self._checks.close(_CLOSE_SECONDS)
+        super().close()
+
+    def __enter__(self) -> TransactionProducer:
+        self.start()
+        return self
+
+    def _send_half(self, message: OutgoingMessage, timeout_ms: int) -> tuple[Any, int]:
+        """Store the half; a failure after which it may be stored is not repeated: that would make a second half."""
+        arguments = {"message": self._encode(message), "producerGroup": self.group, "timeout": timeout_ms}
+        attempts = 1
+        while True:
+            try:
+                half = self._connection.call("sendHalfSync", arguments, timeout_ms=timeout_ms + ANSWER_MARGIN_MS)
+                if half.code == 0:
+                    return half, attempts
+                raise send_refusal(half.code, half.msg or "", attempts=attempts)
+            except (Unreachable, SendRefused) as error:
+                maybe_stored = error.sent if isinstance(error, Unreachable) else error.stored is not False
+                if maybe_stored or not error.retriable or attempts > self._resends or not self._pause_after(error):
+                    raise
+                attempts += 1
+
+    def _end(self, handle: str, state: LocalState, remark: str, timeout_ms: int) -> str:
+        """Tell the decision; returns why that failed, "" when it is kept."""
+        decision = self._idl.EndTransaction(
+            producerGroup=self.group, handle=handle, state=int(state), fromCheck=False, remark=remark or None
+        )
+        try:
+            self._call("endTransaction", {"decision": decision}, timeout_ms)
+        except ClientError as error:
+            return str(error)
+        return ""

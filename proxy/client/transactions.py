@@ -1,0 +1,116 @@
+"""What a program tells of its transactions, and what it is told: states, listener, message, result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Protocol
+
+
+class LocalState(IntEnum):
+    """What became of a local transaction; the numbers are RocketMQ's in a record's flags and on the wire.
+
+    UNKNOWN: not known yet, the node asks again. COMMIT: the message is delivered. ROLLBACK: it never is.
+    """
+
+    UNKNOWN = 0
+    COMMIT = 8
+    ROLLBACK = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMessage:
+    """A message of a transaction, as listeners see it.
+
+    Attributes:
+        transaction_id: Its id, known before the local transaction begins; consumers see it as the message's UNIQ_KEY.
+        topic: The topic it is meant for.
+        body: Its bytes.
+        key: Message key, or None.
+        tags: RocketMQ's TAGS, or None.
+        properties: The user properties.
+        queue: Number of the queue it is meant for; -1 in `execute`, when only the node knows it.
+        check_times: Which check this is, from 1 on; 0 in `execute`.
+        born_ms: When the half arrived, wall clock ms of the node; 0 in `execute`.
+    """
+
+    transaction_id: str
+    topic: str
+    body: bytes
+    key: str | None = None
+    tags: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    queue: int = -1
+    check_times: int = 0
+    born_ms: int = 0
+
+
+class TransactionListener(Protocol):
+    """What a program gives to a `TransactionProducer`. None, or an exception, means UNKNOWN."""
+
+    def execute(self, message: TransactionMessage, arg: Any) -> LocalState | None:
+        """Run the local transaction of a half that is stored.
+
+        Called in the thread that sends. Store the transaction id with what the transaction writes, so that `check`
+        finds it in this process and in any other of the producer group.
+
+        Args:
+            message: The message with its transaction id.
+            arg: What `send_in_transaction` was given.
+        """
+
+    def check(self, message: TransactionMessage) -> LocalState | None:
+        """Say what became of a local transaction, perhaps of another process.
+
+        Called in a thread of its own, one check after the other. An id that nobody has heard of belongs to a
+        transaction that never began: ROLLBACK, if no other process may still be in `execute` with it.
+
+        Args:
+            message: The message with its transaction id and the number of the check.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionResult:
+    """What became of a message that was sent in a transaction.
+
+    Attributes:
+        status: "SEND_OK": the half is stored; everything else is an exception.
+        message_id: Id (UNIQ_KEY) of the message; also the transaction's.
+        queue_offset: The half's place among the node's halves; -1 when not told.
+        transaction_id: Known to `execute`.
+        state: What `execute` answered; UNKNOWN when it failed.
+        remark: Text of its exception; "" without one.
+        decided: Whether the node has answered that the state, COMMIT or ROLLBACK, is durable. If not, it asks `check`.
+        problem: Why the decision could not be told, or was refused; "" otherwise.
+        attempts: How often the half was sent.
+    """
+
+    status: str
+    message_id: str
+    queue_offset: int
+    transaction_id: str
+    state: LocalState
+    remark: str
+    decided: bool
+    problem: str
+    attempts: int
+
+
+REMARK_CHARS_MAX = 1000
+
+
+def judged(answer: object) -> tuple[LocalState, str]:
+    """State that a listener's answer stands for, and a remark when it is none."""
+    if answer is None:
+        return LocalState.UNKNOWN, ""
+    if isinstance(answer, LocalState):
+        return answer, ""
+    return LocalState.UNKNOWN, f"the listener answered {answer!r}, which is no LocalState"[:REMARK_CHARS_MAX]
+
+
+def remark_of(error: Exception) -> str:
+    """Text of a listener's exception, as it travels to the node."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text[:REMARK_CHARS_MAX]
