@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from broker.delay.levels import STANDARD_LEVELS, DelayLevels
+from broker.timer.names import TimerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class StoreOptions:
         flush: `sync`: fdatasync before a publish is answered. `async`: within 500 ms.
         message_bytes_max: Largest body in bytes; topics of the broker's own take what is in the log already.
         delay_levels: Delays of the levels, as RocketMQ's messageDelayLevel writes them.
+        timers: How far timers go, and how they are kept.
         refuse_pending: Do not open a store in which messages wait for what only RocketMQ does (`broker.foreign`).
         store_host: IPv4 address of this broker and its port as i32, 8 bytes, as records carry it.
     """
@@ -31,6 +33,7 @@ class StoreOptions:
     flush: Literal["sync", "async"] = "sync"
     message_bytes_max: int = 4 << 20
     delay_levels: str = STANDARD_LEVELS
+    timers: TimerOptions = field(default_factory=TimerOptions)
     refuse_pending: bool = False
     store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 

@@ -26,8 +26,6 @@ import structlog
 
 from broker.consume_queue import ConsumeQueue
 from broker.decisions import Decided, decisions
-from broker.delay.levels import SCHEDULE_TOPIC, DelayLevels
-from broker.delay.puts import DelayedPuts
 from broker.encoder import Encoder, Stamp
 from broker.errors import (
     DamagedRecord,
@@ -66,6 +64,7 @@ from broker.store_metrics import (
 from broker.store_parts import StoreParts
 from broker.topics import Topic
 from broker.unique_key import UniqueKeys
+from broker.waits import Waits
 
 __all__ = [
     "DamagedRecord",
@@ -98,12 +97,14 @@ class Store:
         recovery: What opening found.
         metrics: As given to `open`.
         pending: Something is staged.
+        store_ms: Latest store timestamp, which the wall clock may have fallen behind (D4).
         on_pending: Called when the first record is staged after a flush.
         retention: Deletes old log files; without limits until they are set.
         index: Finds records by key (`broker.query` asks it).
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
         delayed: Gives messages a delay; `broker.delay.delays` delivers them.
+        timed: Gives messages their moment; `broker.timer.timers` delivers them.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
@@ -126,13 +127,8 @@ class Store:
         self.on_pending: Callable[[], None] | None = None
         self.failed: StoreFailed | None = None
         self.closed = False
-        self.delayed = DelayedPuts(
-            DelayLevels(options.delay_levels),
-            clock=clock,
-            store_ms=lambda: self._store_ms,
-            make_topic=lambda queues: self.create_topic(SCHEDULE_TOPIC, queues, system=True),
-            body_bytes_max=options.message_bytes_max,
-        )
+        self._waits = Waits(self, clock=clock, random=random)
+        self.delayed, self.timed = self._waits.delayed, self._waits.timed
         self._clock = clock
         self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
         parts = self._parts = StoreParts(self, disk=disk, clock=clock, metrics=metrics, lock=lock)
@@ -146,7 +142,7 @@ class Store:
         self.retention = parts.retention
         self.index = parts.index
         self.queue_locks = QueueLocks(clock)
-        self._store_ms = 0
+        self.store_ms = 0
         self._staged_record = self._last_record = -1
         self._dones: list[Done] = []
         self._touched: dict[ConsumeQueue, Topic] = {}
@@ -207,11 +203,11 @@ class Store:
 
     def _open(self) -> Generator[RecoveryProgress, None, None]:
         facts = self.recovery = yield from self._parts.recover()
-        self._store_ms = facts.store_ms
+        self.store_ms = facts.store_ms
         self._staged_record = self._last_record = facts.last_record
 
     def _write_checkpoint(self) -> None:
-        self._checkpointer.write(last_record=self._last_record, store_ms=self._store_ms)
+        self._checkpointer.write(last_record=self._last_record, store_ms=self.store_ms)
 
     def close(self) -> None:
         """Flush, write the checkpoint and give the lock back; a failed store is only released. Harmless twice."""
@@ -221,7 +217,7 @@ class Store:
         self.closed = True
         if self.failed is None:
             try:
-                self._parts.close(last_record=self._last_record, store_ms=self._store_ms)
+                self._parts.close(last_record=self._last_record, store_ms=self.store_ms)
             except OSError as error:
                 self.fail("closing the store", error)
         self._notices.flush(everything=True)
@@ -293,8 +289,8 @@ class Store:
             if done is not None:
                 done(None)
             return []
-        self._store_ms = max(self._store_ms, self._clock.wall_ms())
-        stamp = Stamp(born_ms, born_host, self._store_ms)
+        self.store_ms = max(self.store_ms, self._clock.wall_ms())
+        stamp = Stamp(born_ms, born_host, self.store_ms)
         try:
             measured = self._encoder.measure(puts, stamp, atomic=atomic)
         except MessageRefused:
@@ -323,11 +319,14 @@ class Store:
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
         delay_level: int = 0,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
     ) -> Position:
         """Append one message and flush: the short way for programs that use the broker alone.
 
         The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
-        With a delay level (1 or more) it goes to the schedule topic, where its position then is.
+        With a delay level (1 or more) it goes to the schedule topic, where its position then is; else with a moment
+        (wall clock, ms since the epoch) or a delay in ms to the timer topic. The level wins, as in RocketMQ.
 
         Raises:
             KeyError: No topic has that name.
@@ -337,7 +336,8 @@ class Store:
         if queue_id is None:
             queue_id = self.queue_for(target, key)
         block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
-        put = self.delayed.put(Put(target, queue_id, body, block, tags.encode("utf-8")), delay_level)
+        put = Put(target, queue_id, body, block, tags.encode("utf-8"))
+        put = self._waits.put(put, level=delay_level, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
         [position] = self.append([put], born_ms=self._clock.wall_ms(), born_host=self.options.store_host)
         self.flush()
         if self.failed is not None:

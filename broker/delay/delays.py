@@ -24,11 +24,12 @@ import structlog
 from broker.delay import metrics as counted
 from broker.delay.level_queue import Aside, DelayLevel, Waiting
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC
-from broker.delay.puts import Released, release
+from broker.delay.puts import DELAY_NAMES
 from broker.delay.state import DelayState, restore
 from broker.errors import NO_SPACE, DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.release import Released, release
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.store import Store
 
@@ -250,7 +251,7 @@ class Delays:
         run: list[tuple[Waiting, Released]] = []
         for message in messages:
             try:
-                released = release(self.store.read(message.physical, message.size), self.store.topics)
+                released = release(self.store.read(message.physical, message.size), self.store.topics, DELAY_NAMES)
             except (DamagedRecord, RecordGone) as error:
                 self._lose(level, message, error)
                 continue

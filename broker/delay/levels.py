@@ -16,8 +16,6 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SCHEDULE_NAME = SCHEDULE_TOPIC.encode()
 
 DELAY_NAME = b"DELAY"
-REAL_TOPIC_NAME = b"REAL_TOPIC"
-REAL_QUEUE_NAME = b"REAL_QID"
 WAIT_NAME = b"__PYDDMQ_DELAY_MS"
 """Ms from the store timestamp to the due time. RocketMQ has the level alone, so that a changed list, or a clock that
 was set back (the store timestamp never goes back, D4), would change what was fixed at receipt (D35)."""

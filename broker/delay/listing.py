@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from broker.delay.delays import Delays
 from broker.delay.level_queue import DelayLevel, Waiting
-from broker.delay.levels import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.errors import StoreError
 from broker.properties import find_property
 from broker.record import split, store_timestamp
+from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 
 _CHUNK_UNITS = 64
 SCAN_MAX = 2_000

@@ -7,29 +7,17 @@ In: topic and queue become the schedule topic's, the real ones stand in `REAL_TO
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from broker.decisions import prepared_offset_of
-from broker.delay.levels import DELAY_NAME, REAL_QUEUE_NAME, REAL_TOPIC_NAME, SCHEDULE_TOPIC, WAIT_NAME, DelayLevels
+from broker.delay.levels import DELAY_NAME, SCHEDULE_TOPIC, WAIT_NAME, DelayLevels
 from broker.errors import MessageRefused
-from broker.properties import find_property
 from broker.put import Put
-from broker.record import (
-    SYS_BORN_HOST_V6,
-    SYS_STORE_HOST_V6,
-    born_host,
-    born_timestamp,
-    physical_offset,
-    reconsume_times,
-    split,
-    sys_flag,
-    user_flag,
-)
+from broker.record import split
+from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, check_waits, closed, moved, without
 from broker.seams import Clock
-from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
+from broker.topics import Topic
 
-_NAMES = (DELAY_NAME, REAL_TOPIC_NAME, REAL_QUEUE_NAME, WAIT_NAME)
-_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
+DELAY_NAMES = (DELAY_NAME, REAL_TOPIC_NAME, REAL_QUEUE_NAME, WAIT_NAME)
 
 
 class DelayedPuts:
@@ -82,12 +70,7 @@ class DelayedPuts:
             raise MessageRefused(
                 f"delay level {level} is negative; use 1 to {len(self.levels.delays_ms)}, or 0 for none"
             )
-        if put.topic.system and not put.topic.name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-            raise MessageRefused(f"{put.topic.name} is a topic of the broker's own: it takes no delayed messages")
-        if not 0 <= put.queue_id < len(put.topic.queues):
-            raise MessageRefused(f"topic {put.topic.name} has no queue {put.queue_id}")
-        if len(put.body) > self._body_bytes_max:
-            raise MessageRefused(f"the body has {len(put.body)} bytes, {self._body_bytes_max} are allowed")
+        check_waits(put, body_bytes_max=self._body_bytes_max, which="delayed")
         level = self.levels.level(level)
         now = self._clock.wall_ms()
         return self.delayed(put, level, wait_ms=self.levels.ms(level) - max(0, self._store_ms() - now))
@@ -99,43 +82,10 @@ class DelayedPuts:
             topic = self._topic = self._make_topic(len(self.levels.delays_ms))
             if self.on_topic is not None:
                 self.on_topic()
-        block = put.properties
-        if block and not block.endswith(b"\x02"):
-            block += b"\x02"
+        block = closed(put.properties)
         facts = b"DELAY\x01%d\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02%b\x01%d\x02"
         own = facts % (level, put.topic.name_bytes, put.queue_id, WAIT_NAME, wait_ms)
         return put._replace(topic=topic, queue_id=level - 1, properties=block + own, tags=wait_ms)
-
-
-class Released(NamedTuple):
-    """A message of the schedule topic as it goes to its real topic."""
-
-    put: Put
-    born_ms: int
-    born_host: bytes
-
-
-def release(record: memoryview, topics: Mapping[str, Topic]) -> Released:
-    """Make the message to deliver from its record in the schedule topic.
-
-    The body is not copied. The record's offset goes into the prepared offset, by which a start knows that this one was
-    delivered (D27).
-
-    Raises:
-        MessageRefused: Its real topic is not there, takes nothing, or lacks the queue.
-        DamagedRecord: The bytes are no record.
-    """
-    body, block = split(record)
-    name = (find_property(block, REAL_TOPIC_NAME) or b"").decode("utf-8", "replace")
-    queue = find_property(block, REAL_QUEUE_NAME) or b""
-    topic = topics.get(name)
-    if topic is None:
-        raise MessageRefused(f"topic {name!r} is not there; create it")
-    if is_system(name) and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-        raise MessageRefused(f"{name} is a topic of the broker's own; it takes no delayed messages")
-    if not queue.isdigit() or int(queue) >= len(topic.queues):
-        raise MessageRefused(f"topic {name} has no queue {queue.decode('utf-8', 'replace')}; give it more")
-    return _moved(record, body, without(block, _NAMES), topic, int(queue))
 
 
 class Home(Protocol):
@@ -162,30 +112,5 @@ def put_again(record: memoryview, store: Home) -> Released:
     facts = [pair for pair in block.split(b"\x02") if pair.partition(b"\x01")[0] in (REAL_TOPIC_NAME, REAL_QUEUE_NAME)]
     wait_ms = store.delayed.levels.ms(1)
     own = b"".join([b"DELAY\x011\x02", *[pair + b"\x02" for pair in facts], WAIT_NAME, b"\x01%d\x02" % wait_ms])
-    released = _moved(record, body, without(block, _NAMES) + own, store.topics[SCHEDULE_TOPIC], 0)
+    released = moved(record, body, without(block, DELAY_NAMES) + own, store.topics[SCHEDULE_TOPIC], 0)
     return released._replace(put=released.put._replace(tags=wait_ms))
-
-
-def _moved(record: memoryview, body: memoryview, properties: bytes, topic: Topic, queue_id: int) -> Released:
-    put = Put(
-        topic=topic,
-        queue_id=queue_id,
-        body=body,
-        properties=properties,
-        tags=find_property(properties, b"TAGS") or b"",
-        unique_key=find_property(properties, b"UNIQ_KEY") or b"",
-        prepared_offset=prepared_offset_of(physical_offset(record)),
-        reconsume_times=reconsume_times(record),
-        sys_flag=sys_flag(record) & ~_HOSTS_V6,
-        flag=user_flag(record),
-    )
-    return Released(put, born_timestamp(record), born_host(record))
-
-
-def without(block: bytes, names: tuple[bytes, ...]) -> bytes:
-    """Return a property block without these properties; the order of the others stays."""
-    pairs = [pair for pair in block.split(b"\x02") if pair and pair.partition(b"\x01")[0] not in names]
-    return b"".join([pair + b"\x02" for pair in pairs])
-
-
-__all__ = ["DelayedPuts", "Released", "put_again", "release"]
