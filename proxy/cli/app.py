@@ -77,11 +77,17 @@ def build() -> typer.Typer:
         ("send", send_command.send),
         ("pull", pull_command.pull),
         ("stats", node_commands.stats),
-        ("demo", demo_command.demo),
         ("version", version),
     ):
         app.command(name)(_ending(_on_sigterm(command)))
     config.command("check")(_ending(config_command.check))
+    demos = typer.Typer(
+        cls=DemoGroup, help="Show a running node at work, and check it; `demo [OPTIONS]` is short for `demo events`."
+    )
+    app.add_typer(demos, name="demo")
+    of_demos: tuple[tuple[str, Callable[..., int]], ...] = (("events", demo_command.events),)
+    for name, action in of_demos:
+        demos.command(name)(_ending(_on_sigterm(action)))
     groups = typer.Typer(
         cls=ShowingGroup, help="Look at consumer groups; `groups [GROUP]` is short for `groups show [GROUP]`."
     )
@@ -143,13 +149,21 @@ def build() -> typer.Typer:
 
 
 class ShowingGroup(typer.core.TyperGroup):
-    """Commands of which `show` is meant when none is named: what follows is its arguments then."""
+    """Commands of which one is meant when none is named: what follows is its arguments then."""
+
+    meant = "show"
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Put `show` in front of arguments that name no command."""
+        """Put the command that is meant in front of arguments that name none."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["show", *args]
+            args = [self.meant, *args]
         return super().parse_args(ctx, args)
+
+
+class DemoGroup(ShowingGroup):
+    """The demos; that of events and their order is meant when none is named."""
+
+    meant = "events"
 
 
 def version(*, as_json: AsJson = False) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import uuid
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from proxy.cli.errors import CliError, translate
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
 from proxy.client import ClientError, ClientMisuse, PullRefused, SendRefused
-from proxy.demo.report import Report
+from proxy.demo.report import Check, Report
 
 
 class Spoil(enum.StrEnum):
@@ -25,9 +26,11 @@ class Spoil(enum.StrEnum):
     LOSS = "loss"
 
 
-def demo(
+def events(
     *,
-    events: Annotated[int | None, typer.Option(min=1, help="Only the first so many events; all by default.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--events", min=1, help="Only the first so many events; all by default.")
+    ] = None,
     clients: Annotated[int, typer.Option(min=1, max=64, help="Pull clients at work at once.")] = 4,
     spoil: Annotated[
         Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
@@ -54,10 +57,10 @@ def demo(
         spoil=spoil.value if spoil is not None else None,
         patience_seconds=patience,
     )
-    messages = load_events(events)
+    messages = load_events(count)
     if not as_json:
-        count, pulling = amount(len(messages), "event"), amount(clients, "client")
-        print_line(f"run {options.run}: {count} to topic permits, {pulling} of permits-audit")
+        sent, pulling = amount(len(messages), "event"), amount(clients, "client")
+        print_line(f"run {options.run}: {sent} to topic permits, {pulling} of permits-audit")
     try:
         with progress("events done", len(messages), unit="messages", enabled=not as_json) as advance:
             run = DemoRun(messages, options, clock=SystemClock(), progress=lambda _sent, done: advance(done))
@@ -78,13 +81,24 @@ def demo(
     return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
 
 
-def _print_report(report: Report) -> None:
-    for check in report.checks:
+def print_checks(checks: Sequence[Check]) -> None:
+    """Print the verdicts of a demo, with examples of what was wrong."""
+    for check in checks:
         print_line(f"  {'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.promise}")
         if not check.passed:
             print_line(f"          {amount(check.findings.count, 'violation')}, for example:")
             for example in check.findings.examples:
                 print_line(f"            {example}")
+
+
+def print_verdict(checks: Sequence[Check]) -> None:
+    """Print the last line of a demo."""
+    failed = [check.name for check in checks if not check.passed]
+    print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")
+
+
+def _print_report(report: Report) -> None:
+    print_checks(report.checks)
     print_line(
         f"sent       {amount(report.events, 'event')} in {report.send_seconds:.2f} s, {report.sent_per_second:,.0f}/s"
     )
@@ -96,5 +110,4 @@ def _print_report(report: Report) -> None:
     print_line(
         f"lag        {amount(report.lag, 'message')}, {report.lag_seconds:.1f} s (age of the oldest event not done)"
     )
-    failed = [check.name for check in report.checks if not check.passed]
-    print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")
+    print_verdict(report.checks)
