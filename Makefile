@@ -10,7 +10,7 @@ DATA   ?= data
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench crash powerloss simulate interop fuzz docs clean
+.PHONY: help setup run test lint format bench crash lifecycle powerloss simulate interop fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
@@ -58,6 +58,9 @@ bench: setup ## speed, beside Redis where it is installed
 
 crash: setup ## a long campaign of SIGKILLs on real processes
 	$(BIN)/python -m pytest -s tests/crash -m long
+
+lifecycle: setup ## every kill point of the tables of states in docs/
+	$(BIN)/python -m pytest -s tests/lifecycle -m long
 
 powerloss: setup ## power losses under a real process, over a file system that forgets; needs FUSE
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[speed,dev,fuse]'

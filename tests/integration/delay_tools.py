@@ -62,8 +62,10 @@ class Broker:
         return broker(self.disk, self.clock, **options)
 
 
-def broker(disk: SimDisk | None = None, clock: ManualClock | None = None, **options: Any) -> Broker:
-    """Open a store of a topic with one queue, and deliver."""
+def broker(
+    disk: SimDisk | None = None, clock: ManualClock | None = None, *, start: bool = True, **options: Any
+) -> Broker:
+    """Open a store of a topic with one queue, and deliver if `start` says so."""
     disk, clock, metrics = disk or SimDisk(), clock or ManualClock(START_MS), Metrics()
     store = open_store(disk, clock=clock, metrics=metrics, **options)
     scheduler = ManualScheduler(clock)
@@ -71,6 +73,7 @@ def broker(disk: SimDisk | None = None, clock: ManualClock | None = None, **opti
         Delays.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=Notices(clock))
     )
     store.create_topic(TOPIC, 1)
-    delays.start()
-    scheduler.run_until_idle()
+    if start:
+        delays.start()
+        scheduler.run_until_idle()
     return Broker(store, delays, disk, clock, scheduler, metrics)

@@ -1,0 +1,232 @@
+"""docs/delays.md: messages of the delay levels."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable
+from functools import partial
+
+from broker.delay.keeper import DelayKeeper
+from broker.delay.level_queue import DelayLevel
+from broker.delay.levels import SCHEDULE_TOPIC
+from broker.errors import DamagedRecord, DiskFull, RecordGone
+from broker.record import split, store_timestamp
+from broker.retention import RetentionLimits
+from tests.integration.delay_tools import TOPIC, Broker, broker
+from tests.integration.store_tools import ROOT
+from tests.lifecycle.scenario import DERIVED, Scenario
+from tests.lifecycle.walk import Walk
+
+GONE = "gone"
+LEVELS_MS = {1: 1000, 2: 5000, 3: 10_000}
+TIME = "its time has come"
+REFUSED = "the store refuses"
+
+
+class _Killed(Exception):
+    """The scenario's own kill, while deliveries are staged."""
+
+
+class Delays(Scenario):
+    """Sends with levels 1 to 3; flushes at the end of a turn, so that a delivery under way can be seen."""
+
+    table = "delays.md: States"
+    losses = DERIVED
+
+    def walk(self, walk: Walk) -> None:
+        """Go along every row."""
+        self._walk = walk
+        self._kill = False
+        self._known: dict[int, bytes] = {}
+        self._open()
+        self._deliver()
+        self._refuse()
+        self._fill_the_disk()
+        self._kill_while_delivering()
+        self._damage()
+        self._made.close()
+
+    # What happens
+
+    def _deliver(self) -> None:
+        for body, level in ((b"a", 1), (b"b", 1), (b"c", 2)):
+            self._send(body, level)
+        self._advance(1)
+        self._advance(5)
+
+    def _refuse(self) -> None:
+        """A message whose topic is gone: aside, tried again, put again, delivered in the end."""
+        made = self._made
+        made.store.create_topic(GONE, 1)
+        self._send(b"g", 2, GONE)
+        self._send(b"h", 3, GONE)
+        made.store.topic_changes.delete(GONE)
+        made.scheduler.advance(5)
+        self._walk.went(b"g", self._state(b"g"), TIME, REFUSED)
+        made.scheduler.advance(5)
+        self._walk.went(b"h", self._state(b"h"), TIME, REFUSED)
+        made.scheduler.advance(5)
+        self._walk.went(b"g", self._state(b"g"), "10 s have passed", REFUSED)
+        made.store.create_topic(GONE, 1)
+        self._advance(10)
+        made.store.topic_changes.delete(GONE)
+        self._send(b"i", 2, GONE, refused=True)
+        made.scheduler.advance(5)
+        self._walk.went(b"i", self._state(b"i"), TIME, REFUSED)
+        for number in range(8):
+            made.store.put("other", b"%d" % number * 1500)
+        self.clock.advance(11)
+        made.store.checkpoint()
+        self._see()
+        while made.store.retention.step():
+            pass
+        self._walk.went(b"i", self._state(b"i"), "its log file is to be deleted")
+        made.store.retention.limits = RetentionLimits()
+        made.store.create_topic(GONE, 1)
+        self._advance(20)
+
+    def _fill_the_disk(self) -> None:
+        self._send(b"full", 1)
+        self.disk.capacity_bytes = 0
+        with contextlib.suppress(DiskFull):
+            while True:
+                self._made.store.put("other", b"x" * 100)
+        self._made.scheduler.advance(1)
+        self._walk.went(b"full", self._state(b"full"), TIME, "the disk is full")
+        self.disk.capacity_bytes = None
+        self._advance(3)
+
+    def _kill_while_delivering(self) -> None:
+        self._send(b"k", 1)
+        self._kill = True
+        try:
+            self._advance(1)
+        except _Killed:
+            self._kill = False
+        self._made.delays.stop()
+        self._made.store.abandon()
+        self.moment.stop()
+        self._open(start=False)
+        self._walk.went(b"k", self._state(b"k"), "kill, power loss")
+        self._made.delays.start()
+        self._advance(1)
+
+    def _damage(self) -> None:
+        self._send(b"d", 2)
+        self._advance(1)
+        self._send(b"e", 2)
+        self.account.unsure(b"d")
+        [physical] = [physical for physical, body in self._known.items() if body == b"d"]
+        self._made.close()
+        segment = self._made.store.options.segment_bytes
+        self.disk.flip_bit(f"{ROOT}/commitlog/{physical - physical % segment:020d}", physical % segment + 90)
+        self.moment.stop()
+        self._open()
+        self._made.scheduler.advance(4)
+        self._walk.went(b"d", self._state(b"d"), TIME, "its record is damaged")
+        self._advance(1)
+
+    # How it runs
+
+    def _open(self, *, start: bool = True) -> None:
+        made = self._made = broker(self.disk, self.clock, start=False)
+        store = made.store
+        store.on_pending = partial(_soon, made, self._turn_end)
+        store.retention.keepers.append(DelayKeeper(made.delays, made.metrics))
+        store.retention.limits = RetentionLimits(log_bytes=3 * store.options.segment_bytes)
+        store.create_topic("other", 1)
+        if start:
+            made.delays.start()
+
+    def _turn_end(self) -> None:
+        if not self._made.store.pending:
+            return
+        self._see()
+        if self._kill:
+            raise _Killed
+        self._made.store.flush()
+        self._see()
+
+    def _send(self, body: bytes, level: int, topic: str = TOPIC, *, refused: bool = False) -> None:
+        """Publish; `refused`: as RocketMQ's own tools can, to a topic that is not there any more."""
+        store = self._made.store
+        if refused:
+            store.create_topic(topic, 1)
+        self.account.asked(body, self.clock.wall_ms() + LEVELS_MS[level])
+        self._made.send(body, level, topic)
+        self.account.answered(body)
+        self._see()
+        if refused:
+            store.topic_changes.delete(topic)
+
+    def _advance(self, seconds: float) -> None:
+        self._made.scheduler.advance(seconds)
+        self._see()
+
+    # What can be seen
+
+    def _see(self) -> None:
+        self._tell()
+        self._read_schedule()
+        states: dict[Hashable, str] = {body: self._state(body) for body in set(self._known.values())}
+        self._walk.saw_all(states)
+
+    def _read_schedule(self) -> None:
+        topic = self._made.store.topics.get(SCHEDULE_TOPIC)
+        for queue in topic.queues if topic else ():
+            for physical, size, _ in queue.read(queue.min_offset, queue.max_offset - queue.min_offset):
+                if physical not in self._known:
+                    self._known[physical] = bytes(split(self._made.store.read(physical, size))[0])
+
+    def _state(self, body: bytes) -> str:
+        """Where a message is, told by the levels and by its topic."""
+        self._read_schedule()
+        self._tell()
+        found = [
+            self._state_in(level, offset)
+            for level in self._made.delays.levels.values()
+            for offset, physical in _places(level)
+            if self._known.get(physical) == body
+        ]
+        if found:
+            return found[-1]
+        return "delivered" if body in [thing for thing, _ in self.account.visible.values()] else "lost"
+
+    def _state_in(self, level: DelayLevel, offset: int) -> str:
+        if level.in_flight and offset < level.next:
+            return "delivering"
+        return "aside" if offset in level.aside else "waiting"
+
+    def _tell(self) -> None:
+        tell(self, self._made)
+
+    def finish(self) -> None:
+        """Start, with the topics that were gone, and wait for more than any delay."""
+        made = broker(self.disk, self.clock)
+        made.store.create_topic(GONE, 1)
+        made.scheduler.advance(30)
+        tell(self, made)
+        self.account.open_ones |= {f"level {each.level}" for each in made.delays.levels.values() if each.pending}
+        made.close()
+
+
+def _soon(made: Broker, turn_end: Callable[[], None]) -> None:
+    made.scheduler.call_soon(turn_end)
+
+
+def _places(level: DelayLevel) -> list[tuple[int, int]]:
+    """Queue offset and commit-log offset of what is not settled."""
+    return [(each.offset, each.physical) for each in level.waiting(level.position)]
+
+
+def tell(scenario: Scenario, made: Broker) -> None:
+    """Tell the account what is in the topics that messages were delivered to."""
+    for name in (TOPIC, GONE):
+        topic = made.store.topics.get(name)
+        for queue in topic.queues if topic else ():
+            for physical, size, _ in queue.read(queue.min_offset, queue.max_offset):
+                try:
+                    record = made.store.read(physical, size)
+                except (DamagedRecord, RecordGone):
+                    continue
+                scenario.account.see(physical, bytes(split(record)[0]), store_timestamp(record))

@@ -1,0 +1,71 @@
+"""The driver: one run for each change of the disk that a scenario makes, ended there, started again, and checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from broker.testing import PowerCut
+from tests.lifecycle.scenario import DAY_S, Moment, Scenario
+from tests.lifecycle.tables import Table, all_tables
+from tests.lifecycle.walk import Walk
+
+DOWN_DAYS = (0, 8, 400)
+"""How long nothing runs after the stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillPoint:
+    """Where a run ends and what comes after: the number of changes before it, a kill or a power loss, what goes."""
+
+    changes: int
+    power: bool
+    lost: tuple[str, ...]
+    down_days: int
+
+
+def whole(kind: type[Scenario], seed: int, table: Table | None = None) -> tuple[Walk, int, list[str]]:
+    """Run a scenario to its end: what it walked, how many changes it made, and what did not hold."""
+    moment = Moment(seed)
+    walk = Walk(table or all_tables()[kind.table])
+    scenario = kind(moment)
+    scenario.walk(walk)
+    changes = moment.disk.operations
+    moment.end(power=False)
+    scenario.finish()
+    return walk, changes, moment.account.broken()
+
+
+def run(kind: type[Scenario], seed: int, point: KillPoint, table: Table | None = None) -> list[str]:
+    """End a scenario at a kill point, start again, and say what does not hold."""
+    moment = Moment(seed, stop_at=point.changes)
+    scenario = kind(moment)
+    with contextlib.suppress(PowerCut):
+        scenario.walk(Walk(table or all_tables()[kind.table]))
+    moment.end(power=point.power)
+    moment.lose(point.lost)
+    moment.clock.advance(point.down_days * DAY_S)
+    scenario.finish()
+    return moment.account.broken()
+
+
+def every(kind: type[Scenario], changes: int) -> Iterator[KillPoint]:
+    """All kill points of a scenario: each change, killed and without power, losses and downtimes in turn."""
+    for number in range(changes):
+        yield _point(kind, number, power=False, turn=number)
+        yield _point(kind, number, power=True, turn=number)
+
+
+def some(kind: type[Scenario], changes: int, count: int, random: Random) -> Iterator[KillPoint]:
+    """A few of them, spread over the whole run: one in each of `count` equal parts."""
+    for number in range(count):
+        first, end = number * changes // count, max((number + 1) * changes // count, number * changes // count + 1)
+        yield _point(kind, random.randrange(first, end), power=random.random() < 0.5, turn=random.randrange(1 << 16))
+
+
+def _point(kind: type[Scenario], changes: int, *, power: bool, turn: int) -> KillPoint:
+    """Files go after a kill only: a power loss takes copies of its own, and two losses at once are no promise."""
+    lost = () if power else tuple(kind.losses[turn % len(kind.losses)])
+    return KillPoint(changes, power, lost, DOWN_DAYS[turn // len(kind.losses) % len(DOWN_DAYS)])

@@ -1,0 +1,19 @@
+"""Which run walks which table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tests.lifecycle.batches import Batches
+from tests.lifecycle.delays import Delays
+from tests.lifecycle.scenario import Scenario
+
+SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches)
+
+ELSEWHERE: Mapping[str, str] = {
+    "delivery.md: Life of a job": "tests/unit/test_state.py: states of a process, which end with it",
+}
+"""Tables that are in the code themselves, where a test compares the two."""
+
+COMING = ("timers.md", "transactions.md", "retries.md", "loops.md")
+"""Pages whose tables get their runs next."""

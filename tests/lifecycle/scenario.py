@@ -1,0 +1,103 @@
+"""What a table's run is made of, and where it runs: a disk and a clock that a kill point stops."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar
+
+from broker.testing import ManualClock, SimDisk
+from tests.integration.store_tools import ROOT
+from tests.lifecycle.account import Account
+from tests.lifecycle.walk import Walk
+
+START_MS = 1_700_000_000_000
+DAY_S = 86_400.0
+
+POSITIONS = ("config/delayOffset.json", "config/delayOffset.json.bak")
+OFFSETS = ("config/consumerOffset.json", "config/consumerOffset.json.bak")
+WHEEL = ("timerwheel", "timerlog", "timercheck")
+DERIVED: tuple[tuple[str, ...], ...] = (
+    (),
+    ("pyddmq",),
+    POSITIONS,
+    OFFSETS,
+    *[(name,) for name in WHEEL],
+    WHEEL,
+    ("pyddmq", *POSITIONS, *OFFSETS, *WHEEL),
+)
+"""What a kill may be followed by: files and folders that go. The log decides without them (D27)."""
+
+
+class Moment:
+    """A disk and a clock, and the change of the disk at which the run is to end.
+
+    Attributes:
+        stopped: Whether that change came.
+    """
+
+    def __init__(self, seed: int, *, stop_at: int | None = None) -> None:
+        self.disk = SimDisk()
+        self.clock = ManualClock(START_MS)
+        self.random = Random(seed)
+        self.account = Account()
+        self._stop_at = stop_at
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._stop_at is not None:
+            self.disk.stop_after(max(0, self._stop_at - self.disk.operations))
+
+    def stop(self, *, power: bool = False) -> None:
+        """End the process, or the machine with it; the run's own end stays where it was."""
+        if power:
+            self.disk.crash(self.random)
+        else:
+            self.disk.kill()
+        self._arm()
+
+    def end(self, *, power: bool) -> None:
+        """The last stop; nothing ends what follows."""
+        self._stop_at = None
+        self.stop(power=power)
+        self.disk.capacity_bytes = None
+
+    def lose(self, names: Sequence[str]) -> None:
+        """Delete files and folders below the root, those that are there."""
+        for name in names:
+            self._lose(f"{ROOT}/{name}")
+
+    def _lose(self, path: str) -> None:
+        if self.disk.is_folder(path):
+            for name in self.disk.list(path):
+                self._lose(f"{path}/{name}")
+        with contextlib.suppress(FileNotFoundError):
+            self.disk.remove(path)
+
+
+class Scenario(ABC):
+    """One life told by a table. It must be walked in the same way whenever it begins with the same seed.
+
+    Attributes:
+        table: Name of the table.
+        losses: What may go after the last stop.
+    """
+
+    table: ClassVar[str]
+    losses: ClassVar[Sequence[Sequence[str]]] = ((),)
+
+    def __init__(self, moment: Moment) -> None:
+        self.moment = moment
+        self.account = moment.account
+        self.disk = moment.disk
+        self.clock = moment.clock
+
+    @abstractmethod
+    def walk(self, walk: Walk) -> None:
+        """Go along every row once, telling the account what is asked and answered; may end at any change."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Start on what is left, clear the way, let time pass, and tell the account what there is."""

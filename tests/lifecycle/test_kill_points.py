@@ -1,0 +1,85 @@
+"""Every table of states has a run that goes along all its rows; ended at any change of the disk it breaks nothing."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.lifecycle.kills import every, run, some, whole
+from tests.lifecycle.mutants import MUTANTS, Mutant
+from tests.lifecycle.registry import COMING, ELSEWHERE, SCENARIOS
+from tests.lifecycle.scenario import Scenario
+from tests.lifecycle.tables import all_tables, read_tables
+from tests.lifecycle.walk import NotInTable, Walk
+
+KINDS = pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
+POINTS = 16
+
+
+def test_every_table_of_states_has_its_run() -> None:
+    """A page that tells states is a promise; one without a run would be none."""
+    told = {name for name in all_tables() if name.partition(":")[0] not in COMING}
+    assert told - set(ELSEWHERE) == {kind.table for kind in SCENARIOS}
+
+
+def test_table_is_read_as_it_is_meant() -> None:
+    """States are the first words of a cell; a new row, or one that nothing goes along, is missed."""
+    text = """## States
+| state | event | next |
+| --- | --- | --- |
+| | put | waiting, for long |
+| waiting | due | done, for good |
+| waiting | lost \\| gone | put again: waiting |
+"""
+    [table] = read_tables(text, "p.md")
+    walk = Walk(table)
+    walk.saw("x", "waiting")
+    walk.went("x", "waiting", "lost")
+    assert (table.name, [row.event for row in walk.missing()]) == ("p.md: States", ["due"])
+    with pytest.raises(NotInTable):
+        walk.saw("y", "done")
+
+
+@KINDS
+def test_run_goes_along_every_row(kind: type[Scenario]) -> None:
+    """No row of the page is out of reach, and nothing happens that no row tells."""
+    walk, _, broken = whole(kind, 1)
+    assert walk.missing() == []
+    assert broken == []
+
+
+@KINDS
+@pytest.mark.parametrize("seed", range(2))
+def test_kill_at_some_changes_breaks_nothing(kind: type[Scenario], seed: int) -> None:
+    """Kills and power losses spread over the run, files gone after them, days without a process."""
+    _, changes, _ = whole(kind, seed)
+    for point in some(kind, changes, POINTS, Random(seed)):
+        assert run(kind, seed, point) == [], point
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_broken_build_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run of its table shows what is wrong: by what was seen on the way, or at a kill point."""
+    _, changes, _ = whole(mutant.kind, 1)
+    mutant.apply(monkeypatch)
+    points = list(every(mutant.kind, changes))
+    for point in Random(1).sample(points, len(points)):
+        try:
+            found = run(mutant.kind, 1, point)
+        except NotInTable:
+            return
+        if found:
+            assert any(mutant.said in each for each in found), found
+            return
+    pytest.fail("no kill point shows it")
+
+
+@pytest.mark.long
+@KINDS
+def test_kill_at_every_change_breaks_nothing(kind: type[Scenario]) -> None:
+    """All of them, both ways, each with every loss and every downtime in turn."""
+    _, changes, _ = whole(kind, 1)
+    broken = {point: found for point in every(kind, changes) if (found := run(kind, 1, point))}
+    print(f"{kind.__name__}: {changes} changes")
+    assert broken == {}
