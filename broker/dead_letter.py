@@ -11,7 +11,10 @@ DLQ_ORIGIN_OFFSET    queue offset
 DLQ_ORIGIN_MESSAGE_ID  UNIQ_KEY of the message, RocketMQ's name for it
 DLQ_REASON           what went wrong last, one line
 DLQ_ATTEMPTS         attempts that failed
+DLQ_RETRY_OFFSET     offset in the group's retry topic, of a message that was sent back before
 ==================== =========================================================
+
+The origin is where the message was published. Of one that RocketMQ sent back queue and offset are not known.
 """
 
 from __future__ import annotations
@@ -19,10 +22,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.body import SYS_PACKING, split_body
+from broker.decisions import prepared_offset_of
 from broker.errors import BodyUnusable
 from broker.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.put import Put
-from broker.record import BATCH_BYTES, CRC_BYTES, born_host, born_timestamp, split, sys_flag
+from broker.record import BATCH_BYTES, CRC_BYTES, born_host, born_timestamp, split, sys_flag, user_flag
+from broker.release import without
+from broker.retry.puts import OFFSET_NAME, QUEUE_NAME, RETRY_TOPIC_NAME, ROUTE_NAMES, is_retry_topic
 from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
 
 if TYPE_CHECKING:
@@ -69,9 +75,7 @@ def dead_letter(store: Store, group: str, origin: Buriable, reason: str, record:
     unique_key = find_property(block, b"UNIQ_KEY") or b""
     facts = [
         ("DLQ_GROUP", group),
-        ("DLQ_ORIGIN_TOPIC", origin.topic),
-        ("DLQ_ORIGIN_QUEUE", str(origin.queue_id)),
-        ("DLQ_ORIGIN_OFFSET", str(origin.offset)),
+        *_origin(origin, block),
         ("DLQ_ORIGIN_MESSAGE_ID", unique_key.decode("utf-8", "replace")),
         ("DLQ_REASON", _one_line(reason)),
         ("DLQ_ATTEMPTS", str(origin.attempts)),
@@ -81,14 +85,32 @@ def dead_letter(store: Store, group: str, origin: Buriable, reason: str, record:
         topic=store.create_topic(dead_letter_topic(group), 1, system=True),
         queue_id=0,
         body=body,
-        properties=_join(block, added, unique_key),
+        properties=_join(without(block, (QUEUE_NAME, OFFSET_NAME, *ROUTE_NAMES)), added, unique_key),
         tags=find_property(block, b"TAGS") or b"",
         unique_key=unique_key,
-        prepared_offset=origin.physical,
+        prepared_offset=prepared_offset_of(origin.physical),
         reconsume_times=origin.attempts,
         sys_flag=flags,
+        flag=user_flag(record),
     )
     return put, born_timestamp(record), born_host(record)
+
+
+def _origin(origin: Buriable, block: bytes) -> list[tuple[str, str]]:
+    """Tell where a message was published; what is in a retry topic says so itself."""
+    if not is_retry_topic(origin.topic):
+        place = (origin.topic, str(origin.queue_id), str(origin.offset))
+        return list(zip(("DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_QUEUE", "DLQ_ORIGIN_OFFSET"), place, strict=True))
+
+    def told(name: bytes) -> str:
+        return (find_property(block, name) or b"").decode("utf-8", "replace")
+
+    return [
+        ("DLQ_ORIGIN_TOPIC", told(RETRY_TOPIC_NAME)),
+        ("DLQ_ORIGIN_QUEUE", told(QUEUE_NAME)),
+        ("DLQ_ORIGIN_OFFSET", told(OFFSET_NAME)),
+        ("DLQ_RETRY_OFFSET", str(origin.offset)),
+    ]
 
 
 def _carried(store: Store, record: memoryview) -> tuple[memoryview, bytes, int]:

@@ -45,7 +45,7 @@ def check_waits(put: Put, *, body_bytes_max: int, which: str) -> None:
 
     Args:
         put: The message as it would be appended without waiting.
-        body_bytes_max: Largest body.
+        body_bytes_max: Largest body of what producers send; a retry has no limit.
         which: What its topic does not take: "delayed", "timed".
 
     Raises:
@@ -56,7 +56,7 @@ def check_waits(put: Put, *, body_bytes_max: int, which: str) -> None:
         raise MessageRefused(f"{topic.name} is a topic of the broker's own: it takes no {which} messages")
     if not 0 <= put.queue_id < len(topic.queues):
         raise MessageRefused(f"topic {topic.name} has no queue {put.queue_id}")
-    if len(put.body) > body_bytes_max:
+    if len(put.body) > body_bytes_max and not topic.system:
         raise MessageRefused(f"the body has {len(put.body)} bytes, {body_bytes_max} are allowed")
 
 

@@ -54,6 +54,11 @@ def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
 
 
+def retry_topic(group: str) -> str:
+    """Name of the topic from which a group gets again what it failed."""
+    return RETRY_PREFIX + group
+
+
 def check_name(name: str) -> None:
     """Check a topic name against RocketMQ's rules.
 

@@ -19,7 +19,7 @@ from broker.properties import find_property
 from broker.record import prepared_offset, split
 from broker.seams import Handle, Scheduler
 from broker.store import Store
-from broker.topics import dead_letter_topic
+from broker.topics import dead_letter_topic, retry_topic
 from upstream.job import UpstreamJob
 from upstream.progress import Origin, Progress
 from upstream.state import State
@@ -144,9 +144,13 @@ def read_origin(record: memoryview) -> Origin | None:
     """
     properties = split(record)[1]
     group = find_property(properties, b"DLQ_GROUP")
-    topic = find_property(properties, b"DLQ_ORIGIN_TOPIC")
+    topic: bytes | None = find_property(properties, b"DLQ_ORIGIN_TOPIC")
     queue = find_property(properties, b"DLQ_ORIGIN_QUEUE")
     offset = find_property(properties, b"DLQ_ORIGIN_OFFSET")
+    retried = find_property(properties, b"DLQ_RETRY_OFFSET")
+    if group is not None and retried is not None:
+        # What it replaces stands in the retry topic; its origin was finished when it was sent back.
+        topic, queue, offset = retry_topic(group.decode("utf-8", "replace")).encode(), b"0", retried
     if group is None or topic is None or queue is None or offset is None:
         return None
     if not queue.isdigit() or not offset.isdigit():
@@ -156,7 +160,7 @@ def read_origin(record: memoryview) -> Origin | None:
         topic.decode("utf-8", "replace"),
         int(queue),
         int(offset),
-        prepared_offset(record),
+        max(prepared_offset(record), 0),
     )
 
 

@@ -34,6 +34,7 @@ _ROCKETMQ_NAMES = frozenset(
 _SEALED_ELSEWHERE = frozenset({"store.json", "checkpoint.json", *STATE_FILES})
 _COSTS_OF_SEALED = {
     "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
+    "consumer_finished.json": "what consumers inside the program had sent back or buried; the log is read for it",
     "consumer_retries.json": "how often consumers inside the program had failed messages; those begin to count anew",
     "paused.json": "nothing while its copy is right",
     "paused-copy.json": "nothing while the file is right",

@@ -13,9 +13,9 @@ from broker.consumer.counters import BURIALS_REFUSED, BURIED, SKIPPED
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Key, Retries
 from broker.dead_letter import dead_letter, is_dead_letter_topic
+from broker.decisions import prepared_offset_of
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.properties import find_property
-from broker.record import prepared_offset, split
+from broker.record import prepared_offset
 from broker.seams import Handle
 from broker.topics import dead_letter_topic
 
@@ -47,7 +47,7 @@ class Burial:
     def start(self) -> None:
         """Append the record, or find it; `settled` is told when it is durable."""
         message = self._message
-        if is_dead_letter_topic(message.topic):
+        if is_dead_letter_topic(message.sent_to):
             # No dead letter of a dead letter (D16).
             self._give_up("dead_letter_exhausted")
             return
@@ -88,6 +88,7 @@ class Burial:
         if error is not None:
             self._postpone(str(error))
             return
+        self._consumers.finished.finish(self._key, self._message.offset)
         self._consumers.metrics.counter(BURIED, self._group, self._label).add()
         self._consumers.notices.note(
             "message_dead_lettered",
@@ -135,6 +136,4 @@ class Burial:
         return False
 
     def _is_its(self, record: memoryview) -> bool:
-        # 0 in the field is the log's first record, or no record at all: the property tells which.
-        offset = find_property(split(record)[1], b"DLQ_ORIGIN_OFFSET")
-        return prepared_offset(record) == self._message.physical and offset == str(self._message.offset).encode()
+        return prepared_offset(record) == prepared_offset_of(self._message.physical)

@@ -3,9 +3,11 @@
 The committed offset of a queue is its smallest unfinished one, so one message that never ends holds it back and a kill
 repeats what was consumed above it. Reading stops `span_max` offsets ahead of it.
 
-A failed batch is repeated in this queue, alone, after a delay that grows with its failures, RocketMQ's delay levels
-from the third on (10 s, 30 s, 1 min ... 2 h); the topic `%RETRY%<group>` takes no part yet. The counts survive a
-restart, what is left of a delay does not. After `reconsume_max` repetitions (16) a message is a dead letter.
+The messages of a failed batch are sent back, each for itself: through a delay level (3 + how often it failed before,
+so 10 s, 30 s, 1 min ... 2 h) to `%RETRY%<group>`, which the consumer reads besides its topics (D37). There they hold up
+nobody. Once the record of the retry is durable the message is finished in its own queue. After `reconsume_max` retries
+(16) a message is a dead letter. `broker.retry` has the record; somebody must deliver delay levels
+(`broker.delay.delays`).
 """
 
 from __future__ import annotations
@@ -24,16 +26,19 @@ from broker.consumer.member import Consumer
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
+from broker.consumer.sending_back import SendingBack
+from broker.consumer.strategies import averagely
+from broker.consumer.tags import ALL
 from broker.consumer.work import QueueWork
 from broker.message_queue import MessageQueue
-from broker.seams import Handle
+from broker.retry.metrics import KNOWN_FINISHED
+from broker.retry.puts import is_retry_topic
+from broker.topics import retry_topic
 
 if TYPE_CHECKING:
     from broker.consumer.consumers import Consumers
 
 RECONSUME_MAX = 16
-RETRY_SECONDS = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-"""Delay before the n-th repetition: RocketMQ's delay levels 3 to 18."""
 
 
 class ConcurrentStatus(Enum):
@@ -49,14 +54,18 @@ class ConcurrentContext:
 
     Attributes:
         queue: Where the batch is from.
-        delay_seconds: How long a failed batch waits; None: as its count of failures says.
+        delay_level: Delay level of a failed batch (delayLevelWhenNextConsume): 0: the broker's choice, 1 or more: that
+            one, negative: no retry, to the dead letters at once.
     """
 
     queue: MessageQueue
-    delay_seconds: float | None = None
+    delay_level: int = 0
 
 
 ConcurrentListener = Callable[[Sequence[ConsumedMessage], ConcurrentContext], ConcurrentStatus | None]
+
+
+_FROM_FIRST = ConsumerOptions()
 
 
 class ConcurrentWork(QueueWork):
@@ -67,18 +76,16 @@ class ConcurrentWork(QueueWork):
     ) -> None:
         super().__init__(owner, name, queue, start=start)
         self._listener = listener
+        self._retried = is_retry_topic(name.topic)
         self._ready: deque[ConsumedMessage] = deque()
-        self._again: deque[ConsumedMessage] = deque()
-        """Whose delay is over; each goes alone."""
         self._unfinished: set[int] = set()
-        self._waiting: dict[int, Handle] = {}
         self._running = 0
-        self._burials: dict[int, Burial] = {}
+        self._leaving: dict[int, Burial | SendingBack] = {}
 
     @property
     def busy_batches(self) -> int:
-        """Batches whose listener runs, and dead letters on their way."""
-        return self._running + len(self._burials)
+        """Batches whose listener runs, retries and dead letters on their way."""
+        return self._running + len(self._leaving)
 
     def step(self) -> None:
         """Hand out batches while the consumer has room for one more, and the queue has messages."""
@@ -95,8 +102,6 @@ class ConcurrentWork(QueueWork):
         if owner.running_batches >= owner.options.concurrency:
             owner.wait_for_room(self)
             return []
-        if self._again:
-            return [self._again.popleft()]
         batch: list[ConsumedMessage] = []
         while len(batch) < owner.options.batch_max and (self._ready or self._read()):
             message = self._ready.popleft()
@@ -111,10 +116,16 @@ class ConcurrentWork(QueueWork):
         low = min(self._unfinished, default=self.reader.next)
         if self.reader.next - low >= self.owner.options.span_max:
             return False
-        for message in self.reader.read():
-            self._unfinished.add(message.offset)
-            known = self._known(message)
-            self._ready.append(replace(message, reconsume_times=known.times) if known.times else message)
+        consumers = self.owner.consumers
+        while not self._ready and (messages := self.reader.read()):
+            for message in messages:
+                if consumers.finished.has(self.key, message.offset):
+                    consumers.metrics.counter(KNOWN_FINISHED, self.owner.group).add()
+                    continue
+                self._unfinished.add(message.offset)
+                # Only what was on its way to the dead letters, or failed under a version without retry topics, is here.
+                times = self._known(message).times
+                self._ready.append(replace(message, reconsume_times=times) if times else message)
         return bool(self._ready)
 
     def _known(self, message: ConsumedMessage) -> Retries:
@@ -125,7 +136,8 @@ class ConcurrentWork(QueueWork):
             self.begin()
         self._running += 1
         context = ConcurrentContext(queue=self.name)
-        self.owner.consumers.run(partial(self._listener, batch, context), partial(self._answered, batch, context))
+        shown = [replace(message, topic=message.sent_to) for message in batch] if self._retried else batch
+        self.owner.consumers.run(partial(self._listener, shown, context), partial(self._answered, batch, context))
 
     def _answered(
         self, batch: list[ConsumedMessage], context: ConcurrentContext, answer: Any, error: Exception | None
@@ -150,34 +162,39 @@ class ConcurrentWork(QueueWork):
             owner.consumers.notices.note("listener_failed", owner.group, topic=self.name.topic, what=repr(error))
         most = owner.options.reconsume_max if owner.options.reconsume_max >= 0 else RECONSUME_MAX
         for message in batch:
-            times, failed = message.reconsume_times, message.failed_again()
-            if times >= most and not self.dropped:
+            failed = message.failed_again()
+            if context.delay_level < 0:
+                self._bury(failed, f"the listener {how} and wants no retry", "exhausted")
+            elif message.reconsume_times >= most:
                 self._bury(failed, f"the listener {how} {error!r}" if error else f"the listener {how}", "exhausted")
-                continue
-            owner.consumers.retries.note(self.key, message.offset, Retries(message.physical, failed.reconsume_times))
-            if self.dropped:
-                continue
-            seconds = context.delay_seconds
-            if seconds is None:
-                seconds = RETRY_SECONDS[min(times, len(RETRY_SECONDS) - 1)]
-            later = owner.consumers.scheduler.call_later(seconds, self._due, failed)
-            self._waiting[message.offset] = later
+            else:
+                self._send_back(failed, context.delay_level)
 
-    def _due(self, message: ConsumedMessage) -> None:
-        del self._waiting[message.offset]
-        self._again.append(message)
-        self.wake()
+    def _send_back(self, message: ConsumedMessage, level: int) -> None:
+        owner = self.owner
+        unfit = partial(self._bury, label="exhausted")
+        self._leave(
+            message,
+            SendingBack(owner.consumers, owner.group, message, asked=level, settled=self._has_left, unfit=unfit),
+        )
 
     def _bury(self, message: ConsumedMessage, reason: str, label: str) -> None:
+        owner = self.owner
+        self._leave(
+            message, Burial(owner.consumers, owner.group, message, reason=reason, label=label, settled=self._has_left)
+        )
+
+    def _leave(self, message: ConsumedMessage, leaving: Burial | SendingBack) -> None:
         if not self.busy_batches:
             self.begin()
-        owner = self.owner
-        burial = Burial(owner.consumers, owner.group, message, reason=reason, label=label, settled=self._is_buried)
-        self._burials[message.offset] = burial
-        burial.start()
+        self._leaving[message.offset] = leaving
+        leaving.start()
+        if self.dropped and leaving.withdraw():
+            # Where the store refuses the record, the next owner gets the message again.
+            del self._leaving[message.offset]
 
-    def _is_buried(self, message: ConsumedMessage) -> None:
-        del self._burials[message.offset]
+    def _has_left(self, message: ConsumedMessage) -> None:
+        del self._leaving[message.offset]
         self._unfinished.discard(message.offset)
         self._settle()
 
@@ -197,12 +214,9 @@ class ConcurrentWork(QueueWork):
         self.commit(min(self._unfinished, default=self.reader.next))
 
     def withdraw(self) -> None:
-        """End delays, and dead letters that the store refuses: the next owner goes on with those messages."""
-        for handle in self._waiting.values():
-            handle.cancel()
-        self._waiting.clear()
-        for offset in [offset for offset, burial in self._burials.items() if burial.withdraw()]:
-            del self._burials[offset]
+        """End retries and dead letters that the store refuses: the next owner goes on with those messages."""
+        for offset in [offset for offset, leaving in self._leaving.items() if leaving.withdraw()]:
+            del self._leaving[offset]
         if not self.busy_batches:
             self.busy_since = None
 
@@ -223,8 +237,32 @@ class ConcurrentConsumer(Consumer):
         listener: ConcurrentListener,
     ) -> None:
         make = partial(ConcurrentWork, listener=listener)
+        self._retry_topic = retry_topic(group)
+        topics = {**topics, self._retry_topic: ALL}
         super().__init__(consumers, group, client_id, topics, options=options, make_work=make)
         self._waiting: dict[QueueWork, None] = {}
+
+    def start(self) -> None:
+        """Join the group and begin to consume, also what the group failed.
+
+        Raises:
+            KeyError, ValueError, QueuesOwned: As `Consumer.start`.
+            DiskFull, StoreFailed: The retry topic is not there yet and cannot be made.
+        """
+        self.consumers.store.create_topic(self._retry_topic, 1, system=True)
+        super().start()
+
+    def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
+        """Return its share; of the retry topic evenly, since a strategy of fixed lists does not know it."""
+        if names and names[0].topic == self._retry_topic:
+            return averagely(self.client_id, names, clients)
+        return super().allocate(names, clients)
+
+    def first_offset(self, name: MessageQueue) -> int:
+        """Next offset to consume; of the retry topic the first, wherever a new group begins."""
+        if name.topic == self._retry_topic:
+            return self.consumers.first_offset(self.group, name, _FROM_FIRST)
+        return super().first_offset(name)
 
     @property
     def running_batches(self) -> int:

@@ -22,7 +22,10 @@ from broker.message_queue import BROKER_NAME, MessageQueue
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.offsets import ConsumerOffsets
+from broker.opening import run_to_end
 from broker.queue_locks import Place
+from broker.retry.finished import FILE as FINISHED_FILE
+from broker.retry.finished import Finished
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.time_search import offset_at
 from broker.topics import GROUP_BYTES_MAX, check_name
@@ -41,6 +44,7 @@ class Consumers:
         store: The broker.
         offsets: Committed offsets.
         retries: How often messages failed.
+        finished: What was sent back or buried above the committed offsets.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Consumers:
         self.notices = notices
         self.run = run
         self.broker_name = broker_name
+        self.finished = Finished(store, offsets, disk=disk)
         self.retries = RetryCounts(store.root, disk=disk, scheduler=scheduler, metrics=metrics, notices=notices)
         self._members: dict[str, dict[str, Consumer]] = {}
         self._present: dict[str, dict[str, Consumer]] = {}
@@ -104,7 +109,7 @@ class Consumers:
             StoreUnreadable: consumerOffset.json and its copies are damaged.
             OSError: The files cannot be read.
         """
-        return cls(
+        opened = cls(
             store,
             offsets=offsets or ConsumerOffsets.open(store.root, disk=disk, clock=clock, metrics=metrics),
             disk=disk,
@@ -115,6 +120,13 @@ class Consumers:
             run=run,
             broker_name=broker_name,
         )
+        run_to_end(opened.finished.opening())
+        if opened.finished.damaged is not None:
+            metrics.counter(SAVE_ERRORS, FINISHED_FILE).add()
+            opened.notices.note(
+                "consumer_finished_unreadable", error=str(opened.finished.damaged), cost="reads the log"
+            )
+        return opened
 
     def orderly(
         self,
@@ -278,6 +290,7 @@ class Consumers:
         """Note a committed offset; written within 5 s."""
         self.offsets.set(*key, offset)
         self.retries.forget_below(key, offset)
+        self.finished.forget_below(key, offset)
 
     def persist_soon(self) -> None:
         """Write the offsets at the end of this turn."""
@@ -296,13 +309,17 @@ class Consumers:
         for present in self._present.values():
             for consumer in present.values():
                 consumer.persist()
+        file = OFFSETS_FILE
         try:
             self.offsets.save()
+            # Behind the offsets: what they have passed is in the table no more.
+            file = FINISHED_FILE
+            self.finished.save()
         except OSError as error:
-            self.metrics.counter(SAVE_ERRORS, OFFSETS_FILE).add()
-            self.notices.note("offsets_not_written", error=str(error))
+            self.metrics.counter(SAVE_ERRORS, file).add()
+            self.notices.note("offsets_not_written", file=file, error=str(error))
             if error.errno not in NO_SPACE:
-                self.store.fail("writing consumerOffset.json", error)
+                self.store.fail(f"writing {file}", error)
             return False
         return True
 

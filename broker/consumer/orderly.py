@@ -35,6 +35,7 @@ from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.work import QueueWork
 from broker.message_queue import MessageQueue
+from broker.retry.metrics import KNOWN_FINISHED
 
 if TYPE_CHECKING:
     from broker.consumer.consumers import Consumers
@@ -122,9 +123,14 @@ class OrderlyWork(QueueWork):
         return batch
 
     def _read(self) -> bool:
-        for message in self.reader.read():
-            known = self.owner.consumers.retries.of(self.key, message.offset, message.physical)
-            self._ready.append(replace(message, reconsume_times=known.times) if known.times else message)
+        consumers = self.owner.consumers
+        while not self._ready and (messages := self.reader.read()):
+            for message in messages:
+                if consumers.finished.has(self.key, message.offset):
+                    consumers.metrics.counter(KNOWN_FINISHED, self.owner.group).add()
+                    continue
+                known = consumers.retries.of(self.key, message.offset, message.physical)
+                self._ready.append(replace(message, reconsume_times=known.times) if known.times else message)
         return bool(self._ready)
 
     def _is_doomed(self, message: ConsumedMessage) -> bool:

@@ -11,7 +11,8 @@ from broker.consume_queue import FILLER, ConsumeQueue, Unit
 from broker.consumer.tags import TagExpression
 from broker.errors import BodyUnusable, DamagedRecord, RecordGone
 from broker.properties import parse_properties
-from broker.record import born_timestamp, split, store_timestamp
+from broker.record import born_timestamp, reconsume_times, split, store_timestamp
+from broker.retry.puts import is_retry_topic
 
 if TYPE_CHECKING:
     from broker.store import Store
@@ -49,6 +50,11 @@ class ConsumedMessage:
     unusable: str | None = None
 
     @property
+    def sent_to(self) -> str:
+        """The topic that it was sent to, also of a message that its group failed and gets again."""
+        return self.properties.get("RETRY_TOPIC", "") or self.topic if is_retry_topic(self.topic) else self.topic
+
+    @property
     def attempts(self) -> int:
         """Attempts that failed, as its dead letter tells."""
         return self.reconsume_times
@@ -70,6 +76,7 @@ class QueueReader:
         self._queue = queue
         self._tags = tags
         self._skipped = skipped
+        self._retried = is_retry_topic(queue.topic)
         self._limit = body_limit(store.options.message_bytes_max)
         self.next = start
 
@@ -128,5 +135,6 @@ class QueueReader:
             properties=properties,
             born_ms=born_timestamp(record),
             stored_ms=store_timestamp(record),
+            reconsume_times=reconsume_times(record) if self._retried else 0,
             unusable=unusable,
         )

@@ -32,7 +32,7 @@ class DelayedPuts:
         clock: Wall clock.
         store_ms: Tells the latest store timestamp, which the wall clock may have fallen behind (D4).
         make_topic: `Store.create_topic` for the schedule topic with so many queues.
-        body_bytes_max: Largest body; the schedule topic itself has no limit.
+        body_bytes_max: Largest body of what producers send; system topics have no limit.
     """
 
     def __init__(

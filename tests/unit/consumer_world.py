@@ -19,8 +19,10 @@ from broker.consumer import (
     OrderlyStatus,
 )
 from broker.consumer.running import Told, Work, run_inline
+from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.opening import run_to_end
 from broker.options import StoreOptions
 from broker.properties import parse_properties
 from broker.record import split
@@ -45,14 +47,19 @@ class Running:
 class World:
     """One program: send, consume, let time pass, kill and start again."""
 
-    def __init__(self, *, queues: int = 4, held: bool = False) -> None:
-        self.clock = ManualClock()
-        self.disk = SimDisk()
+    def __init__(
+        self, *, queues: int = 4, held: bool = False, disk: SimDisk | None = None, clock: ManualClock | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.disk = disk or SimDisk()
         self.queues = queues
         self.held = held
         self.calls: list[Running] = []
         self.seen: list[tuple[str, int, int, int]] = []
         """Client id, queue, offset and reconsume times of every message that a listener got."""
+        self.got: list[tuple[str, str, int]] = []
+        """Topic, body and reconsume times of every message that a concurrent or broadcasting listener got."""
+        self.delay_level = 0
         self.answers: dict[str, list[Any]] = {}
         """What to answer for a body, in turn; then SUCCESS. An exception is raised."""
         self.auto_commit = True
@@ -73,6 +80,17 @@ class World:
             metrics=self.metrics,
         )
         self.store.create_topic("t", self.queues)
+        self.delays = run_to_end(
+            Delays.opening(
+                self.store,
+                disk=self.disk,
+                clock=self.clock,
+                scheduler=self.scheduler,
+                metrics=self.metrics,
+                notices=Notices(self.clock),
+            )
+        )
+        self.delays.start()
         self.consumers = Consumers.open(
             self.store,
             disk=self.disk,
@@ -88,13 +106,22 @@ class World:
 
     def kill(self) -> None:
         """End the program: nothing is written any more; then start it again."""
+        self.kill_and_remove()
+
+    def kill_and_remove(self, *names: str) -> None:
+        """Kill the program, and start it again without some of the files under `pyddmq/`."""
         self.store.abandon()
+        self.delays.stop()
         self.disk.kill()
+        for name in names:
+            if self.disk.exists(f"{ROOT}/pyddmq/{name}"):
+                self.disk.remove(f"{ROOT}/pyddmq/{name}")
         self.open()
 
     def stop(self) -> None:
         """End the program in order, and start it again."""
         self.consumers.close()
+        self.delays.close()
         self.store.close()
         self.open()
 
@@ -139,6 +166,8 @@ class World:
     def _listener(self, client: str) -> Any:
         def listener(batch: Sequence[ConsumedMessage], context: ConcurrentContext) -> Any:
             self.seen += [(client, each.queue_id, each.offset, each.reconsume_times) for each in batch]
+            self.got += [(each.topic, each.body.decode(), each.reconsume_times) for each in batch]
+            context.delay_level = self.delay_level
             answer = self.answer(batch)
             return ConcurrentStatus.SUCCESS if answer is OrderlyStatus.SUCCESS else answer
 

@@ -1,0 +1,174 @@
+"""What is finished above a group's committed offsets, told by the log: messages sent back or buried (D16, D27).
+
+A retry and a dead letter carry the commit-log offset of the record that they replace. Once one of them is durable that
+record is finished for its group, whatever the committed offset says. `pyddmq/consumer_finished.json` is a checkpoint of
+this, with the log offset up to which it holds; a start reads the log behind it. Without it the log is read from the
+first record on that a group with retries or dead letters has not committed.
+
+Only offsets at or above the committed ones are kept, so the table is as small as what consumers have under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from broker.checkpointer import LOG_BYTES_MAX
+from broker.decisions import Decision
+from broker.delay.levels import SCHEDULE_NAME
+from broker.errors import RecordGone, StoreUnreadable
+from broker.properties import find_property
+from broker.release import REAL_TOPIC_NAME
+from broker.seams import Disk
+from broker.state_file import SealedFile
+from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic, retry_topic
+
+if TYPE_CHECKING:
+    from broker.offsets import ConsumerOffsets
+    from broker.store import Store
+
+FILE = "pyddmq/consumer_finished.json"
+_VERSION = 1
+
+Key = tuple[str, str, int]
+"""Group, topic and queue id."""
+
+log = structlog.get_logger()
+
+
+class Finished:
+    """The table of one store."""
+
+    def __init__(self, store: Store, offsets: ConsumerOffsets, *, disk: Disk) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._file = SealedFile(disk, f"{store.root}/{FILE}")
+        self._table: dict[Key, set[int]] = {}
+        self._saved: Any = None
+        self._log_end = 0
+        self.damaged: StoreUnreadable | None = None
+        """Set when the checkpoint could not be read; it costs reading the log."""
+
+    def opening(self) -> Generator[None, None, None]:
+        """Find out what is finished, in steps of bounded work.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        start = self._load()
+        whole = start is None
+        if start is None:
+            start = self._first_uncommitted()
+        if start is None or start >= self._store.end:
+            return
+        if whole:
+            log.info("retries_reading_log", start=start, end=self._store.end)
+        for step in self._store.decisions(start):
+            for decision in step.decisions:
+                self._decided(decision)
+            yield
+
+    def _load(self) -> int | None:
+        """Take the checkpoint; returns the log offset up to which it holds, None when there is none to believe."""
+        try:
+            content = self._file.load()
+            if content is None or content["version"] != _VERSION or content["log_end"] > self._store.end:
+                return None
+            for group, topic, queue_id, offsets in content["queues"]:
+                committed = self._offsets.get(group, topic, queue_id) or 0
+                self._table[group, topic, queue_id] = {offset for offset in offsets if offset >= committed}
+            self._log_end = int(content["log_end"])
+            return self._log_end
+        except (StoreUnreadable, KeyError, TypeError, ValueError) as error:
+            self._table.clear()
+            self.damaged = error if isinstance(error, StoreUnreadable) else StoreUnreadable(str(error))
+            return None
+
+    def _first_uncommitted(self) -> int | None:
+        """Lowest commit-log offset of a message that a group with retries or dead letters has not committed."""
+        lowest: int | None = None
+        for group, name, queue_id, offset in self._offsets.items():
+            topics = self._store.topics
+            if retry_topic(group) not in topics and dead_letter_topic(group) not in topics:
+                continue
+            topic = topics.get(name)
+            if topic is None or queue_id >= len(topic.queues):
+                continue
+            queue = topic.queues[queue_id]
+            at = max(offset, queue.min_offset)
+            if at < queue.max_offset:
+                [(physical, _, _)] = queue.read(at, 1)
+                lowest = physical if lowest is None else min(lowest, physical)
+        return lowest
+
+    def _decided(self, decision: Decision) -> None:
+        """Enter what a record replaces, where it is a retry or a dead letter."""
+        group = self._group_of(decision)
+        if group is None:
+            return
+        entry = self._store.record_at(decision.replaced)
+        if entry is None or entry.topic == SCHEDULE_NAME:
+            return
+        name = entry.topic.decode("utf-8", "replace")
+        topic = self._store.topics.get(name)
+        if topic is None or entry.queue_id >= len(topic.queues):
+            return
+        key = (group, name, entry.queue_id)
+        if entry.queue_offset < (self._offsets.get(*key) or 0):
+            return
+        try:
+            units = topic.queues[entry.queue_id].read(entry.queue_offset, 1)
+        except RecordGone:
+            return
+        # A topic that was deleted and made again counts its offsets anew.
+        if units and units[0][0] == decision.replaced:
+            self.finish(key, entry.queue_offset)
+
+    def _group_of(self, decision: Decision) -> str | None:
+        name = decision.topic
+        if name == SCHEDULE_NAME:
+            entry = self._store.record_at(decision.physical)
+            name = b"" if entry is None else find_property(entry.properties, REAL_TOPIC_NAME) or b""
+        text = name.decode("utf-8", "replace")
+        if text.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            return text.partition("%")[2].partition("%")[2]
+        return None
+
+    # In use
+
+    def has(self, key: Key, offset: int) -> bool:
+        """Whether a message at or above the committed offset is finished."""
+        offsets = self._table.get(key)
+        return offsets is not None and offset in offsets
+
+    def finish(self, key: Key, offset: int) -> None:
+        """Enter a message; to be called when the record that replaces it is durable."""
+        self._table.setdefault(key, set()).add(offset)
+
+    def forget_below(self, key: Key, offset: int) -> None:
+        """Drop what is committed."""
+        offsets = self._table.get(key)
+        if offsets is None:
+            return
+        kept = {each for each in offsets if each >= offset}
+        if kept:
+            self._table[key] = kept
+        else:
+            del self._table[key]
+
+    def save(self) -> None:
+        """Write the checkpoint, after the committed offsets; nothing when little has changed.
+
+        Raises:
+            OSError: The log could not be made durable, or the file not written.
+        """
+        queues = [[*key, sorted(offsets)] for key, offsets in sorted(self._table.items())]
+        if queues == (self._saved or []) and self._store.end - self._log_end < LOG_BYTES_MAX:
+            return
+        # Under `async` a retry is not on the disk yet, and the file must not be ahead of the log.
+        self._store.make_durable()
+        end = self._store.end
+        self._file.save({"version": _VERSION, "log_end": end, "queues": queues})
+        self._saved, self._log_end = queues, end

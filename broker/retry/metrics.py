@@ -1,0 +1,20 @@
+"""What retries count."""
+
+from __future__ import annotations
+
+from broker.metrics import declare
+
+SENT_BACK = declare(
+    "pyddmq_retries_sent_back_total", "Failed messages sent back to their group's retry topic.", ("group",)
+)
+REFUSED = declare(
+    "pyddmq_retries_refused_total",
+    "Retries that the store refused; by reason: waits (tried again every second), unfit (the message can never be "
+    "stored again and is a dead letter instead).",
+    ("group", "reason"),
+)
+KNOWN_FINISHED = declare(
+    "pyddmq_retries_known_finished_total",
+    "Messages that a listener did not get again since the log says that they were sent back or buried before a stop.",
+    ("group",),
+)

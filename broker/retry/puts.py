@@ -1,0 +1,112 @@
+"""The record that sends a message back: through a delay level to `%RETRY%<group>` (RocketMQ: consumerSendMsgBack).
+
+It is the message as it was sent, with one failure more in its reconsume times. Added, once, at the first failure:
+
+======================  ==============================================================================================
+RETRY_TOPIC             topic of the message, RocketMQ's name for it
+ORIGIN_MESSAGE_ID       offsetMsgId of the message, RocketMQ's name for it
+__PYDDMQ_RETRY_QID      its queue
+__PYDDMQ_RETRY_OFFSET   its offset in that queue
+======================  ==============================================================================================
+
+A record that RocketMQ sent back lacks the last two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.decisions import prepared_offset_of
+from broker.delay.levels import DELAY_NAME, WAIT_NAME
+from broker.message import message_of
+from broker.properties import find_property
+from broker.put import Put
+from broker.record import (
+    SYS_BORN_HOST_V6,
+    SYS_STORE_HOST_V6,
+    born_host,
+    born_timestamp,
+    physical_offset,
+    split,
+    sys_flag,
+    user_flag,
+)
+from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, without
+from broker.topics import RETRY_PREFIX, retry_topic
+
+if TYPE_CHECKING:
+    from broker.store import Store
+
+RETRY_TOPIC_NAME = b"RETRY_TOPIC"
+ORIGIN_ID_NAME = b"ORIGIN_MESSAGE_ID"
+QUEUE_NAME = b"__PYDDMQ_RETRY_QID"
+OFFSET_NAME = b"__PYDDMQ_RETRY_OFFSET"
+RETRY_NAMES = (RETRY_TOPIC_NAME, ORIGIN_ID_NAME, QUEUE_NAME, OFFSET_NAME)
+
+ROUTE_NAMES = (
+    DELAY_NAME,
+    REAL_TOPIC_NAME,
+    REAL_QUEUE_NAME,
+    WAIT_NAME,
+    *b"TIMER_DELIVER_MS TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS".split(),
+    *b"TIMER_ROLL_TIMES TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL".split(),
+)
+"""Properties by which a message was delayed before; RocketMQ leaves its own in what it delivers (reference 3.3), and a
+message that is sent once more must not be delayed by them."""
+
+FIRST_LEVEL = 3
+"""Delay level of the first retry: 10 s in RocketMQ's list."""
+_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether a topic holds what a group failed."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def retry_level(times: int, asked: int = 0) -> int:
+    """Return the delay level of a retry (reference 3.4).
+
+    Args:
+        times: How often the message was consumed again before this failure.
+        asked: The listener's choice; 0 leaves it to the broker: 3 + times. Above the highest it is the highest.
+    """
+    return asked if asked > 0 else FIRST_LEVEL + times
+
+
+def send_back(store: Store, group: str, record: memoryview, *, times: int, level: int) -> Released:
+    """Make the record that brings a message to its group once more, and makes its present record finished (D27).
+
+    Args:
+        store: The broker; the group's retry topic and the schedule topic are made where they are missing.
+        group: Who failed it.
+        record: Its present record, of a topic or of the group's retry topic.
+        times: Its reconsume times from now on, 1 or more.
+        level: 1 or more; see `retry_level`.
+
+    Raises:
+        MessageRefused: The message takes no delay, such as a body above the limit.
+        DiskFull, StoreFailed: A topic is missing and cannot be made.
+        DamagedRecord: The bytes are no record.
+    """
+    body, block = split(record)
+    block = without(block, ROUTE_NAMES)
+    if find_property(block, RETRY_TOPIC_NAME) is None:
+        message = message_of(record)
+        block = without(block, RETRY_NAMES)
+        facts = (message.topic, message.id, str(message.queue_id), str(message.offset))
+        pairs = zip(RETRY_NAMES, facts, strict=True)
+        block += b"".join(b"%b\x01%b\x02" % (name, fact.encode()) for name, fact in pairs)
+    put = Put(
+        topic=store.create_topic(retry_topic(group), 1, system=True),
+        queue_id=0,
+        body=body,
+        properties=block,
+        tags=find_property(block, b"TAGS") or b"",
+        unique_key=find_property(block, b"UNIQ_KEY") or b"",
+        prepared_offset=prepared_offset_of(physical_offset(record)),
+        reconsume_times=times,
+        sys_flag=sys_flag(record) & ~_HOSTS_V6,
+        flag=user_flag(record),
+    )
+    return Released(store.delayed.put(put, level), born_timestamp(record), born_host(record))
