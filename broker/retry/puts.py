@@ -16,22 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.decisions import prepared_offset_of
 from broker.delay.levels import DELAY_NAME, WAIT_NAME
 from broker.message import message_of
 from broker.properties import find_property
-from broker.put import Put
-from broker.record import (
-    SYS_BORN_HOST_V6,
-    SYS_STORE_HOST_V6,
-    born_host,
-    born_timestamp,
-    physical_offset,
-    split,
-    sys_flag,
-    user_flag,
-)
-from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, without
+from broker.record import split
+from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, moved, without
 from broker.topics import RETRY_PREFIX, retry_topic
 
 if TYPE_CHECKING:
@@ -56,7 +45,6 @@ message that is sent once more must not be delayed by them."""
 
 FIRST_LEVEL = 3
 """Delay level of the first retry: 10 s in RocketMQ's list."""
-_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 
 def is_retry_topic(topic: str) -> bool:
@@ -97,16 +85,7 @@ def send_back(store: Store, group: str, record: memoryview, *, times: int, level
         facts = (message.topic, message.id, str(message.queue_id), str(message.offset))
         pairs = zip(RETRY_NAMES, facts, strict=True)
         block += b"".join(b"%b\x01%b\x02" % (name, fact.encode()) for name, fact in pairs)
-    put = Put(
-        topic=store.create_topic(retry_topic(group), 1, system=True),
-        queue_id=0,
-        body=body,
-        properties=block,
-        tags=find_property(block, b"TAGS") or b"",
-        unique_key=find_property(block, b"UNIQ_KEY") or b"",
-        prepared_offset=prepared_offset_of(physical_offset(record)),
-        reconsume_times=times,
-        sys_flag=sys_flag(record) & ~_HOSTS_V6,
-        flag=user_flag(record),
-    )
-    return Released(store.delayed.put(put, level), born_timestamp(record), born_host(record))
+    topic = store.create_topic(retry_topic(group), 1, system=True)
+    released = moved(record, body, block, topic, 0)
+    put = store.delayed.put(released.put._replace(reconsume_times=times), level)
+    return released._replace(put=put)
