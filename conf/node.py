@@ -133,6 +133,21 @@ class NodeConfig(Model):
         "same (docs/delays.md). A shorter delay holds for what is pending, too.",
         reload=_RESTART,
     )
+    timer_max_delay_sec: int = setting(
+        34_560_000,
+        "How far ahead a timer (deliverAtMs, delayMs) may be due, in seconds, as in RocketMQ's broker.conf (there 3 "
+        "days); a later one is refused with code 11 (docs/timers.md). What is pending stays.",
+        reload=_RESTART,
+        ge=1,
+        le=3_153_600_000,
+    )
+    timer_congest_num_each_slot: int = setting(
+        0,
+        "Timers of one second above which further ones for that second are refused, ever more, all at twice the "
+        "number; 0: no bound. RocketMQ's name.",
+        reload=_RESTART,
+        ge=0,
+    )
     refuse_pending: bool = setting(
         False,
         "Do not start on a store taken over from RocketMQ in which timed messages or undecided transactions "

@@ -18,6 +18,7 @@ from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
+from broker.timer.names import TimerOptions
 from conf import GroupConfig, NodeConfig
 from proxy.consumer_service import ConsumerService
 from proxy.message_checks import MessageChecks
@@ -62,6 +63,9 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
         message_bytes_max=node.max_message_bytes,
         refuse_pending=node.refuse_pending,
         delay_levels=node.message_delay_level,
+        timers=TimerOptions(
+            delay_ms_max=node.timer_max_delay_sec * 1000, slot_messages_max=node.timer_congest_num_each_slot
+        ),
     )
     return Store.opening(
         node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics
@@ -160,6 +164,7 @@ def message_checks(node: Node) -> MessageChecks:
     return MessageChecks(
         node.ports.by_name,
         store=node.store,
+        clock=node.seams.clock,
         randomness=node.seams.randomness,
         body_bytes_max=node.config.node.max_message_bytes,
         auto_create=lambda name: node.ports.auto_create(name, node.config),
@@ -172,7 +177,9 @@ def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Hand
     publishing = Publishing(
         store=node.store, clock=node.seams.clock, metrics=node.metrics, state=state, budget=node.budget
     )
-    return ProducerService(checks, publishing, metrics=node.metrics, qid_prefix=node.qid_prefix).handlers()
+    return ProducerService(
+        checks, publishing, metrics=node.metrics, qid_prefix=node.qid_prefix, broker_name=node.config.node.broker_name
+    ).handlers()
 
 
 def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:

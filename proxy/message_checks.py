@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from broker.java import string_hash
 from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
-from broker.seams import Buffer
+from broker.properties import find_property
+from broker.seams import Buffer, Clock
 from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
 from proxy.message_rules import PropertyRules, Refusal
 from proxy.topic_ports import TopicPort
@@ -31,13 +32,17 @@ _new_put = tuple.__new__
 
 
 class Delay(NamedTuple):
-    """How a message is to wait.
+    """How a message is to wait: by a level, until a moment, or for a while; one of the three is above 0.
 
     Attributes:
         level: A delay level.
+        deliver_at_ms: When it is due, ms since the epoch.
+        delay_ms: Ms from receipt to then.
     """
 
     level: int
+    deliver_at_ms: int
+    delay_ms: int
 
 
 class MessageChecks:
@@ -46,6 +51,7 @@ class MessageChecks:
     Args:
         ports: Published topics by UTF-8 name; read at each call, so that a reload shows at once.
         store: Where messages go.
+        clock: Wall clock, from which delays count.
         randomness: For partitionId -2 and below.
         body_bytes_max: Largest body (R91).
         auto_create: Makes a topic on its first publish, or answers None where that is off.
@@ -56,12 +62,14 @@ class MessageChecks:
         ports: Mapping[bytes, TopicPort],
         *,
         store: Store,
+        clock: Clock,
         randomness: random.Random,
         body_bytes_max: int,
         auto_create: Callable[[str], TopicPort | None],
     ) -> None:
         self._ports = ports
         self._store = store
+        self._clock = clock
         self._random = randomness
         self._body_bytes_max = body_bytes_max
         self._auto_create = auto_create
@@ -127,19 +135,34 @@ class MessageChecks:
             ports.append(port)
         return delays
 
-    def delay(self, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]) -> None:
-        """Turn puts, by place, into ones that wait.
+    def delay(self, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]) -> dict[int, int]:
+        """Turn puts, by place, into ones that wait; due times are fixed now (D35).
+
+        Returns:
+            The places of those that wait (a timer whose time has passed does not), with the TIMER_OUT_MS of timers and
+            0 for levels.
 
         Raises:
             Refusal: One cannot wait so; it and those behind it are left out, and their rate tokens given back.
         """
-        for place, delay in delays.items():
+        store = self._store
+        now_ms = self._clock.wall_ms()
+        waiting: dict[int, int] = {}
+        for place, (level, deliver_at_ms, delay_ms) in delays.items():
+            put = puts[place]
             try:
-                puts[place] = self._store.delayed.put(puts[place], delay.level)
+                if level:
+                    delayed = store.delayed.put(put, level)
+                else:
+                    delayed = store.timed.put(put, deliver_at_ms or now_ms + delay_ms)
             except StoreError as error:
                 give_tokens_back(ports[place:])
                 del puts[place:], ports[place:]
                 raise store_refusal(error) from error
+            if delayed is not put:
+                puts[place] = delayed
+                waiting[place] = 0 if level else int(find_property(delayed.properties, b"TIMER_OUT_MS") or 0)
+        return waiting
 
     def _body_refusal(self, content: Buffer | None) -> Refusal:
         if not content:
@@ -213,10 +236,16 @@ def give_tokens_back(ports: Sequence[TopicPort]) -> None:
 
 def _checked_delay(level: int | None, deliver_at_ms: int | None, delay_ms: int | None) -> Delay:
     """Return what a message asks for. Raises Refusal: it cannot be delayed so."""
-    if deliver_at_ms or delay_ms:
-        text = "delays by time are not in this version: leave deliverAtMs and delayMs out, or use delayLevel"
+    asked = Delay(level or 0, deliver_at_ms or 0, delay_ms or 0)
+    if min(asked) < 0:
+        if asked.level < 0:
+            text = f"delayLevel {level} is negative: use 1 and above (docs/delays.md), or leave it out"
+        elif asked.delay_ms < 0:
+            text = f"delayMs {delay_ms} is negative: give the milliseconds to wait, or leave it out"
+        else:
+            text = f"deliverAtMs {deliver_at_ms} is negative: give milliseconds since 1970, or leave it out"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-    if level is None or level < 0:
-        text = f"delayLevel {level} is negative: use 1 and above (docs/delays.md), or leave it out"
+    if asked.count(0) < 2:
+        text = "of delayLevel, deliverAtMs and delayMs a message takes one: leave the others out"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-    return Delay(level)
+    return asked

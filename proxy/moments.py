@@ -1,4 +1,4 @@
-"""Moments as people write them: Unix milliseconds, ISO 8601 with a zone, or a while ago."""
+"""Moments as people write them: Unix milliseconds, ISO 8601 with a zone, a while ago or from now; and durations."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 from datetime import UTC, datetime
 
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(?:\s+ago)?")
+_AHEAD = re.compile(r"in\s+(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 FORMS = (
-    "milliseconds since 1970, `2026-11-21T10:00:00Z`, `2026-11-21T10:00:00+01:00`, `now` or `10m ago` (ms, s, m, h, d)"
+    "milliseconds since 1970, `2026-11-21T10:00:00Z`, `2026-11-21T10:00:00+01:00`, `now`, `10m ago` or `in 10m` "
+    "(ms, s, m, h, d)"
 )
 
 
@@ -30,6 +33,8 @@ def parse_moment(text: str, now_ms: int) -> int:
         return int(text)
     if ago := _AGO.fullmatch(text):
         return max(0, now_ms - round(float(ago[1]) * _UNIT_MS[ago[2]]))
+    if ahead := _AHEAD.fullmatch(text):
+        return now_ms + round(float(ahead[1]) * _UNIT_MS[ahead[2]])
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -37,6 +42,18 @@ def parse_moment(text: str, now_ms: int) -> int:
     if when.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +01:00")
     return max(0, round((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
+
+
+def parse_duration(text: str) -> int:
+    """Return a time span such as `90s` or `1.5h` in ms.
+
+    Raises:
+        ValueError: It is none, with a sentence that says what is.
+    """
+    span = _SPAN.fullmatch(text.strip())
+    if span is None:
+        raise ValueError(f"{text!r} is no time span; write a number and ms, s, m, h or d, such as `90s`")
+    return round(float(span[1]) * _UNIT_MS[span[2]])
 
 
 def moment_text(wall_ms: int) -> str:

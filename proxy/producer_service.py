@@ -7,11 +7,12 @@ returned (`proxy.publishing`, D1). A batch is validated whole and stored whole o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from broker.metrics import Metrics
 from broker.store import Position, Put
+from broker.timer.handle import RecallHandle
 from proxy.connection import Connection
 from proxy.message_checks import MessageChecks, give_tokens_back
 from proxy.message_rules import Refusal
@@ -32,6 +33,8 @@ from proxy.wire.codes import ResultCode
 HEARTBEAT_TOPIC = b"carrera_heartbeat"
 """R90: a send to it is answered 0 and stores nothing."""
 
+_NONE_WAITS: Mapping[int, int] = {}
+
 
 class ProducerService:
     """The handlers of the producer port.
@@ -41,13 +44,17 @@ class ProducerService:
         publishing: Stores and answers.
         metrics: The node's registry.
         qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
+        broker_name: Stands in the handles of timers.
     """
 
-    def __init__(self, checks: MessageChecks, publishing: Publishing, *, metrics: Metrics, qid_prefix: str) -> None:
+    def __init__(
+        self, checks: MessageChecks, publishing: Publishing, *, metrics: Metrics, qid_prefix: str, broker_name: str
+    ) -> None:
         self._checks = checks
         self._publishing = publishing
         self._metrics = metrics
         self._qid_prefix = qid_prefix
+        self._broker_name = broker_name
 
     def handlers(self) -> dict[str, Handler]:
         """Method name to handler."""
@@ -70,8 +77,9 @@ class ProducerService:
         try:
             delays = self._checks.check([message], puts, ports)
             if delays:
-                self._checks.delay(puts, ports, delays)
-                stored = self._stored_delayed
+                waiting = self._checks.delay(puts, ports, delays)
+                if waiting:
+                    stored = partial(self._stored_waiting, ports[0], waiting[0])
             self._publishing.append(puts, ports, connection, call, stored=stored)
         except Refusal as refusal:
             self._publishing.refuse(connection, call, refusal, 1)
@@ -87,13 +95,12 @@ class ProducerService:
         try:
             try:
                 delays = self._checks.check(request.messages, puts, ports)
-                if delays:
-                    self._checks.delay(puts, ports, delays)
+                waiting = self._checks.delay(puts, ports, delays) if delays else _NONE_WAITS
             except Refusal as refusal:
                 give_tokens_back(ports)
                 text = f"message {len(puts)} of {len(request.messages)}: {refusal.text}; nothing of the batch is stored"
                 raise Refusal(refusal.code, text) from refusal
-            stored = partial(self._stored_batch, delays) if request.receipts else _stored_untold
+            stored = partial(self._stored_batch, ports, waiting) if request.receipts else _stored_untold
             self._publishing.append(puts, ports, connection, call, stored=stored, atomic=True)
         except Refusal as refusal:
             self._publishing.refuse(connection, call, refusal, len(request.messages))
@@ -113,19 +120,25 @@ class ProducerService:
             call, ResultCode.OK, "OK", msg_id=unique_key.decode(), qid=f"{self._qid_prefix}{queue_id}", offset=offset
         )
 
-    def _stored_delayed(self, call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored_waiting(self, port: TopicPort, out_ms: int, call: Call, positions: Sequence[Position]) -> bytes:
         """Without a place: where it waits is of no use to a producer, what consumers get has another."""
-        return encode_result_reply(call, ResultCode.OK, "OK", msg_id=positions[0].unique_key.decode())
+        unique_key = positions[0].unique_key.decode()
+        handle = self._handle(port, out_ms, unique_key)
+        return encode_result_reply(call, ResultCode.OK, "OK", msg_id=unique_key, handle=handle)
 
-    def _stored_batch(self, delayed: Collection[int], call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored_batch(
+        self, ports: Sequence[TopicPort], waiting: Mapping[int, int], call: Call, positions: Sequence[Position]
+    ) -> bytes:
         prefix = self._qid_prefix
-        receipts = [
-            Receipt(each.unique_key.decode(), f"{prefix}{each.queue_id}", each.offset)
-            if place not in delayed
-            else Receipt(each.unique_key.decode(), "", -1)
-            for place, each in enumerate(positions)
-        ]
+        receipts = [Receipt(each.unique_key.decode(), f"{prefix}{each.queue_id}", each.offset) for each in positions]
+        for place, out_ms in waiting.items():
+            unique_key = receipts[place].msg_id
+            receipts[place] = Receipt(unique_key, "", -1, self._handle(ports[place], out_ms, unique_key))
         return encode_result_reply(call, ResultCode.OK, "OK", receipts=receipts)
+
+    def _handle(self, port: TopicPort, out_ms: int, unique_key: str) -> str | None:
+        """Return what names a timer; messages of a delay level have no handle (reference 5.6)."""
+        return str(RecallHandle(port.topic.name, self._broker_name, out_ms + 1, unique_key)) if out_ms else None
 
 
 def _stored_untold(call: Call, _: Sequence[Position]) -> bytes:

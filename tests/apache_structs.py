@@ -148,7 +148,7 @@ ProducedMessage = _make(
     _i64(102, "deliverAtMs"),
     _i64(103, "delayMs"),
 )
-Receipt = _make("Receipt", _text(1, "msgId"), _text(2, "qid"), _i64(3, "offset"))
+Receipt = _make("Receipt", _text(1, "msgId"), _text(2, "qid"), _i64(3, "offset"), _text(4, "handle"))
 Result = _make(
     "Result",
     _i32(1, "code"),

@@ -32,9 +32,9 @@ struct Message {
   9: optional map<string, string> properties,
   /* A RocketMQ delay level, 1 and up. */
   101: optional i32 delayLevel,
-  /* Not to be delivered before this wall-clock time, milliseconds since the Unix epoch. */
+  /* Not to be delivered before this wall-clock time, milliseconds since the Unix epoch; 0 and the past: at once. */
   102: optional i64 deliverAtMs,
-  /* Not to be delivered before this many milliseconds have passed since it arrived. */
+  /* Not to be delivered before this many milliseconds have passed since it arrived; 0: at once. */
   103: optional i64 delayMs,
 }
 
@@ -43,6 +43,8 @@ struct Receipt {
   1: string msgId,
   2: string qid,
   3: i64 offset,
+  /* Names a timer for a later change of mind. */
+  4: optional string handle,
 }
 
 struct Result {
@@ -55,7 +57,7 @@ struct Result {
   101: optional string msgId,
   102: optional string qid,
   103: optional i64 offset,
-  /* Names a delayed message for a later change of mind. */
+  /* Names a timer for a later change of mind. */
   104: optional string handle,
   /* One per message of a batch, in its order, when they were asked for. */
   105: optional list<Receipt> receipts,

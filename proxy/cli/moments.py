@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.seams import Clock
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
-from proxy.moments import parse_moment
+from proxy.moments import parse_duration, parse_moment
 
 
 def moment_option(text: str, *, option: str, clock: Clock) -> int:
@@ -21,5 +21,13 @@ def moment_option(text: str, *, option: str, clock: Clock) -> int:
     """
     try:
         return parse_moment(text, clock.wall_ms())
+    except ValueError as error:
+        raise CliError(f"{option}: {error}", ExitCode.USAGE) from error
+
+
+def duration_option(text: str, *, option: str) -> int:
+    """Return the time span that an option names, in ms. Raises CliError: it is none."""
+    try:
+        return parse_duration(text)
     except ValueError as error:
         raise CliError(f"{option}: {error}", ExitCode.USAGE) from error

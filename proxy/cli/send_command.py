@@ -15,9 +15,11 @@ from typing import Annotated, BinaryIO, NamedTuple
 import typer
 
 from broker.properties import is_system_property
+from broker.seams import SystemClock
 from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, translate
+from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
 from proxy.client import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
@@ -55,6 +57,12 @@ def send(
     hash_id: Annotated[int, typer.Option(help="Queue by hash, before the key; 0 is none.")] = 0,
     partition: Annotated[int, typer.Option(help="Queue by number; -1: by hash or key; -2: random.")] = -1,
     delay_level: Annotated[int, typer.Option(min=0, help="Deliver after this delay level; 0: at once.")] = 0,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Deliver at this moment: ISO 8601, ms since 1970, or `in 90s`.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Deliver after this time, such as 90s or 2h.")
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one.")] = 100,
     timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
     producer: ProducerAddress = PRODUCER_DEFAULT,
@@ -70,6 +78,8 @@ def send(
         raise CliError("--exported reads lines: give a --file or a pipe, not a message", ExitCode.USAGE)
     if exported and (key is not None or tag is not None or properties):
         raise CliError("--exported takes key, tag and properties from the lines; leave the options out", ExitCode.USAGE)
+    if bool(delay_level) + (at is not None) + (delay is not None) > 1:
+        raise CliError("of --delay-level, --at and --delay a message takes one; leave the others out", ExitCode.USAGE)
     make = exported_message if exported else plain_message
     like = OutgoingMessage(
         topic=topic,
@@ -80,6 +90,8 @@ def send(
         hash_id=hash_id,
         partition_id=partition,
         delay_level=delay_level,
+        deliver_at_ms=0 if at is None else moment_option(at, option="--at", clock=SystemClock()),
+        delay_ms=0 if delay is None else duration_option(delay, option="--delay"),
     )
     try:
         with contextlib.ExitStack() as stack:
@@ -154,12 +166,14 @@ def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
                 "offset": receipt.offset,
                 "id": receipt.message_id,
                 "attempts": receipt.attempts,
+                **({"handle": receipt.handle} if receipt.handle else {}),
             }
         )
         return
     again = f"  sent {receipt.attempts} times, may be stored twice" if receipt.attempts > 1 else ""
     if receipt.offset < 0:
-        print_line(f"{topic}  delayed  id {receipt.message_id}{again}")
+        handle = f"  handle {receipt.handle}" if receipt.handle else ""
+        print_line(f"{topic}  delayed  id {receipt.message_id}{handle}{again}")
         return
     print_line(f"{topic}  queue {receipt.qid}  offset {receipt.offset}  id {receipt.message_id}{again}")
 

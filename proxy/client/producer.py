@@ -33,6 +33,8 @@ class OutgoingMessage:
         hash_id: Chooses the queue as |hash_id| mod queues; 0 counts as absent (D7).
         partition_id: 0 and above: that queue mod queues; -1: by hash_id or key; -2 and below: random (R96).
         delay_level: Delivered after the delay of that level; 0: at once.
+        deliver_at_ms: Delivered at that moment, ms since the epoch; 0 and the past: at once.
+        delay_ms: Delivered so many ms after the node has received it; 0: at once. One of the three may be given.
     """
 
     topic: str
@@ -43,6 +45,8 @@ class OutgoingMessage:
     hash_id: int = HASH_ID_ABSENT
     partition_id: int = PARTITION_BY_HASH
     delay_level: int = 0
+    deliver_at_ms: int = 0
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ class SendReceipt:
         qid: Queue, `<cluster>_<broker>_<number>`; "" when not told, as of a delayed message.
         offset: Offset in the queue; -1 likewise.
         attempts: How often the message was sent: above 1 it may be stored more than once.
+        handle: Names a message sent with `deliver_at_ms` or `delay_ms` for a later change of mind; "" for others.
     """
 
     code: int
@@ -64,6 +69,7 @@ class SendReceipt:
     qid: str
     offset: int
     attempts: int
+    handle: str = ""
 
 
 class Producer:
@@ -130,6 +136,8 @@ class Producer:
         hash_id: int = HASH_ID_ABSENT,
         partition_id: int = PARTITION_BY_HASH,
         delay_level: int = 0,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> SendReceipt:
         """Send one message and wait until it is stored as durably as the node promises.
@@ -143,6 +151,8 @@ class Producer:
             hash_id: Queue by hash.
             partition_id: Queue by number.
             delay_level: Delivered after the delay of that level; the receipt then has no queue and offset.
+            deliver_at_ms: Delivered at that moment, ms since the epoch; likewise, and the receipt has a handle.
+            delay_ms: Delivered so many ms after receipt; likewise.
             timeout_ms: In the place of the producer's own.
 
         Raises:
@@ -158,6 +168,8 @@ class Producer:
             hash_id=hash_id,
             partition_id=partition_id,
             delay_level=delay_level,
+            deliver_at_ms=deliver_at_ms,
+            delay_ms=delay_ms,
         )
         timeout_ms = timeout_ms or self._timeout_ms
         result, attempts = self._call("sendSync", {"message": self._encode(message), "timeout": timeout_ms}, timeout_ms)
@@ -207,6 +219,8 @@ class Producer:
             body=message.body,
             properties=dict(message.properties) if message.properties else None,
             delayLevel=message.delay_level or None,
+            deliverAtMs=message.deliver_at_ms or None,
+            delayMs=message.delay_ms or None,
         )
 
     def _call(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> tuple[Any, int]:
@@ -238,4 +252,5 @@ def _receipt(told: Any, text: str | None, attempts: int) -> SendReceipt:
         qid=told.qid or "",
         offset=-1 if told.offset is None else told.offset,
         attempts=attempts,
+        handle=told.handle or "",
     )

@@ -117,10 +117,14 @@ def _compact_result(code: int, msg: str, fields: list[tuple[int, str | int]], re
         count = len(receipts)
         parts.append(_compact_field(9, 105, last))
         parts.append(bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count))
-        for msg_id, qid, offset in receipts:
+        for msg_id, qid, offset, handle in receipts:
             raw, raw_qid = msg_id.encode(), qid.encode()
             parts += (b"\x18", encode_varint(len(raw)), raw, b"\x18", encode_varint(len(raw_qid)), raw_qid)
-            parts += (b"\x16", _zigzag(offset, 64), b"\x00")
+            parts += (b"\x16", _zigzag(offset, 64))
+            if handle is not None:
+                raw = handle.encode()
+                parts += (b"\x18", encode_varint(len(raw)), raw)
+            parts.append(b"\x00")
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
@@ -143,10 +147,14 @@ def _binary_result(code: int, msg: str, fields: list[tuple[int, str | int]], rec
             parts += (_I32_FIELD(11, field_id, len(raw)), raw)
     if receipts is not None:
         parts.append(b"\x0f\x00\x69\x0c" + _LENGTH(len(receipts)))
-        for msg_id, qid, offset in receipts:
+        for msg_id, qid, offset, handle in receipts:
             raw, raw_qid = msg_id.encode(), qid.encode()
             parts += (_I32_FIELD(11, 1, len(raw)), raw, _I32_FIELD(11, 2, len(raw_qid)), raw_qid)
-            parts += (_I64_FIELD(10, 3, offset), b"\x00")
+            parts.append(_I64_FIELD(10, 3, offset))
+            if handle is not None:
+                raw = handle.encode()
+                parts += (_I32_FIELD(11, 4, len(raw)), raw)
+            parts.append(b"\x00")
     parts.append(b"\x00\x00")
     return b"".join(parts)
 

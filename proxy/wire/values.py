@@ -104,11 +104,12 @@ class BatchCall(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """Where one message of a batch was stored."""
+    """Where one message of a batch was stored; `handle` names a timer."""
 
     msg_id: str
     qid: str
     offset: int
+    handle: str | None = None
 
 
 class DelayCall(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.moments import moment_text, parse_moment
+from proxy.moments import moment_text, parse_duration, parse_moment
 
 NOW_MS = 1_760_000_000_000
 
@@ -23,6 +23,9 @@ NOW_MS = 1_760_000_000_000
         ("250 ms ago", NOW_MS - 250),
         ("2d", NOW_MS - 172_800_000),
         ("999999999d", 0),
+        ("in 10m", NOW_MS + 600_000),
+        ("in 1.5 h", NOW_MS + 5_400_000),
+        ("in 250ms", NOW_MS + 250),
         ("2025-10-09T08:53:20Z", NOW_MS),
         ("2025-10-09T10:53:20.5+02:00", NOW_MS + 500),
         ("1960-01-01T00:00:00Z", 0),
@@ -40,7 +43,7 @@ def test_moment_without_zone_is_refused(text: str) -> None:
         parse_moment(text, NOW_MS)
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "10x ago", "-5", "12:00", "1e9"])
+@pytest.mark.parametrize("text", ["", "yesterday", "10x ago", "-5", "12:00", "1e9", "in", "in 5", "in10 m ago"])
 def test_what_is_no_moment_is_refused_with_the_forms(text: str) -> None:
     """The sentence says what is one."""
     with pytest.raises(ValueError, match="is no moment; write milliseconds"):
@@ -51,6 +54,21 @@ def test_what_is_no_moment_is_refused_with_the_forms(text: str) -> None:
 def test_written_moments_are_read_again(wall_ms: int) -> None:
     """What is printed can be given back."""
     assert parse_moment(moment_text(wall_ms), 0) == wall_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90s", 90_000), (" 1.5 h ", 5_400_000), ("0ms", 0), ("2d", 172_800_000)]
+)
+def test_time_spans(text: str, expected: int) -> None:
+    """A number and a unit."""
+    assert parse_duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "90", "-1s", "1w", "soon", "1s ago", "1e3s"])
+def test_what_is_no_time_span_is_refused(text: str) -> None:
+    """A number without a unit, too: seconds and milliseconds are mixed up easily."""
+    with pytest.raises(ValueError, match="is no time span; write a number and ms, s, m, h or d"):
+        parse_duration(text)
 
 
 def test_impossible_moments_are_printed_as_numbers() -> None:

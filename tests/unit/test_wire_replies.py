@@ -89,7 +89,7 @@ def test_empty_pull_reply_has_an_empty_context(protocol: int, seqid: int) -> Non
 result_fields = st.fixed_dictionaries(
     {}, optional={"key": TEXTS, "msg_id": TEXTS, "qid": TEXTS, "offset": I64S, "handle": TEXTS}
 )
-receipt_lists = st.one_of(st.none(), st.lists(st.builds(Receipt, TEXTS, TEXTS, I64S), max_size=20))
+receipt_lists = st.one_of(st.none(), st.lists(st.builds(Receipt, TEXTS, TEXTS, I64S, st.none() | TEXTS), max_size=20))
 result_names = {"key": "key", "msg_id": "msgId", "qid": "qid", "offset": "offset", "handle": "handle"}
 
 
@@ -101,7 +101,11 @@ def test_result_reply_says_what_was_given(
     expected: dict[str, Any] = {"code": code, "msg": msg}
     expected |= {result_names[name]: value for name, value in fields.items()}
     if receipts is not None:
-        expected["receipts"] = [{"msgId": each.msg_id, "qid": each.qid, "offset": each.offset} for each in receipts]
+        expected["receipts"] = [
+            {"msgId": each.msg_id, "qid": each.qid, "offset": each.offset}
+            | ({} if each.handle is None else {"handle": each.handle})
+            for each in receipts
+        ]
     frame = encode_result_reply(to(protocol, "sendBatchSync"), code, msg, **fields, receipts=receipts)
     assert value_of(frame) == expected
 
