@@ -66,7 +66,7 @@ FIELDS = {
     "consumer.AckResult": "1 consumerId! 2 groupId! 3 cluster! 4 offsets!",
     "producer.Message": "1 topic 2 key 3 value 4 hashId 5 tags 6 partitionId 7 body 8 version 9 properties "
     "101 delayLevel 102 deliverAtMs 103 delayMs",
-    "producer.Receipt": "1 msgId 2 qid 3 offset",
+    "producer.Receipt": "1 msgId 2 qid 3 offset 4 handle",
     "producer.Result": "1 code 2 msg 3 key 101 msgId 102 qid 103 offset 104 handle 105 receipts",
     "producer.DelayMessage": "1 topic 2 uniqDelayMsgId 3 body 4 tags 5 action 6 timestamp 7 dmsgtype 8 interval "
     "9 expire 10 times 11 uuid 13 version 14 properties",
