@@ -176,7 +176,9 @@ DelayMessage = _make(
     _text(13, "version"),
     _map(14, "properties"),
 )
-DelayResult = _make("DelayResult", _i32(1, "code"), _text(2, "msg"), _text(3, "uniqDelayMsgId"))
+DelayResult = _make(
+    "DelayResult", _i32(1, "code"), _text(2, "msg"), _text(3, "uniqDelayMsgId"), _i32(101, "cancelOutcome")
+)
 HalfResult = _make(
     "HalfResult",
     _i32(1, "code"),

@@ -87,10 +87,17 @@ struct DelayMessage {
   14: optional map<string, string> properties,
 }
 
+/* What became of a cancel, in DelayResult.cancelOutcome. */
+const i32 CANCEL_DONE = 1
+const i32 CANCEL_TOO_LATE = 2
+const i32 CANCEL_UNKNOWN = 3
+
 struct DelayResult {
   1: i32 code,
   2: string msg,
   3: string uniqDelayMsgId,
+  /* Of a cancel that was answered with code 0: whether it ended something. */
+  101: optional i32 cancelOutcome,
 }
 
 /* When and how often; used by client libraries, never sent. */

@@ -159,9 +159,22 @@ def _binary_result(code: int, msg: str, fields: list[tuple[int, str | int]], rec
     return b"".join(parts)
 
 
-def encode_delay_result_reply(call: Call, code: int, msg: str, uniq_delay_msg_id: str) -> bytes:
-    """Encode the reply of sendDelaySync; the id is an empty text where there is none (R106)."""
-    return encode_reply(call, {"success": {"code": int(code), "msg": msg, "uniqDelayMsgId": uniq_delay_msg_id}})
+def encode_delay_result_reply(
+    call: Call, code: int, msg: str, uniq_delay_msg_id: str, cancel_outcome: int | None = None
+) -> bytes:
+    """Encode the reply of sendDelaySync.
+
+    Args:
+        call: The call that is answered.
+        code: A ResultCode.
+        msg: For people.
+        uniq_delay_msg_id: An empty text where there is none (R106).
+        cancel_outcome: Of a cancel, how it ended (D31): 1 cancelled, 2 too late, 3 unknown.
+    """
+    result: dict[str, Any] = {"code": int(code), "msg": msg, "uniqDelayMsgId": uniq_delay_msg_id}
+    if cancel_outcome is not None:
+        result["cancelOutcome"] = int(cancel_outcome)
+    return encode_reply(call, {"success": result})
 
 
 def encode_stats_reply(call: Call, rows: Iterable[tuple[str, str, Mapping[str, int], Mapping[str, int]]]) -> bytes:

@@ -70,7 +70,7 @@ FIELDS = {
     "producer.Result": "1 code 2 msg 3 key 101 msgId 102 qid 103 offset 104 handle 105 receipts",
     "producer.DelayMessage": "1 topic 2 uniqDelayMsgId 3 body 4 tags 5 action 6 timestamp 7 dmsgtype 8 interval "
     "9 expire 10 times 11 uuid 13 version 14 properties",
-    "producer.DelayResult": "1 code 2 msg 3 uniqDelayMsgId",
+    "producer.DelayResult": "1 code 2 msg 3 uniqDelayMsgId 101 cancelOutcome",
     "producer.DelayMeta": "1 timestamp 2 dmsgtype 3 interval 4 expire 5 times 7 properties",
     "producer.RestMessage": "1 type 2 mode 3 url 4 params 5 headers 6 timestamp 7 expire 8 timeout 9 retryCnt",
     "producer.HalfResult": "1 code 2 msg 3 key 4 transactionId 5 handle 101 offset",

@@ -127,6 +127,12 @@ def test_cold_replies_say_what_was_given(protocol: int) -> None:
         "msg": "no",
         "uniqDelayMsgId": "",
     }
+    assert value_of(encode_delay_result_reply(to(protocol, "sendDelaySync"), 0, "OK", "id", 2)) == {
+        "code": 0,
+        "msg": "OK",
+        "uniqDelayMsgId": "id",
+        "cancelOutcome": 2,
+    }
     rows = [("g", "t", {"q_0": 5}, {"q_0": 9, "q_1": 0}), ("g", "u", {}, {})]
     assert value_of(encode_stats_reply(to(protocol, "getConsumeStats"), rows)) == [
         {"group": group, "topic": topic, "consumeOffsets": consumed, "produceOffsets": produced}
