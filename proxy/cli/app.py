@@ -16,6 +16,7 @@ from proxy.cli import (
     config_command,
     delay_commands,
     demo_command,
+    demo_order_command,
     group_commands,
     messages_command,
     node_commands,
@@ -85,7 +86,10 @@ def build() -> typer.Typer:
         cls=DemoGroup, help="Show a running node at work, and check it; `demo [OPTIONS]` is short for `demo events`."
     )
     app.add_typer(demos, name="demo")
-    of_demos: tuple[tuple[str, Callable[..., int]], ...] = (("events", demo_command.events),)
+    of_demos: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("events", demo_command.events),
+        ("order", demo_order_command.order),
+    )
     for name, action in of_demos:
         demos.command(name)(_ending(_on_sigterm(action)))
     groups = typer.Typer(

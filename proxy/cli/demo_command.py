@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -61,10 +62,31 @@ def events(
     if not as_json:
         sent, pulling = amount(len(messages), "event"), amount(clients, "client")
         print_line(f"run {options.run}: {sent} to topic permits, {pulling} of permits-audit")
+    with (
+        node_errors("topic permits and group permits-audit"),
+        progress("events done", len(messages), unit="messages", enabled=not as_json) as advance,
+    ):
+        run = DemoRun(messages, options, clock=SystemClock(), progress=lambda _sent, done: advance(done))
+        report = run.execute()
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print_report(report)
+    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+
+
+@contextlib.contextmanager
+def node_errors(needs: str) -> Iterator[None]:
+    """Turn what a client raises into how a demo ends.
+
+    Args:
+        needs: What the node's configuration must have for this demo.
+
+    Raises:
+        CliError: In the place of a ClientError or ValueError.
+    """
     try:
-        with progress("events done", len(messages), unit="messages", enabled=not as_json) as advance:
-            run = DemoRun(messages, options, clock=SystemClock(), progress=lambda _sent, done: advance(done))
-            report = run.execute()
+        yield
     except ValueError as error:
         if isinstance(error, ClientMisuse):
             raise translate(error, option="--producer and --consumer") from error
@@ -72,13 +94,8 @@ def events(
     except ClientError as error:
         if error.retriable or not isinstance(error, PullRefused | SendRefused):
             raise translate(error, option="--producer and --consumer") from error
-        advice = "The demo needs topic permits and group permits-audit, as the sample configuration has them."
+        advice = f"The demo needs {needs}, as the sample configuration has them."
         raise CliError(f"the node refused: {error}. {advice}", ExitCode.REFUSED) from error
-    if as_json:
-        print_json(report.as_json())
-    else:
-        _print_report(report)
-    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
 
 
 def print_checks(checks: Sequence[Check]) -> None:

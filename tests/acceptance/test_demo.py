@@ -64,6 +64,44 @@ def test_broken_demo_names_the_check_that_failed(node: NodeProcess, kind: str, c
     assert run_demo(node, "--events", "100")["passed"] is True
 
 
+def test_demo_of_order_passes_twice_and_after_an_aborted_run(node: NodeProcess) -> None:
+    """A hangs and comes again in place, B goes on, by key and by queue lock; what a killed run holds is no matter."""
+    aborted = subprocess.Popen([PYDDMQ, "demo", "order", *node.thrift()], stdout=subprocess.DEVNULL, env=environment())
+    with Consumer(node.ready["consumer"], "rides-dispatch") as consumer:
+        while sum(sum(stats.produced.values()) for stats in consumer.stats()) < 6:
+            assert aborted.poll() is None
+    aborted.send_signal(signal.SIGKILL)
+    aborted.wait(timeout=60)
+    for _ in range(2):
+        report = run_demo_of_order(node)
+        assert report["passed"] is True
+        hung = [each["by"] for each in report["key"] if each["what"] == "hangs"]
+        assert len(hung) == 1
+    words = command("demo", "order", *node.thrift())
+    assert (words.code, "all checks passed" in words.out) == (ExitCode.OK, True)
+
+
+def run_demo_of_order(node: NodeProcess, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
+    """Run it, expect an exit code, and return its report."""
+    done = command("demo", "order", "--json", *options, *node.thrift())
+    assert done.code == code, done.out + done.err + node.log_path.read_text()[-2000:]
+    report: dict[str, Any] = done.json_lines()[0]
+    return report
+
+
+@pytest.mark.parametrize(
+    ("kind", "checks"),
+    [
+        ("order", ["key-order", "key-retry", "queue-order", "queue-retry"]),
+        ("loss", ["key-delivery", "key-others", "queue-delivery", "queue-others"]),
+    ],
+)
+def test_broken_demo_of_order_names_the_checks_that_failed(node: NodeProcess, kind: str, checks: list[str]) -> None:
+    """--break ends with exit code 1 and the right names."""
+    report = run_demo_of_order(node, "--break", kind, code=ExitCode.CHECK_FAILED)
+    assert [each["check"] for each in report["checks"] if not each["passed"]] == checks
+
+
 @pytest.mark.parametrize(
     ("configuration", "missing"),
     [("topics: {orders: {}}\n", "permits"), (CONFIGURATION.replace("permits-audit", "other"), "permits-audit")],
