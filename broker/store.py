@@ -105,6 +105,7 @@ class Store:
         queue_locks: Who consumes which queue for which group.
         delayed: Gives messages a delay; `broker.delay.delays` delivers them.
         timed: Gives messages their moment; `broker.timer.timers` delivers them.
+        unique_keys: Makes `UNIQ_KEY`s for whoever needs one before the append.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
@@ -130,7 +131,8 @@ class Store:
         self._waits = Waits(self, clock=clock, random=random)
         self.delayed, self.timed = self._waits.delayed, self._waits.timed
         self._clock = clock
-        self._encoder = Encoder(options, UniqueKeys(options.store_host, random))
+        self.unique_keys = UniqueKeys(options.store_host, random)
+        self._encoder = Encoder(options, self.unique_keys)
         parts = self._parts = StoreParts(self, disk=disk, clock=clock, metrics=metrics, lock=lock)
         self._log = parts.log
         self._read = parts.log.read

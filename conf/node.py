@@ -148,6 +148,31 @@ class NodeConfig(Model):
         reload=_RESTART,
         ge=0,
     )
+    transaction_time_out: int = setting(
+        6_000,
+        "Age in ms at which an undecided transaction is checked for the first time, where its message asks for no "
+        "other time (docs/transactions.md).",
+        reload=_LIVE,
+        ge=1,
+        le=2_000_000_000,
+    )
+    transaction_check_interval: int = setting(
+        30_000,
+        "Time in ms between two checks of a transaction; as long a producer has to answer one.",
+        reload=_LIVE,
+        ge=1,
+        le=2_000_000_000,
+    )
+    transaction_check_max: int = setting(
+        15, "Checks after which an undecided transaction goes to TRANS_CHECK_MAX_TIME_TOPIC.", reload=_LIVE, ge=1
+    )
+    transaction_discard_hours: float = setting(
+        168.0,
+        "Hours of uptime after which a transaction goes there that nobody decided, checked or not.",
+        reload=_LIVE,
+        gt=0,
+        le=1_000_000,
+    )
     refuse_pending: bool = setting(
         False,
         "Do not start on a store taken over from RocketMQ in which timed messages or undecided transactions "

@@ -19,6 +19,8 @@ from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
 from broker.timer.names import TimerOptions
+from broker.transaction.settings import CheckSettings
+from broker.transaction.transactions import Transactions
 from conf import GroupConfig, NodeConfig
 from proxy.consumer_service import ConsumerService
 from proxy.message_checks import MessageChecks
@@ -95,6 +97,30 @@ def opening_delays(node: Node) -> Generator[None, None, Delays]:
         scheduler=node.seams.loop,
         metrics=node.metrics,
         notices=node.notices,
+    )
+
+
+def check_settings(node: NodeConfig) -> CheckSettings:
+    """When undecided transactions are checked and given up."""
+    return CheckSettings(
+        timeout_ms=node.transaction_time_out,
+        interval_ms=node.transaction_check_interval,
+        checks_max=node.transaction_check_max,
+        age_seconds_max=node.transaction_discard_hours * 3600,
+    )
+
+
+def opening_transactions(node: Node) -> Generator[None, None, Transactions]:
+    """Find out which transactions are undecided in a store that has just been opened, in steps. Raises OSError."""
+    return Transactions.opening(
+        node.store,
+        offsets=node.progress.offsets,
+        disk=node.seams.disk,
+        clock=node.seams.clock,
+        scheduler=node.seams.loop,
+        metrics=node.metrics,
+        notices=node.notices,
+        settings=check_settings(node.config.node),
     )
 
 

@@ -19,16 +19,19 @@ from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.recovery import RecoveryProgress
 from broker.store import Store, StoreError
+from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig
 from proxy.assembly import (
     Seams,
     buffer_limits,
+    check_settings,
     consumer_group,
     consumer_service,
     expiry,
     opening_delays,
     opening_progress,
     opening_store,
+    opening_transactions,
     producer_handlers,
     retention_limits,
     server_limits,
@@ -101,6 +104,7 @@ class Node:
         self._index_work: IndexWork
         self.progress: Progress
         self.delays: Delays
+        self.transactions: Transactions
         self.pauses: Pauses
         self._retaining: Retaining
         self.consumer: ThriftServer
@@ -166,6 +170,7 @@ class Node:
             for each in self.groups.values():
                 each.start()
             self.delays.start()
+            self.transactions.start()
             self._run_timers()
         except BaseException:
             steps.close()
@@ -210,6 +215,7 @@ class Node:
         if self.is_open:
             self._index_work.stop()
             self.delays.stop()
+            self.transactions.stop()
         self._periodic.stop()
         for server in (self.consumer, self.producer):
             server.stop_listening()
@@ -297,6 +303,7 @@ class Node:
             self.progress.on_pending = self.request_turn
             self.progress.on_failed(self.store.fail)
             self.delays = await startup.read_delays(opening_delays(self))
+            self.transactions = await startup.read_transactions(opening_transactions(self))
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.ports = TopicPorts(self.store, seams.clock, self.metrics)
             self.ports.publish(self.config)
@@ -326,6 +333,7 @@ class Node:
         node = self.config.node
         self.consumer_service.linger_ms_max = node.max_linger_time
         self.store.retention.limits = retention_limits(node)
+        self.transactions.settings = check_settings(node)
         for server in (self.consumer, self.producer):
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)
@@ -372,6 +380,7 @@ class Node:
         if self.is_open:
             self._index_work.stop()
             self.delays.stop()
+            self.transactions.stop()
         self._periodic.stop()
         for group in self.all_groups():
             group.stop()
@@ -387,6 +396,7 @@ class Node:
         except (ProgressFailed, OSError):
             _log.exception("progress_close_failed")
         try:
+            self.transactions.close()
             self.delays.close()
             self.store.close()
         except (StoreError, OSError):

@@ -35,7 +35,7 @@ class RecoveryView:
 
     Attributes:
         phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed, "delays" while the log
-            is read for delayed messages that were delivered.
+            is read for delayed messages that were delivered, "transactions" while it is read for decisions.
         scanned_bytes: Bytes of the log looked at.
         total_bytes: Bytes to look at, the empty rest of its files included.
         percent: 0 to 100 of the log.
@@ -53,6 +53,8 @@ class RecoveryView:
         """How far it is, for people."""
         if self.phase == "acks":
             return "the ack journal is replayed"
+        if self.phase == "transactions":
+            return "the log is read for transactions that were decided"
         if self.phase == "delays":
             return "the log is read for delayed messages that were delivered"
         left = "" if self.eta_seconds is None else f", about {self.eta_seconds:.0f} s left"
@@ -93,6 +95,10 @@ class Startup:
     async def read_delays(self, steps: Generator[None, None, T]) -> T:
         """Run the steps that find pending delays; return what they return. Closes them when it is cancelled."""
         return await self._run("delays", steps)
+
+    async def read_transactions(self, steps: Generator[None, None, T]) -> T:
+        """Run the steps that find undecided transactions; return what they return. Closes them when it is cancelled."""
+        return await self._run("transactions", steps)
 
     async def _run(self, phase: str, steps: Generator[None, None, T]) -> T:
         self._phase = phase

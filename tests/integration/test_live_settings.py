@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.put import Put
 from conf.base import Reload, reload_of
 from conf.node import NodeConfig
 from proxy.client import Consumer, Producer, PullRefused, TopicNotFound
@@ -40,6 +41,10 @@ TESTED = {
     "max_waiting_per_topic",
     "commit_interval_ms",
     "drain_seconds",  # tests/unit/test_reconfigure.py
+    "transaction_time_out",
+    "transaction_check_interval",
+    "transaction_check_max",
+    "transaction_discard_hours",
     "retention_hours",  # tests/simulation/test_retention.py, and the next ones too
     "retention_bytes",
     "retention_disk_ratio",
@@ -142,3 +147,27 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
     subscription = group._slots["orders"].subscription
     assert subscription is not None
     assert (subscription.waiting_max, group._generations.drain_seconds) == (17, 4)
+
+
+def test_transactions_are_checked_and_discarded_by_the_new_settings(node: RunningNode) -> None:
+    """Its first check would be due after six seconds, and the second half a minute later; one is the most now."""
+    transactions = node.call(lambda: node.node.transactions)
+
+    def store_half() -> None:
+        store = node.node.store
+        put = transactions.half(Put(store.topics["orders"], 0, b"x", b""), group="g")
+        store.append([put], born_ms=0, born_host=bytes(8))
+
+    node.call(store_half)
+    change(node, "transactionTimeOut: 1, transactionCheckInterval: 1, transactionCheckMax: 1")
+    pause = threading.Event()
+    while not node.call(lambda: transactions.fetch_checks("g", 1)):
+        pause.wait(0.01)
+    while node.call(lambda: transactions.halves.states.undecided):
+        pause.wait(0.01)
+    assert node.node.metrics.value("pyddmq_transactions_discarded_total", "checks") == 1
+    change(node, "transactionDiscardHours: 0.0000001")
+    node.call(store_half)
+    while node.call(lambda: transactions.halves.states.undecided):
+        pause.wait(0.01)
+    assert node.node.metrics.value("pyddmq_transactions_discarded_total", "age") == 1

@@ -1,0 +1,377 @@
+"""Checks: which undecided halves come into line, who fetches them, and when they are given up.
+
+A half comes into its group's line once it is `timeout_ms` old, or as old as it asks for, by the broker's own clock: the
+producer's has no say. A producer that fetches it has it for `interval_ms`, and nobody else; that is one check. Nothing
+is written for it. After `checks_max` of them, or `age_seconds_max` of uptime, the half goes to the discard topic. What
+cannot be read is lost and holds up nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from broker.body import BODY_BYTES_MAX, SYS_PACKED, unpack
+from broker.errors import DiskFull, StoreError
+from broker.properties import find_property
+from broker.put import Position
+from broker.record import sys_flag
+from broker.seams import Handle as Timer
+from broker.seams import Scheduler
+from broker.transaction import metrics as counted
+from broker.transaction.half import Half, discard_of, message_block
+from broker.transaction.halves import Halves
+from broker.transaction.handles import Handle
+from broker.transaction.names import DISCARD_TOPIC, Fate
+from broker.transaction.ops import OpWriter
+from broker.transaction.settings import CheckSettings
+from broker.transaction.states import Known
+
+STEP_HALVES = 512
+AGE_LOOK_SECONDS = 60.0
+RETRY_SECONDS = 10.0
+REMARK_CHARS_MAX = 200
+
+
+class Check(NamedTuple):
+    """A half that its producer is asked about, with the whole message.
+
+    Attributes:
+        handle: What to decide it by.
+        transaction_id: Its id.
+        times: Which check this is, from 1.
+        topic: Where the message goes.
+        queue_id: Which queue there.
+        body: As it was sent.
+        properties: Its property block, without what made it a half.
+        key: KEYS.
+        tags: TAGS.
+        born_ms: When its producer made it, ms since the epoch, by the producer's clock.
+        stored_ms: When the half was stored, by the broker's.
+        offset: Of the half, in the half queue.
+    """
+
+    handle: str
+    transaction_id: str
+    times: int
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    key: str
+    tags: str
+    born_ms: int
+    stored_ms: int
+    offset: int
+
+
+class Checker:
+    """Makes the checks of one store.
+
+    Attributes:
+        settings: May be replaced at any time.
+        deciding: Whether a half is being decided right now; set by whoever decides.
+    """
+
+    def __init__(self, halves: Halves, ops: OpWriter, *, settings: CheckSettings, scheduler: Scheduler) -> None:
+        self.settings = settings
+        self.deciding: Callable[[int], bool] = lambda _: False
+        self._halves = halves
+        self._ops = ops
+        self._scheduler = scheduler
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._running = False
+        self._aged_at = 0.0
+        self._discarding: set[int] = set()
+        self._woken: dict[str, list[Callable[[], None]]] = {}
+        self.times: dict[int, int] = {}
+        """Counts of an earlier opening, until a half comes up."""
+
+    def start(self) -> None:
+        """Let halves come into line."""
+        self._running = True
+        self._arm(0.0)
+
+    def stop(self) -> None:
+        """Do nothing any more by itself."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def changed(self) -> None:
+        """Settings or lines are others now: look at once."""
+        self._arm(0.0)
+
+    def arrived(self) -> None:
+        """New halves can be seen."""
+        halves = self._halves
+        queue = halves.queue()
+        if queue is None or queue.max_offset <= halves.states.end:
+            return
+        first, running = halves.states.end, halves.running()
+        halves.states.grow(queue.max_offset)
+        halves.checks.arrived(first, halves.clock.monotonic())
+        halves.ages.arrived(first, running, self.settings.age_seconds_max)
+        if halves.seen >= first:
+            halves.look(queue.max_offset - first)
+        self._arm()
+
+    def on_checks(self, group: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have something called, from now on, after halves of a producer group came into line; returns the undoing."""
+        callbacks = self._woken.setdefault(group, [])
+        callbacks.append(callback)
+
+        def undo() -> None:
+            if callback in callbacks:
+                callbacks.remove(callback)
+            if not callbacks and self._woken.get(group) is callbacks:
+                del self._woken[group]
+
+        return undo
+
+    # When
+
+    def _arm(self, seconds: float | None = None) -> None:
+        if not self._running:
+            return
+        if seconds is None:
+            seconds = self._seconds_left()
+            if seconds is None:
+                return
+        at = self._halves.clock.monotonic() + seconds
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._scheduler.call_later(seconds, self._step)
+
+    def _seconds_left(self) -> float | None:
+        """Time to the next step; None while nothing is undecided."""
+        halves = self._halves
+        if not halves.states.undecided:
+            return None
+        if halves.seen < halves.states.end:
+            return 0.0
+        now = halves.clock.monotonic()
+        waits = [self._aged_at + self._age_look() - now]
+        due = halves.checks.next_due()
+        if due is not None:
+            waits.append(due - now)
+        halves.checks.cursor = self._next_at_cursor()
+        if halves.checks.cursor < halves.states.end:
+            arrival = halves.checks.arrival()
+            waits.append(0.0 if arrival is None else arrival + self.settings.timeout_ms / 1000 - now)
+        return max(0.0, min(waits))
+
+    def _age_look(self) -> float:
+        return min(AGE_LOOK_SECONDS, self.settings.age_seconds_max / 100)
+
+    def _next_at_cursor(self) -> int:
+        """Where the cursor stands once what is decided is passed, at most STEP_HALVES of it."""
+        states, offset = self._halves.states, max(self._halves.checks.cursor, self._halves.states.position)
+        end = min(states.end, offset + STEP_HALVES)
+        while offset < end and not states.is_undecided(offset):
+            offset += 1
+        return offset
+
+    # A step
+
+    def _step(self) -> None:
+        self._timer = None
+        halves = self._halves
+        if not self._running or halves.store.failed is not None or halves.store.closed:
+            return
+        before = {group: len(line) for group, line in halves.checks.lines.items()}
+        halves.look(STEP_HALVES)
+        self._pass_cursor()
+        self._pass_postponed()
+        self._pass_aged()
+        if halves.store.pending and halves.store.on_pending is None:
+            halves.store.flush()
+        self._arm()
+        for group, callbacks in list(self._woken.items()):
+            line = halves.checks.lines.get(group)
+            if line is not None and len(line) > before.get(group, 0):
+                for callback in list(callbacks):
+                    callback()
+
+    def _pass_cursor(self) -> None:
+        """Bring halves into line that are as old as it takes; postpone those that ask for another time."""
+        halves = self._halves
+        checks, states = halves.checks, halves.states
+        now = halves.clock.monotonic()
+        timeout = self.settings.timeout_ms / 1000
+        for _ in range(STEP_HALVES):
+            checks.cursor = self._next_at_cursor()
+            if checks.cursor >= halves.seen or not states.is_undecided(checks.cursor):
+                return
+            arrival = checks.arrival()
+            if arrival is not None and arrival + timeout > now:
+                return
+            offset = checks.cursor
+            half = halves.read_or_lose(offset)
+            checks.cursor += 1
+            if half is None:
+                continue
+            if arrival is None:
+                # Stored before this opening: what is left of its time runs from there, as the wall clock tells.
+                arrival = now - max(0, halves.clock.wall_ms() - half.store_ms) / 1000
+            due = arrival + (timeout if half.immunity_ms is None else half.immunity_ms / 1000)
+            due = max(due, checks.leases.pop(half.transaction_id, due))
+            times = max(half.times, self.times.pop(offset, 0))
+            if times or due > now:
+                checks.postpone(offset, half.group, max(due, now), times=times)
+            else:
+                checks.ready(half.group, offset)
+
+    def _pass_postponed(self) -> None:
+        halves = self._halves
+        now = halves.clock.monotonic()
+        for _ in range(STEP_HALVES):
+            offset = halves.checks.pop_due(now)
+            if offset is None:
+                return
+            asked = halves.checks.asked[offset]
+            if not halves.states.is_undecided(offset):
+                halves.checks.forget(offset)
+            elif asked.times >= self.settings.checks_max:
+                self._discard(offset, "checks")
+            else:
+                halves.checks.ready(asked.group, offset)
+
+    def _pass_aged(self) -> None:
+        halves = self._halves
+        now = halves.clock.monotonic()
+        if now - self._aged_at < self._age_look():
+            return
+        self._aged_at = now
+        states = halves.states
+        halves.ages.forget_below(states.position)
+        old = halves.ages.too_old(states.waiting(states.position), halves.running(), self.settings.age_seconds_max)
+        for count, offset in enumerate(old):
+            if count == STEP_HALVES:
+                self._aged_at = now - self._age_look()
+                return
+            self._discard(offset, "age")
+
+    # Giving up
+
+    def _discard(self, offset: int, reason: str) -> None:
+        """Put a half into the discard topic; that record is the decision, the op record follows in the same write."""
+        halves = self._halves
+        if offset in self._discarding or self.deciding(offset):
+            return
+        half = halves.read_or_lose(offset)
+        if half is None:
+            return
+        asked = halves.checks.asked.get(offset)
+        times = max(half.times, asked.times if asked is not None else 0)
+        try:
+            made = discard_of(half, halves.topic(DISCARD_TOPIC), times=times)
+            self._ops.expect()
+            halves.store.append(
+                [made.put],
+                born_ms=made.born_ms,
+                born_host=made.born_host,
+                done=partial(self._discarded, offset, half, reason),
+            )
+        except StoreError as error:
+            halves.metrics.counter(counted.WAITS).add()
+            halves.notices.note("half_discard_waits", offset=offset, error=str(error))
+            seconds = RETRY_SECONDS if isinstance(error, DiskFull) else 10 * RETRY_SECONDS
+            halves.checks.postpone(offset, half.group, halves.clock.monotonic() + seconds, times=times)
+            return
+        self._discarding.add(offset)
+        self._ops.add(offset, Fate.DISCARDED)
+
+    def _discarded(self, offset: int, half: Half, reason: str, error: StoreError | None) -> None:
+        self._discarding.discard(offset)
+        if error is not None:
+            return
+        halves = self._halves
+        halves.settle(offset, Known.ELSEWHERE, half)
+        halves.metrics.counter(counted.DISCARDED, reason).add()
+        halves.notices.note(
+            "half_message_discarded", half.group, topic=half.topic, transaction=half.transaction_id, reason=reason
+        )
+
+    def is_discarding(self, offset: int) -> bool:
+        """Whether a half's discard is staged."""
+        return offset in self._discarding
+
+    # Fetching
+
+    def fetch(self, group: str, count_max: int) -> list[Check]:
+        """Return due checks of a producer group, each to be answered within the interval; they count from now on."""
+        halves = self._halves
+        line = halves.checks.lines.get(group)
+        found: list[Check] = []
+        while line and len(found) < count_max:
+            offset = line.take()
+            if not halves.states.is_undecided(offset) or self.deciding(offset) or offset in self._discarding:
+                continue
+            half = halves.read_or_lose(offset)
+            if half is None:
+                continue
+            due = halves.clock.monotonic() + self.settings.interval_ms / 1000
+            asked = halves.checks.postpone(offset, group, due, times=half.times)
+            asked.times, asked.out = asked.times + 1, True
+            found.append(_check(offset, half, asked.times))
+        if found:
+            halves.metrics.counter(counted.CHECKS, group).add(len(found))
+            self._arm()
+        if line is not None and not line:
+            del halves.checks.lines[group]
+        return found
+
+    def give_back(self, check: Check) -> None:
+        """Take a check back that no producer got: it does not count, and is due at once."""
+        halves = self._halves
+        asked = halves.checks.asked.get(check.offset)
+        if asked is None or not asked.out or asked.times != check.times:
+            return
+        asked.times, asked.out, asked.due = asked.times - 1, False, 0.0
+        halves.checks.ready(asked.group, check.offset)
+        for callback in list(self._woken.get(asked.group, ())):
+            self._scheduler.call_soon(callback)
+
+    def remark(self, offset: int, text: str) -> None:
+        """Remember what a producer said that could not decide a half."""
+        asked = self._halves.checks.asked.get(offset)
+        if asked is not None:
+            asked.remark = text[:REMARK_CHARS_MAX]
+
+
+def _check(offset: int, half: Half, times: int) -> Check:
+    block = message_block(half)
+    flags = sys_flag(half.record)
+    body = bytes(half.body)
+    if flags & SYS_PACKED:
+        try:
+            body = unpack(half.body, flags, BODY_BYTES_MAX)
+        except StoreError:
+            # As stored: the producer made it, and its id says which it is.
+            body = bytes(half.body)
+    return Check(
+        handle=str(Handle(offset, half.physical, half.transaction_id)),
+        transaction_id=half.transaction_id,
+        times=times,
+        topic=half.topic,
+        queue_id=half.queue_id,
+        body=body,
+        properties=block,
+        key=(find_property(block, b"KEYS") or b"").decode("utf-8", "replace"),
+        tags=(find_property(block, b"TAGS") or b"").decode("utf-8", "replace"),
+        born_ms=half.born_ms,
+        stored_ms=half.store_ms,
+        offset=offset,
+    )
+
+
+def handle_of(position: Position) -> str:
+    """Return the handle of a half that was put at a position."""
+    return str(Handle(position.offset, position.physical, position.unique_key.decode("utf-8", "replace")))

@@ -1,0 +1,306 @@
+"""The end of a transaction: commit, rollback, or not known yet.
+
+A decision is final and idempotent. A commit stores the message, then names the half in an op record of the same write;
+a rollback is the op record alone. Who decides is answered when the commit's record, or the op record, is durable. What
+was decided before is told from the halves' states, else from the op records behind the half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+
+from broker.consume_queue import FILLER_SIZE
+from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError
+from broker.put import Put
+from broker.query import QueryRefused, by_unique_key
+from broker.record import split
+from broker.seams import Scheduler
+from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+from broker.transaction import metrics as counted
+from broker.transaction.checker import Checker
+from broker.transaction.half import Half, commit_of, delay_of, resumed_of
+from broker.transaction.halves import Halves
+from broker.transaction.handles import Handle, parse_handle
+from broker.transaction.names import DISCARD_TOPIC, FATES, HALF_TOPIC, STATES, Fate, State
+from broker.transaction.ops import OpWriter, members_of
+from broker.transaction.outcomes import End, EndOutcome
+from broker.transaction.states import Known
+
+LATE_SECONDS_MIN = 6.0
+STEP_UNITS = 256
+Told = Callable[[EndOutcome], None]
+
+_DECIDED = {Known.COMMITTED: State.COMMIT, Known.ROLLED_BACK: State.ROLLBACK}
+
+
+class Ending:
+    """Takes decisions for one store."""
+
+    def __init__(self, halves: Halves, ops: OpWriter, checker: Checker, *, scheduler: Scheduler) -> None:
+        self._halves = halves
+        self._ops = ops
+        self._checker = checker
+        self._scheduler = scheduler
+        self._resuming: set[int] = set()
+        self._deciding: dict[int, tuple[State, list[Callable[[StoreError | None], None]]]] = {}
+        checker.deciding = self._deciding.__contains__
+
+    def end(
+        self,
+        text: str,
+        *,
+        group: str | None,
+        transaction_id: str | None,
+        state: State,
+        from_check: bool,
+        remark: str,
+        done: Told,
+    ) -> None:
+        """Decide a transaction; `group` None is an admin's decision."""
+        done = partial(self._count, done)
+        handle = parse_handle(text)
+        if handle is None:
+            done(EndOutcome(End.UNKNOWN_HANDLE, f"{text[:80]!r} is no handle of a transaction"))
+            return
+        if transaction_id is not None and transaction_id != handle.transaction_id:
+            done(EndOutcome(End.UNKNOWN_HANDLE, "handle and transactionId are of different transactions"))
+            return
+        half = self._half_at(handle)
+        moved = self._halves.moved.get(handle.transaction_id)
+        if moved is not None and (half is None or self._halves.states.get(handle.offset) is Known.ELSEWHERE):
+            handle = handle._replace(offset=moved)
+            half = self._halves.read_or_lose(moved)
+        if half is None:
+            self._in_steps(self._elsewhere(handle, group, state), done)
+        elif group is not None and group != half.group:
+            done(EndOutcome(End.WRONG_GROUP, f"the transaction is of the producer group {half.group!r}, not {group!r}"))
+        elif self._halves.states.is_undecided(handle.offset):
+            self._decide(
+                handle.offset, half, state, late=group is not None and not from_check, remark=remark, done=done
+            )
+        else:
+            self._answer_decided(handle, half, group, state, done)
+
+    def _count(self, done: Told, outcome: EndOutcome) -> None:
+        if not outcome.settled:
+            self._halves.metrics.counter(counted.REFUSED, outcome.end.value).add()
+            self._halves.notices.note(f"transaction_end_{outcome.end.value}", reason=outcome.text)
+        done(outcome)
+
+    def _half_at(self, handle: Handle) -> Half | None:
+        try:
+            half = self._halves.read(handle.offset)
+        except (DamagedRecord, RecordGone):
+            return None
+        return half if (half.physical, half.transaction_id) == handle[1:] else None
+
+    # Undecided
+
+    def _decide(self, offset: int, half: Half, state: State, *, late: bool, remark: str, done: Told) -> None:
+        halves = self._halves
+        if self._checker.is_discarding(offset):
+            done(EndOutcome(End.DISCARDED, _DISCARDED))
+            return
+        if offset in self._deciding:
+            self._join(offset, state, done)
+            return
+        if state is State.UNKNOWN:
+            self._checker.remark(offset, remark)
+            done(EndOutcome(End.OK))
+            return
+        if late and half.immune:
+            seconds = max(LATE_SECONDS_MIN, 0 if half.immunity_ms is None else half.immunity_ms / 1000)
+            if halves.clock.wall_ms() - half.store_ms > seconds * 1000:
+                text = f"the transaction is older than the {seconds:g} s it asked for"
+                done(EndOutcome(End.TOO_LATE, f"{text}: only the answer to a check decides it now"))
+                return
+        if state is State.COMMIT:
+            self._commit(offset, half, done)
+        else:
+            self._deciding[offset] = (state, [])
+            self._ops.add(offset, Fate.ROLLED_BACK, partial(self._decided, offset, half, state, done))
+
+    def _join(self, offset: int, state: State, done: Told) -> None:
+        """Somebody decided this half in the same turn; tell once that is durable."""
+        first, waiters = self._deciding[offset]
+
+        def told(error: StoreError | None) -> None:
+            done(_already(state, first) if error is None else _failed(error))
+
+        waiters.append(told)
+
+    def _commit(self, offset: int, half: Half, done: Told) -> None:
+        store = self._halves.store
+        try:
+            put, born_ms, born_host = self._committed(half)
+            self._ops.expect()
+            self._deciding[offset] = (State.COMMIT, [])
+            store.append(
+                [put],
+                born_ms=born_ms,
+                born_host=born_host,
+                done=partial(self._decided, offset, half, State.COMMIT, done),
+            )
+        except StoreError as error:
+            self._deciding.pop(offset, None)
+            done(_failed(error))
+            return
+        self._ops.add(offset, FATES[State.COMMIT])
+
+    def _committed(self, half: Half) -> tuple[Put, int, bytes]:
+        """Make what a commit appends: the message, or what waits for its time. Raises StoreError."""
+        store = self._halves.store
+        topic = store.topics.get(half.topic)
+        if topic is None:
+            raise MessageRefused(f"topic {half.topic!r} is not there; create it, the transaction stays undecided")
+        if is_system(half.topic) and not half.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            raise MessageRefused(f"{half.topic} is a topic of the broker's own; it takes no messages")
+        if not 0 <= half.queue_id < len(topic.queues):
+            raise MessageRefused(f"topic {half.topic} has no queue {half.queue_id}; give it more")
+        made = commit_of(half, topic)
+        return _waiting(self._halves, made.put, half), made.born_ms, made.born_host
+
+    def _decided(self, offset: int, half: Half, state: State, done: Told, error: StoreError | None) -> None:
+        _, waiters = self._deciding.pop(offset)
+        if error is None:
+            halves = self._halves
+            known = Known.COMMITTED if state is State.COMMIT else Known.ROLLED_BACK
+            halves.settle(offset, known, half)
+            name = counted.COMMITTED if state is State.COMMIT else counted.ROLLED_BACK
+            halves.metrics.counter(name, half.topic).add()
+            done(EndOutcome(End.OK, decided=state))
+        else:
+            done(_failed(error))
+        for waiter in waiters:
+            waiter(error)
+
+    # Decided before
+
+    def _answer_decided(self, handle: Handle, half: Half, group: str | None, state: State, done: Told) -> None:
+        known = self._halves.states.get(handle.offset)
+        if known in _DECIDED:
+            done(_already(state, _DECIDED[known]))
+        elif known is Known.ELSEWHERE:
+            self._in_steps(self._elsewhere(handle, group, state), done)
+        else:
+            self._in_steps(self._said_by_ops(handle.offset, half, state), done)
+
+    def _said_by_ops(self, offset: int, half: Half, state: State) -> Generator[None, None, EndOutcome]:
+        """Look for the op record that names a half; they stand behind it in the log."""
+        queue = self._halves.op_queue()
+        if queue is not None:
+            place = queue.first_at(half.physical)
+            while place < queue.max_offset:
+                place = max(place, queue.min_offset)
+                for physical, size, _ in queue.read(place, STEP_UNITS):
+                    place += 1
+                    if size == FILLER_SIZE:
+                        continue
+                    try:
+                        body, block = split(self._halves.store.read(physical, size))
+                    except (DamagedRecord, RecordGone):
+                        continue
+                    for member in members_of(bytes(body), block):
+                        if member.offset == offset and member.fate in STATES:
+                            return _already(state, STATES[member.fate])
+                yield
+        return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is over; the record that says how is no longer there")
+
+    def _elsewhere(self, handle: Handle, group: str | None, state: State) -> Generator[None, None, EndOutcome]:
+        """Look for a half by its transaction's id: it was put again and decided there, or discarded."""
+        halves, store = self._halves, self._halves.store
+        for name in (HALF_TOPIC, DISCARD_TOPIC):
+            try:
+                query = by_unique_key(store, name, handle.transaction_id)
+            except QueryRefused:
+                continue
+            yield from query.steps()
+            for message in query.found:
+                if name == DISCARD_TOPIC:
+                    if group in (None, message.properties.get("PGROUP")):
+                        return EndOutcome(End.DISCARDED, _DISCARDED)
+                    continue
+                known = halves.states.get(message.offset)
+                if known is Known.ELSEWHERE:
+                    continue
+                if group not in (None, message.properties.get("PGROUP")):
+                    return EndOutcome(End.WRONG_GROUP, "the transaction is of another producer group")
+                if known in _DECIDED:
+                    return _already(state, _DECIDED[known])
+                if known is None:
+                    return (yield from self._said_by_ops(message.offset, halves.read(message.offset), state))
+                return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is being moved; try again")
+        return EndOutcome(End.UNKNOWN_HANDLE, "there is no such transaction, or none any more")
+
+    def _in_steps(self, steps: Generator[None, None, EndOutcome], done: Told) -> None:
+        """Run a search, a piece in a turn."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            done(end.value)
+        except (StoreError, OSError) as error:
+            done(EndOutcome(End.UNKNOWN_HANDLE, f"the transaction was looked for in vain: {error}"))
+        else:
+            self._scheduler.call_soon(self._in_steps, steps, done)
+
+    # Discarded ones
+
+    def resume(self, offset: int, done: Told, *, resumed: Callable[[int], None]) -> None:
+        """Make a discarded half one again, with no checks counted; `resumed` is told the offset once durable."""
+        halves = self._halves
+        if offset in self._resuming:
+            done(EndOutcome(End.UNKNOWN_HANDLE, "it is being resumed"))
+            return
+        try:
+            half = halves.read_from(halves.discard_queue(), offset)
+            made = resumed_of(half, halves.topic(HALF_TOPIC))
+            self._ops.expect()
+            halves.store.append(
+                [made.put],
+                born_ms=made.born_ms,
+                born_host=made.born_host,
+                done=partial(self._resumed, offset, done, resumed),
+            )
+        except (DamagedRecord, RecordGone) as error:
+            done(EndOutcome(End.UNKNOWN_HANDLE, str(error)))
+        except StoreError as error:
+            done(_failed(error))
+        else:
+            self._resuming.add(offset)
+
+    def _resumed(self, offset: int, done: Told, resumed: Callable[[int], None], error: StoreError | None) -> None:
+        self._resuming.discard(offset)
+        if error is not None:
+            done(_failed(error))
+            return
+        self._halves.metrics.counter(counted.RESUMED).add()
+        resumed(offset)
+        done(EndOutcome(End.OK))
+
+
+_DISCARDED = "the transaction was discarded after its checks; `pyddmq transactions resume` makes it undecided again"
+
+
+def _waiting(halves: Halves, put: Put, half: Half) -> Put:
+    """Return what to append for a message whose delay begins now. Raises StoreError."""
+    delay = delay_of(half)
+    store = halves.store
+    if delay.level:
+        return store.delayed.put(put, delay.level)
+    if delay.deliver_at_ms:
+        return store.timed.put(put, delay.deliver_at_ms)
+    return store.timed.after(put, delay.delay_ms) if delay.delay_ms else put
+
+
+def _already(asked: State, decided: State) -> EndOutcome:
+    if asked in (decided, State.UNKNOWN):
+        return EndOutcome(End.ALREADY_SAME, decided=decided)
+    past = "committed" if decided is State.COMMIT else "rolled back"
+    return EndOutcome(End.ALREADY_OTHER, f"the transaction was {past} before, for good", decided)
+
+
+def _failed(error: StoreError) -> EndOutcome:
+    if isinstance(error, MessageRefused):
+        return EndOutcome(End.REFUSED, str(error))
+    return EndOutcome(End.DISK_FULL if isinstance(error, DiskFull) else End.FAILED, str(error))

@@ -1,0 +1,35 @@
+"""The handle of a transaction: what a producer gives back to decide it, opaque to it.
+
+`offset-physical-id`: queue offset and commit-log offset of the half in decimal digits, and the transaction's id. The
+id finds the half again when it was put elsewhere in the log; the offsets only save the search.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HANDLE_CHARS_MAX = 1024
+
+
+class Handle(NamedTuple):
+    """Queue offset and commit-log offset of the half, transaction id."""
+
+    offset: int
+    physical: int
+    transaction_id: str
+
+    def __str__(self) -> str:
+        return f"{self.offset}-{self.physical}-{self.transaction_id}"
+
+
+def parse_handle(text: str) -> Handle | None:
+    """Return what a handle says; None when it is none."""
+    offset, _, rest = text[: HANDLE_CHARS_MAX + 1].partition("-")
+    physical, _, transaction_id = rest.partition("-")
+    if (
+        len(text) > HANDLE_CHARS_MAX
+        or not transaction_id
+        or not all(each.isascii() and each.isdigit() and len(each) < 19 for each in (offset, physical))
+    ):
+        return None
+    return Handle(int(offset), int(physical), transaction_id)

@@ -1,0 +1,144 @@
+"""What an opening learns: which halves are undecided (D27).
+
+Op records name halves and, ours, what became of them. Records that replace a half (commit, put-back, discard) are
+decisions in themselves, also where a kill came before their op record: that is written then, since RocketMQ looks at
+nothing else. With a checkpoint only what came after it is read, else all that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import structlog
+
+from broker.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.decisions import Decision
+from broker.delay.level_queue import Ranges
+from broker.errors import DamagedRecord, RecordGone
+from broker.record import split
+from broker.transaction.ages import Ages
+from broker.transaction.halves import Halves
+from broker.transaction.names import DISCARD_NAME, HALF_NAME, Fate
+from broker.transaction.ops import OpPlaces, OpWriter, members_of
+from broker.transaction.state import Checkpoint, TransactionFiles
+from broker.transaction.states import HalfStates, Known
+
+STEP_UNITS = 512
+KNOWN = {
+    Fate.COMMITTED: Known.COMMITTED,
+    Fate.ROLLED_BACK: Known.ROLLED_BACK,
+    Fate.MOVED: Known.ELSEWHERE,
+    Fate.DISCARDED: Known.ELSEWHERE,
+}
+
+log = structlog.get_logger()
+
+
+class Replay:
+    """One opening.
+
+    Attributes:
+        resumed: Discarded halves that are none any more.
+        times: Checks by half, as the checkpoint counts them.
+    """
+
+    def __init__(self, halves: Halves, ops: OpWriter, files: TransactionFiles) -> None:
+        self._halves = halves
+        self._ops = ops
+        self._files = files
+        self._unsaid = 0
+        self.resumed = Ranges()
+        self.times: dict[int, int] = {}
+
+    def steps(self) -> Generator[None, None, None]:
+        """Learn it, in steps of bounded work. Raises OSError: a file cannot be read."""
+        halves, store = self._halves, self._halves.store
+        queue = halves.queue()
+        if queue is None and halves.discard_queue() is None:
+            return
+        checkpoint = self._files.load(0 if queue is None else queue.max_offset)
+        whole_log = None
+        if checkpoint is None:
+            whole_log = "there is no checkpoint of the transactions"
+        elif checkpoint.log_end > store.end:
+            whole_log = "the log ends before the checkpoint of the transactions"
+        if whole_log is None and checkpoint is not None:
+            self._restore(checkpoint)
+            start, op_offset = checkpoint.log_end, checkpoint.ops
+        else:
+            start, op_offset = 0, self._files.op_offset
+            first = 0 if queue is None else max(queue.min_offset, min(self._files.half_offset, queue.max_offset))
+            halves.states = HalfStates(first)
+        if queue is not None:
+            halves.states.grow(queue.max_offset)
+            halves.states.begin_at(max(queue.min_offset, self._files.half_offset))
+        ops = halves.op_queue()
+        if ops is not None:
+            yield from self._read_ops(ops, op_offset)
+        discards = halves.discard_queue()
+        if halves.states.undecided or self._unsaid or (discards is not None and discards.max_offset):
+            log.info("transactions_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
+            for step in store.decisions(start):
+                for decision in step.decisions:
+                    self._decided(decision)
+                yield
+        halves.seen = halves.checks.cursor = halves.states.position
+        halves.ages.begin(halves.states.position)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        halves = self._halves
+        halves.states = checkpoint.states
+        self._ops.owed.update(checkpoint.owed)
+        halves.ages = Ages(checkpoint.uptime, checkpoint.marks)
+        self.times = checkpoint.times
+        for start, end in checkpoint.resumed:
+            self.resumed.add(start, end)
+
+    def _read_ops(self, queue: ConsumeQueue, offset: int) -> Generator[None, None, None]:
+        states = self._halves.states
+        # Blocks below are needed for the offset that RocketMQ begins with, not for what is known.
+        known_from = offset
+        offset = max(queue.min_offset, min(offset, self._files.op_offset or queue.min_offset))
+        places = self._ops.places = OpPlaces(offset)
+        while offset < queue.max_offset:
+            for physical, size, _ in queue.read(offset, STEP_UNITS):
+                highest = -1
+                if size != FILLER_SIZE:
+                    try:
+                        body, block = split(self._halves.store.read(physical, size))
+                    except (DamagedRecord, RecordGone):
+                        body, block = memoryview(b""), b""
+                    for member in members_of(bytes(body), block):
+                        highest = max(highest, member.offset)
+                        if offset < known_from:
+                            continue
+                        self._ops.owed.pop(member.offset, None)
+                        if member.fate is None:
+                            # RocketMQ's: rolled back, unless a commit record says otherwise.
+                            self._unsaid += 1
+                            states.settle(member.offset, Known.ROLLED_BACK)
+                        else:
+                            states.settle(member.offset, KNOWN[member.fate])
+                places.note(offset, highest)
+                offset += 1
+            yield
+
+    def _decided(self, decision: Decision) -> None:
+        halves, states = self._halves, self._halves.states
+        entry = halves.store.record_at(decision.replaced)
+        if entry is None:
+            return
+        if entry.topic == DISCARD_NAME:
+            self.resumed.add(entry.queue_offset, entry.queue_offset + 1)
+            return
+        if entry.topic != HALF_NAME:
+            return
+        fate = Fate.COMMITTED
+        if decision.topic == HALF_NAME:
+            fate = Fate.MOVED
+        elif decision.topic == DISCARD_NAME:
+            fate = Fate.DISCARDED
+        if states.settle(entry.queue_offset, KNOWN[fate]):
+            self._ops.owed[entry.queue_offset] = fate
+        elif fate is Fate.COMMITTED and states.get(entry.queue_offset) is Known.ROLLED_BACK:
+            states.correct(entry.queue_offset, Known.COMMITTED)

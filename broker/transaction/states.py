@@ -1,0 +1,130 @@
+"""What is known of each half: two bits, in the order of the half queue. No I/O.
+
+Below `position` everything is decided, or elsewhere. The bits of KEPT halves below it are kept, so that a late repeat
+of a decision is answered without a search of the log.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from enum import IntEnum
+
+KEPT = 1 << 18
+_TRIM = 1 << 16
+
+
+class Known(IntEnum):
+    """Two bits: what became of a half. ELSEWHERE: put back, discarded or lost."""
+
+    UNDECIDED = 0
+    COMMITTED = 1
+    ROLLED_BACK = 2
+    ELSEWHERE = 3
+
+
+class HalfStates:
+    """The states of the halves [start, end) of the half queue.
+
+    Attributes:
+        position: The lowest undecided half; `end` when there is none.
+        end: One past the last half known.
+        undecided: How many are.
+    """
+
+    def __init__(self, start: int = 0) -> None:
+        self.position = self.end = start
+        self.undecided = 0
+        self._base = start // 4 * 4
+        self._bits = bytearray()
+
+    def grow(self, end: int) -> None:
+        """Add the halves up to `end`, undecided."""
+        if end > self.end:
+            self.undecided += end - self.end
+            self.end = end
+            self._bits.extend(bytes(-(-(end - self._base) // 4) - len(self._bits)))
+
+    def get(self, offset: int) -> Known | None:
+        """Return what is known of a half; None below what is kept."""
+        at = offset - self._base
+        if at < 0 or offset >= self.end:
+            return None
+        return Known(self._bits[at >> 2] >> (at & 3) * 2 & 3)
+
+    def is_undecided(self, offset: int) -> bool:
+        """Whether nothing has become of a half."""
+        at = offset - self._base
+        return self.position <= offset < self.end and not self._bits[at >> 2] >> (at & 3) * 2 & 3
+
+    def settle(self, offset: int, known: Known) -> bool:
+        """Note what became of a half; False when it is not undecided, and nothing is changed then."""
+        if not self.is_undecided(offset):
+            return False
+        at = offset - self._base
+        self._bits[at >> 2] |= known << (at & 3) * 2
+        self.undecided -= 1
+        if offset == self.position:
+            self._advance()
+        return True
+
+    def correct(self, offset: int, known: Known) -> None:
+        """Replace what is known of a decided half; ignored for others."""
+        if offset < self.end and offset >= self._base and not self.is_undecided(offset):
+            at = offset - self._base
+            self._bits[at >> 2] = self._bits[at >> 2] & ~(3 << (at & 3) * 2) | known << (at & 3) * 2
+
+    def begin_at(self, offset: int) -> None:
+        """Count everything below an offset, at most `end`, as elsewhere."""
+        for each in range(self.position, min(offset, self.end)):
+            self.settle(each, Known.ELSEWHERE)
+
+    def _advance(self) -> None:
+        bits, base, end = self._bits, self._base, self.end
+        at, last = self.position - base, end - base
+        while at < last and bits[at >> 2] >> (at & 3) * 2 & 3:
+            at += 1
+        self.position = base + at
+        surplus = self.position - KEPT - base
+        if surplus >= _TRIM:
+            surplus = surplus // 4 * 4
+            del bits[: surplus >> 2]
+            self._base += surplus
+
+    def waiting(self, offset: int, end: int | None = None) -> Iterator[int]:
+        """Yield the undecided halves from an offset on."""
+        offset = max(offset, self.position)
+        while offset < (self.end if end is None else min(end, self.end)):
+            if self.is_undecided(offset):
+                yield offset
+            offset += 1
+
+    # On disk
+
+    def saved(self) -> dict[str, object]:
+        """Everything from `position` on, for a checkpoint."""
+        start = self.position // 4 * 4
+        bits = bytes(self._bits[(start - self._base) >> 2 :])
+        return {"start": start, "end": self.end, "bits": b64encode(zlib.compress(bits, 1)).decode("ascii")}
+
+    @classmethod
+    def restored(cls, saved: dict[str, object], end: int) -> HalfStates:
+        """Make what `saved` told of the halves below `end`.
+
+        Raises:
+            ValueError, KeyError, TypeError, zlib.error: It is something else.
+        """
+        start, saved_end = saved["start"], saved["end"]
+        if not isinstance(start, int) or not isinstance(saved_end, int) or not 0 <= start <= saved_end:
+            raise ValueError("offsets are no numbers in order")
+        bits = zlib.decompress(b64decode(str(saved["bits"])))
+        states = cls(start)
+        states.grow(min(saved_end, end))
+        if len(bits) != -(-(saved_end - start) // 4):
+            raise ValueError("the bits are not as many as the halves")
+        for offset in range(start, states.end):
+            known = bits[(offset - start) >> 2] >> ((offset - start) & 3) * 2 & 3
+            if known:
+                states.settle(offset, Known(known))
+        return states

@@ -1,0 +1,363 @@
+"""Transactions of one store: half messages, their decisions, and the checks that ask for one.
+
+Guarantees:
+
+- A half is invisible until its commit is durable. A decision is final and idempotent: a second one stores nothing.
+- The log decides (D27): a record that names a half as replaced, or the op record of a rollback. After any stop, with or
+  without the files that only save reading it, what was decided is decided, and everything else is undecided and will be
+  checked.
+- A half that cannot be read, or whose producers are gone, delays no other. None ends by itself but after its checks or
+  its age in uptime, and then it lies in the discard topic.
+- A check writes nothing to the log. What is undecided costs two bits of memory, and 8 bytes once its check is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from broker.delay.level_queue import Ranges
+from broker.errors import NO_SPACE
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.offsets import ConsumerOffsets
+from broker.put import Position, Put
+from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.store import Store
+from broker.transaction import metrics as counted
+from broker.transaction.checker import Check, Checker, handle_of
+from broker.transaction.ending import Ending, Told
+from broker.transaction.halves import Halves
+from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
+from broker.transaction.ops import OpWriter
+from broker.transaction.outcomes import End, EndOutcome
+from broker.transaction.puts import half_put
+from broker.transaction.replay import Replay
+from broker.transaction.settings import CheckSettings
+from broker.transaction.state import TransactionFiles
+
+SAVE_SECONDS = 5.0
+UPTIME_SAVE_SECONDS = 60.0
+
+__all__ = ["Check", "End", "EndOutcome", "State", "Transactions"]
+
+
+class Transactions:
+    """The transactions of one store.
+
+    Attributes:
+        halves: What is known of each half.
+        resumed: Offsets in the discard queue that lie there no more.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        offsets: ConsumerOffsets,
+        disk: Disk,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        notices: Notices,
+        settings: CheckSettings | None = None,
+    ) -> None:
+        """Set up; `opening` does the work.
+
+        Args:
+            store: An open store. Where it has no `on_pending`, what is appended here is flushed here.
+            offsets: The table of committed offsets; a program has one (a node's is `Progress.offsets`).
+            disk: Where its files are.
+            clock: The store's clock.
+            scheduler: Runs the steps.
+            metrics: Counts.
+            notices: Says what is refused, lost and given up.
+            settings: When halves are checked and given up.
+        """
+        self.store = store
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self.halves = Halves(store, clock=clock, metrics=metrics, notices=notices)
+        self._ops = OpWriter(
+            store, topic=lambda: self.halves.topic(OP_TOPIC), clock=clock, scheduler=scheduler, metrics=metrics
+        )
+        self._checker = Checker(self.halves, self._ops, settings=settings or CheckSettings(), scheduler=scheduler)
+        self._ending = Ending(self.halves, self._ops, self._checker, scheduler=scheduler)
+        self._files = TransactionFiles(store.root, offsets=offsets, disk=disk, metrics=metrics)
+        self.resumed = Ranges()
+        self._attached = False
+        self._running = False
+        self._save_timer: Handle | None = None
+        self._uptime_saved = 0.0
+
+    # Opening and closing
+
+    @classmethod
+    def opening(
+        cls,
+        store: Store,
+        *,
+        offsets: ConsumerOffsets,
+        disk: Disk,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        notices: Notices,
+        settings: CheckSettings | None = None,
+    ) -> Generator[None, None, Transactions]:
+        """Find out what is undecided, in steps of bounded work; returns the transactions, which `start` sets going.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        transactions = cls(
+            store,
+            offsets=offsets,
+            disk=disk,
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            notices=notices,
+            settings=settings,
+        )
+        replay = Replay(transactions.halves, transactions._ops, transactions._files)
+        yield from replay.steps()
+        transactions.resumed = replay.resumed
+        transactions._checker.times = replay.times
+        transactions._attach()
+        return transactions
+
+    def _attach(self) -> None:
+        """Hear of new halves, once there is a topic for them."""
+        topic = self.store.topics.get(HALF_TOPIC)
+        if topic is not None and not self._attached:
+            self._attached = True
+            topic.listeners.append(self._checker.arrived)
+            if self._running:
+                self._arm_save()
+
+    def start(self) -> None:
+        """Make checks, and write op records that a kill prevented."""
+        self._running = True
+        self._ops.write_owed()
+        self._checker.start()
+        self._arm_save()
+
+    def stop(self) -> None:
+        """Do nothing any more by itself."""
+        self._running = False
+        self._checker.stop()
+        self._ops.stop()
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
+
+    def close(self) -> None:
+        """Stop, write every op record, and save how far all is; call it before the store is closed."""
+        self.stop()
+        if self.store.failed is None and not self.store.closed:
+            # Commits in the first flush may leave op records to write.
+            self._ops.write()
+            self.store.flush()
+            self._ops.write()
+            self.store.flush()
+        self.save(force=True)
+
+    def save(self, *, force: bool = False) -> None:
+        """Write how far all is; a full disk postpones that, another failure stops the store's write side."""
+        store = self.store
+        self.measure()
+        if not self._attached or store.failed is not None or store.closed:
+            return
+        try:
+            # Under `async` what was decided is not on the disk yet, and the files must not be ahead of the log.
+            store.make_durable()
+            states = self.halves.states
+            running = self.halves.running()
+            force = force or (states.undecided > 0 and running - self._uptime_saved >= UPTIME_SAVE_SECONDS)
+            self._files.save(
+                self._content(running),
+                half_offset=states.position,
+                op_offset=self._ops.places.first(states.position),
+                log_end=store.end,
+                force=force,
+            )
+            if force:
+                self._uptime_saved = running
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                store.fail("writing how far transactions are", error)
+
+    def _content(self, running: float) -> dict[str, Any]:
+        halves = self.halves
+        times = {**self._checker.times, **halves.checks.saved()}
+        return {
+            "halves": halves.states.saved(),
+            "ops": self._ops.places.next,
+            "owed": [[offset, fate.value] for offset, fate in self._ops.owed.items()],
+            "times": [[offset, count] for offset, count in times.items() if halves.states.is_undecided(offset)],
+            "uptime": halves.ages.uptime(running),
+            "marks": halves.ages.saved(),
+            "resumed": self.resumed.ranges,
+        }
+
+    def _arm_save(self) -> None:
+        if self._save_timer is None and self._attached and self._running:
+            self._save_timer = self._scheduler.call_later(SAVE_SECONDS, self._save_again)
+
+    def _save_again(self) -> None:
+        self._save_timer = None
+        self.save()
+        self._arm_save()
+
+    def measure(self) -> None:
+        """Bring the gauges up to date."""
+        halves, metrics = self.halves, self._metrics
+        by_topic: dict[str, int] = {}
+        for (topic, _), count in halves.pending.items():
+            by_topic[topic] = by_topic.get(topic, 0) + count
+        for spec, labels, _ in list(metrics):
+            if spec.name == counted.PENDING and labels[0] not in by_topic:
+                metrics.counter(counted.PENDING, *labels).value = 0
+        for topic, count in by_topic.items():
+            metrics.counter(counted.PENDING, topic).value = count
+        metrics.counter(counted.UNDECIDED).value = halves.states.undecided
+        oldest = self.oldest_ms()
+        age = 0 if oldest is None else max(0, self._clock.wall_ms() - oldest) // 1000
+        metrics.counter(counted.OLDEST_SECONDS).value = age
+
+    # Halves
+
+    def half(
+        self,
+        put: Put,
+        *,
+        group: str,
+        delay_level: int = 0,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
+        immunity_seconds: int | None = None,
+    ) -> Put:
+        """Return what to append in place of a message, so that it waits for its producer's decision.
+
+        The position of the append makes the handle: `handle_of`. The position's unique key is the transaction's id.
+
+        Args:
+            put: The message as it would be appended without a transaction, and without a delay.
+            group: Producer group: whoever is of it may decide, and is asked.
+            delay_level: Level that the commit starts (D32); it wins over the other two, a moment over a delay.
+            deliver_at_ms: Moment of delivery, ms since the epoch; a commit after it delivers at once.
+            delay_ms: Delay from the commit on.
+            immunity_seconds: How long no check is made; None: `timeout_ms` of the settings.
+
+        Raises:
+            MessageRefused: It can never be stored, or never be committed.
+            DiskFull, StoreFailed: The half topic is not there yet and cannot be made.
+        """
+        made = half_put(
+            self.store,
+            put,
+            group=group,
+            topic=lambda: self.halves.topic(HALF_TOPIC),
+            delay_level=delay_level,
+            deliver_at_ms=deliver_at_ms,
+            delay_ms=delay_ms,
+            immunity_seconds=immunity_seconds,
+            now_ms=self._clock.wall_ms(),
+        )
+        if not self._attached:
+            self._attach()
+        return made
+
+    @staticmethod
+    def handle_of(position: Position) -> str:
+        """Return the handle of a half that was put at a position."""
+        return handle_of(position)
+
+    def end(
+        self,
+        handle: str,
+        *,
+        group: str,
+        state: State,
+        done: Callable[[EndOutcome], None],
+        transaction_id: str | None = None,
+        from_check: bool = False,
+        remark: str = "",
+    ) -> None:
+        """Decide a transaction.
+
+        Args:
+            handle: As `handle_of` or a check gave it.
+            group: Producer group of who decides.
+            state: COMMIT and ROLLBACK are final; UNKNOWN leaves it to the next check.
+            done: Told once what is answered is durable; at once when nothing is stored.
+            transaction_id: Compared with the handle's, where given.
+            from_check: The answer to a check.
+            remark: Why it is not known yet, for people.
+        """
+        self._ending.end(
+            handle,
+            group=group,
+            transaction_id=transaction_id,
+            state=state,
+            from_check=from_check,
+            remark=remark,
+            done=done,
+        )
+
+    # Checks
+
+    @property
+    def settings(self) -> CheckSettings:
+        """When halves are checked and given up; may be replaced."""
+        return self._checker.settings
+
+    @settings.setter
+    def settings(self, settings: CheckSettings) -> None:
+        self._checker.settings = settings
+        self._checker.changed()
+
+    def fetch_checks(self, group: str, count_max: int) -> list[Check]:
+        """Return due checks of a producer group, in the order in which they became due.
+
+        Nobody else gets them within the interval of the settings; that is how long the group has to answer with `end`,
+        `from_check`. Each counts as made.
+        """
+        return self._checker.fetch(group, count_max)
+
+    def give_back(self, check: Check) -> None:
+        """Take back a check that never reached a producer: it does not count and is due at once."""
+        self._checker.give_back(check)
+
+    def on_checks(self, group: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called whenever checks of a group became due, until the returned function is called."""
+        return self._checker.on_checks(group, callback)
+
+    # Admin
+
+    def decide(self, handle: str, state: State, done: Told) -> None:
+        """Decide an undecided transaction in its producers' place; resume discarded ones first."""
+        self._ending.end(handle, group=None, transaction_id=None, state=state, from_check=True, remark="", done=done)
+
+    def resume(self, offset: int, done: Told) -> None:
+        """Make the half at an offset of the discard queue undecided again, with no checks counted.
+
+        Args:
+            offset: As `broker.transaction.listing.discarded` tells it.
+            done: OK once that is durable; UNKNOWN_HANDLE where no discarded half is.
+        """
+        if offset in self.resumed:
+            done(EndOutcome(End.UNKNOWN_HANDLE, "it was resumed before"))
+            return
+        self._ending.resume(offset, done, resumed=lambda each: self.resumed.add(each, each + 1))
+        self._attach()
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest undecided half was stored, ms since the epoch; None where there is none."""
+        states = self.halves.states
+        if not states.undecided:
+            return None
+        half = self.halves.read_or_lose(states.position)
+        return None if half is None else half.store_ms
