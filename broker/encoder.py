@@ -139,7 +139,7 @@ class Encoder:
         physicals: list[int],
         stamp: Stamp,
         touched: dict[ConsumeQueue, Topic],
-    ) -> tuple[list[Buffer], list[Position]]:
+    ) -> tuple[list[Buffer], list[Position], int]:
         """Give records their offsets and complete them; their units are staged in their queues.
 
         Args:
@@ -150,7 +150,7 @@ class Encoder:
             touched: Gets the queues that had nothing staged before.
 
         Returns:
-            Four buffers per record (header, body, tail, sum), and the positions.
+            Four buffers per record (header, body, tail, sum), the positions, and the bits of sysFlag that any has.
         """
         pack, _ = _header_packers(len(stamp.born_host))
         middle = self._middle(stamp, 0, 0, 0)
@@ -159,15 +159,18 @@ class Encoder:
         positions: list[Position] = []
         crcs: list[int] = []
         known_tags: bytes | int = b""
-        code = 0
+        code = flags = 0
         for put, tail, size, key, physical in zip(puts, *measured, physicals, strict=True):
             topic, queue_id, body, _, tags, _, prepared, reconsumed, sys_flag, flag = put
             queue = topic.queues[queue_id]
             offset = queue.next_offset
             if offset == queue.max_offset:
                 touched[queue] = topic
-            plain = not (prepared or reconsumed or sys_flag)
-            shared = middle if plain else self._middle(stamp, prepared, reconsumed, sys_flag)
+            if prepared or reconsumed or sys_flag:
+                flags |= sys_flag
+                shared = self._middle(stamp, prepared, reconsumed, sys_flag)
+            else:
+                shared = middle
             body_crc = crc32(body) & 0x7FFFFFFF
             header = pack(size, MAGIC_V1, body_crc, queue_id, flag, offset, physical, shared, len(body))
             crcs.append(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
@@ -179,7 +182,7 @@ class Encoder:
             queue.next_offset = offset + 1
             positions.append(_new_position(Position, (queue_id, offset, physical, key)))
         buffers[3::4] = crc_properties(crcs)
-        return buffers, positions
+        return buffers, positions, flags
 
     def _middle(self, stamp: Stamp, prepared: int, reconsumed: int, flags: int) -> bytes:
         """The header from sysFlag to the prepared offset: the same for nearly all records of an append."""

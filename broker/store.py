@@ -143,6 +143,7 @@ class Store:
         self.topic_changes = parts.topic_changes
         self.retention = parts.retention
         self.index = parts.index
+        self._feed = parts.index.feed.add
         self.queue_locks = QueueLocks(clock)
         self.store_ms = 0
         self._staged_record = self._last_record = -1
@@ -299,8 +300,10 @@ class Store:
             self.metrics.counter(REFUSED, "illegal").add(len(puts))
             raise
         physicals = self._room.reserve(puts, measured.sizes, atomic=atomic)
-        buffers, positions = self._encoder.encode(puts, measured, physicals, stamp, self._touched)
-        self._log.stage(physicals, measured.sizes, buffers)
+        buffers, positions, flags = self._encoder.encode(puts, measured, physicals, stamp, self._touched)
+        tails, sizes, keys = measured
+        self._log.stage(physicals, sizes, buffers)
+        self._feed(tails, keys, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
         self._staged_record = physicals[-1]
         self._appended.value += len(puts)
         if done is not None:

@@ -274,10 +274,10 @@ class Node:
         self.producer.flush()
         self._settle_memory()
         if flushed:
-            self._index_work.wake()
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
             with contextlib.suppress(ProgressFailed):
                 self.progress.sync()
+            self._index_work.stored()
 
     def settle(self) -> None:
         """End the turn now and make all that it changed durable; for changes that are answered when they are kept.

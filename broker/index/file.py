@@ -27,9 +27,11 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
+from broker.index.rows import Rows
 from broker.record import crc32
 from broker.seams import Disk, DiskFile
 
@@ -79,8 +81,6 @@ class Sums(NamedTuple):
 
 
 EMPTY = Header(0, 0, 0, 0, 0, 1)
-Row = tuple[int, int, int]
-"""Key hash (0 to 2^31 - 1), commit-log offset of the record, its store timestamp in ms."""
 
 
 class IndexFile:
@@ -186,6 +186,8 @@ class IndexFile:
         slots = array("i", file.read(HEADER_BYTES, SLOT_BYTES * self._slots_total))
         if _SWAP:
             slots.byteswap()
+        if max(slots) >= self.header.next_entry or min(slots) < 0:
+            raise IndexDamaged(self, "a slot leads to no entry")
         self._entries_sum = self.sums.entries if self.sums is not None else _sum_entries(file, self._span())
         self._file, self._slots = file, slots
         self._pending_from = self.header.next_entry
@@ -221,11 +223,11 @@ class IndexFile:
 
     # Writing
 
-    def put(self, entries: Sequence[Row], start: int = 0) -> int:
+    def put(self, rows: Rows, start: int = 0) -> int:
         """Add entries until the file is full; it is being written.
 
         Args:
-            entries: In log order.
+            rows: In log order.
             start: Index of the first of them to add.
 
         Returns:
@@ -233,27 +235,30 @@ class IndexFile:
         """
         slots = self._slots
         assert slots is not None
-        begin_ms, end_ms, begin, end, used, number = self.header
-        stop = min(len(entries), start + self._entries_total - number)
+        begin_ms, _, begin, _, used, number = self.header
+        stop = min(rows.length, start + self._entries_total - number)
         if start >= stop:
             return start
+        hashes, physicals, stamps = rows if stop - start == rows.length else (column[start:stop] for column in rows)
         if number == 1:
-            _, begin, begin_ms = entries[start]
-        slots_total, pages, pack = self._slots_total, self._dirty, ENTRY.pack
-        packed = []
-        for key_hash, physical, store_ms in entries[start:stop]:
-            slot = key_hash % slots_total
-            before = slots[slot]
-            if not 0 < before < number:
-                before = 0
-                used += 1
-            slots[slot] = number
+            begin, begin_ms = physicals[0], stamps[0]
+        slots_total = self._slots_total
+        places = [key_hash % slots_total for key_hash in hashes]
+        befores = []
+        for place in places:
+            befores.append(slots[place])
+            slots[place] = number
             number += 1
-            pages.add(slot // _PAGE_SLOTS)
-            packed.append(pack(key_hash, physical, min(max((store_ms - begin_ms) // 1000, 0), _SECONDS_MAX), before))
-        self._pending += b"".join(packed)
-        _, end, end_ms = entries[stop - 1]
-        self.header = Header(begin_ms, end_ms, begin, end, used, number)
+        used += befores.count(0)
+        if len(self._dirty) * _PAGE_SLOTS < slots_total:
+            self._dirty.update([place // _PAGE_SLOTS for place in places])
+        flat = [0] * (4 * len(hashes))
+        flat[0::4] = hashes
+        flat[1::4] = physicals
+        flat[2::4] = _seconds(stamps, begin_ms)
+        flat[3::4] = befores
+        self._pending += _entries_packer(len(hashes))(*flat)
+        self.header = Header(begin_ms, stamps[-1], begin, physicals[-1], used, number)
         return stop
 
     def write(self) -> None:
@@ -349,6 +354,20 @@ class IndexFile:
         finally:
             if opened:
                 file.close()
+
+
+def _seconds(stamps: list[int], begin_ms: int) -> list[int]:
+    """Return the seconds since the first entry's store time."""
+    first = (min(stamps) - begin_ms) // 1000
+    if 0 <= first == (max(stamps) - begin_ms) // 1000 <= _SECONDS_MAX:
+        return [first] * len(stamps)
+    return [min(max((stamp - begin_ms) // 1000, 0), _SECONDS_MAX) for stamp in stamps]
+
+
+@lru_cache(maxsize=16)
+def _entries_packer(count: int) -> Callable[..., bytes]:
+    """Return what packs so many entries at once."""
+    return struct.Struct(">" + ENTRY.format.lstrip(">") * count).pack
 
 
 def _sum_entries(file: DiskFile, span: tuple[int, int]) -> int:

@@ -18,12 +18,14 @@ from collections.abc import Iterator
 
 from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE
-from broker.index.file import IndexDamaged, IndexFile, Row
-from broker.index.keys import KeyHasher, keys_of
+from broker.index.feed import IndexFeed
+from broker.index.file import IndexDamaged, IndexFile
+from broker.index.keys import KeyHasher
 from broker.index.names import file_name
 from broker.index.parts import Gap, IndexParts
+from broker.index.rows import RowMaker, Rows
 from broker.index.state import IndexState
-from broker.log_walk import Walked, walk
+from broker.log_walk import walk
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
@@ -57,6 +59,7 @@ class Index:
         saved_ms: Store time of the last entry that is durable, for RocketMQ's checkpoint.
         failed: Why nothing is built any more, or None.
         log: The commit log.
+        feed: Takes what is appended, so that it is not read from the log again.
     """
 
     def __init__(
@@ -94,7 +97,9 @@ class Index:
         self._metrics = metrics
         self._notices = notices
         self._state = IndexState(root, disk=disk)
+        self.feed = IndexFeed()
         self._hash = KeyHasher().hash
+        self._rows = RowMaker()
         self._parts = IndexParts(
             self._folder,
             log=log,
@@ -140,6 +145,12 @@ class Index:
     def behind(self) -> bool:
         """Whether there is something to build."""
         return self.position < self._log.visible_end or bool(self._parts.gaps)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether all that is to be built was appended just now and is in the feed."""
+        start = self.feed.start
+        return start is not None and self.position >= start and not self._parts.gaps
 
     @property
     def files(self) -> list[IndexFile]:
@@ -209,20 +220,32 @@ class Index:
         # A file without sums is RocketMQ's: to go on in it, all of it would have to be read.
         if last is not None and last.sums is not None and not last.full and not self._take_up(last):
             return
-        records, position = walk(self._log, self.position, self._log.visible_end, records_max=records_max)
-        rows = self._rows(records, self._known_to, self.files[-2:])
+        rows, position = self._read(records_max)
+        rows = _unknown(rows, self._known_to, self.files[-2:])
         at = 0 if self._writer is None else self._writer.put(rows)
-        while at < len(rows):
+        while at < rows.length:
             # Where this ends for want of space, the record may have some of its entries already.
-            self._known_to = max(self._known_to, rows[at][1])
-            self.position = rows[at][1]
+            self._known_to = max(self._known_to, rows.physicals[at])
+            self.position = rows.physicals[at]
             self._writer = self._next_writer()
             at = self._writer.put(rows, at)
         if self._writer is not None:
             self._writer.write()
-        self._entries.value += len(rows)
+        self._entries.value += rows.length
         self._parts.changed = True
         self.position = position
+
+    def _read(self, records_max: int) -> tuple[Rows, int]:
+        """Return entries of the log from `position` on, of what was fed if it is there, and where they end."""
+        end = self._log.visible_end
+        fed = self.feed.read(self.position, end, records_max)
+        if fed is not None:
+            records, position = fed
+            return self._rows.of_fed(records), position
+        if self.feed.start is not None and self.position < self.feed.start < end:
+            end = self.feed.start
+        walked, position = walk(self._log, self.position, end, records_max=records_max)
+        return self._rows.of_records(walked), position
 
     def _take_up(self, last: IndexFile) -> bool:
         """Go on in the last file once its content is compared, some megabytes per call; returns whether it is."""
@@ -235,21 +258,6 @@ class Index:
                 self._writer = last
                 return True
         return False
-
-    def _rows(
-        self, records: list[Walked], known_to: int, files: list[IndexFile], known_from: int = _ALL_MS
-    ) -> list[Row]:
-        """Entries of records; up to one offset and from another on those that the files have already are left out."""
-        key_hash = self._hash
-        rows = [
-            (key_hash(topic, key), physical, store_ms)
-            for physical, _, store_ms, rollback, topic, block in records
-            if not rollback
-            for key in keys_of(block)
-        ]
-        if rows and (rows[0][1] <= known_to or rows[-1][1] >= known_from):
-            rows = [row for row in rows if known_to < row[1] < known_from or not _has(files, row)]
-        return rows
 
     def _next_writer(self) -> IndexFile:
         """Seal the full file and make the next one."""
@@ -280,16 +288,16 @@ class Index:
         neighbours = [
             part for part in (*self._parts.all[:place][-1:], *self._parts.after(place)) if isinstance(part, IndexFile)
         ]
-        rows = self._rows(records, start, neighbours, end - 1)
-        if rows and repair.file is None:
+        rows = _unknown(self._rows.of_records(records), start, neighbours, end - 1)
+        if rows.length and repair.file is None:
             repair.file = self._parts.file(repair.gap.name)
             repair.file.create()
-        if repair.file is not None and (at := repair.file.put(rows)) < len(rows):
+        if repair.file is not None and (at := repair.file.put(rows)) < rows.length:
             # Several files in a row are to be made anew: the next one goes on with this record.
             self._entries.value += at
             self._close_gap(place, repair)
             return
-        self._entries.value += len(rows)
+        self._entries.value += rows.length
         if repair.file is not None:
             repair.file.write()
         repair.position = position
@@ -372,6 +380,7 @@ class Index:
         """Write nothing any more: the store has failed. What is there can be searched."""
         if self.failed is None:
             self.failed = "the store has failed"
+            self.feed.close()
 
     def release(self) -> None:
         """Let go of the files without writing anything."""
@@ -383,12 +392,25 @@ class Index:
 
     def _fail(self, error: OSError) -> None:
         self.failed = f"{error.filename or self._folder}: {error.strerror or error}"
+        self.feed.close()
         self._metrics.counter(INDEX_FAILED).value = 1
         self._notices.note("index_failed", folder=self._folder, error=str(error))
 
 
-def _has(files: list[IndexFile], row: Row) -> bool:
-    key_hash, physical, _ = row
+def _unknown(rows: Rows, known_to: int, files: list[IndexFile], known_from: int = _ALL_MS) -> Rows:
+    """Leave out entries up to one commit-log offset and from another on that the files have already."""
+    hashes, physicals, _ = rows
+    if not physicals or (physicals[0] > known_to and physicals[-1] < known_from):
+        return rows
+    kept = [
+        place
+        for place, (key_hash, physical) in enumerate(zip(hashes, physicals, strict=True))
+        if known_to < physical < known_from or not _has(files, key_hash, physical)
+    ]
+    return Rows(*([column[place] for place in kept] for column in rows))
+
+
+def _has(files: list[IndexFile], key_hash: int, physical: int) -> bool:
     for file in files:
         for _ in file.verify():
             pass

@@ -1,22 +1,26 @@
 """Keys of a message as RocketMQ's index knows them, and their hashes.
 
 Indexed are `UNIQ_KEY` and each space-separated word of `KEYS`, each as `topic#key`, by Java's hash of that text. The
-hash costs 5 to 11 us for 40 characters in Python (D7), so the part that consecutive messages share, topic and the
-first 20 digits of a unique key (address, process and loader), is remembered.
+hash costs 5 to 11 us for 40 characters in Python (D7), so what stands before the key is remembered, and keys are hashed
+many at once (`broker.index.hashing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from broker.index.hashing import CHARS_MAX, ascii_hashes
 from broker.java import extended_hash, string_hash
 
 _UNIQUE = b"UNIQ_KEY\x01"
 _KEYS = b"KEYS\x01"
 _UNIQUE_LATER = b"\x02" + _UNIQUE
 _KEYS_LATER = b"\x02" + _KEYS
-_STEM_CHARS = 20
-_UNIQUE_CHARS = 32
 _LONG_CHARS = 256
 _CACHE_MAX = 1024
+_SIGN = 1 << 31
+_POSITIVE = _SIGN - 1
+_POWERS = [pow(31, count, 1 << 32) for count in range(CHARS_MAX + 1)]
 
 
 def unique_key_of(block: bytes) -> bytes:
@@ -24,20 +28,30 @@ def unique_key_of(block: bytes) -> bytes:
     return _value(block, _UNIQUE, _UNIQUE_LATER)
 
 
+def words_value_of(block: bytes) -> bytes:
+    """Value of `KEYS` in a property block, b"" when there is none."""
+    return _value(block, _KEYS, _KEYS_LATER)
+
+
 def words_of(block: bytes) -> list[bytes]:
     """Words of `KEYS` in a property block, in their order."""
-    value = _value(block, _KEYS, _KEYS_LATER)
-    return [word for word in value.split(b" ") if word] if value else []
+    return _words(words_value_of(block))
 
 
 def keys_of(block: bytes) -> list[bytes]:
     """All keys under which a message is indexed, the unique key first. A word may come twice."""
-    unique = _value(block, _UNIQUE, _UNIQUE_LATER)
-    words = _value(block, _KEYS, _KEYS_LATER)
-    keys = [unique] if unique else []
-    if words:
-        keys += [word for word in words.split(b" ") if word] if b" " in words else [words]
-    return keys
+    return joined_keys(unique_key_of(block), words_value_of(block))
+
+
+def joined_keys(unique: bytes, words: bytes) -> list[bytes]:
+    """Return the keys of a message with this unique key and this value of KEYS, b"" for none; see `keys_of`."""
+    return [unique, *_words(words)] if unique else _words(words)
+
+
+def _words(value: bytes) -> list[bytes]:
+    if b" " in value:
+        return [word for word in value.split(b" ") if word]
+    return [value] if value else []
 
 
 def _value(block: bytes, first: bytes, later: bytes) -> bytes:
@@ -53,30 +67,47 @@ def _value(block: bytes, first: bytes, later: bytes) -> bytes:
 
 
 class KeyHasher:
-    """Hashes `topic#key`; remembers a bounded number of common beginnings."""
+    """Hashes `topic#key` as RocketMQ's indexKeyHashMethod does; remembers a bounded number of topics' hashes."""
 
     def __init__(self) -> None:
-        self._stems: dict[tuple[bytes, bytes], int] = {}
+        self._stems: dict[bytes, int] = {}
 
     def hash(self, topic: bytes, key: bytes) -> int:
-        """Return RocketMQ's key hash, 0 to 2^31 - 1: |hash|, and 0 for -2^31 (its indexKeyHashMethod)."""
-        count = len(key)
-        if count == _UNIQUE_CHARS and key.isascii():
-            value = extended_hash(self._stem(topic, key[:_STEM_CHARS]), key[_STEM_CHARS:])
-        elif count <= _LONG_CHARS and key.isascii():
-            value = extended_hash(self._stem(topic, b""), key)
+        """Return RocketMQ's key hash, 0 to 2^31 - 1: |hash|, and 0 for -2^31."""
+        if len(key) <= _LONG_CHARS and key.isascii():
+            value = extended_hash(self._stem(topic), key)
         else:
-            text = (topic + b"#" + key).decode("utf-8", "replace")
-            value = string_hash(text) & 0xFFFFFFFF
-        if value < 0x80000000:
-            return value
-        return 0x100000000 - value if value != 0x80000000 else 0
+            value = string_hash((topic + b"#" + key).decode("utf-8", "replace"))
+        return (-value if value & _SIGN else value) & _POSITIVE
 
-    def _stem(self, topic: bytes, start: bytes) -> int:
-        value = self._stems.get((topic, start))
+    def hashes(self, topics: bytes | Sequence[bytes], keys: Sequence[bytes]) -> list[int]:
+        """Return `hash` of each key; the topic is one for all, or one for each."""
+        if not keys:
+            return []
+        lengths = list(map(len, keys))
+        longest = max(lengths)
+        if longest > CHARS_MAX or not b"".join(keys).isascii():
+            each = [topics] * len(keys) if isinstance(topics, bytes) else topics
+            return [self.hash(topic, key) for topic, key in zip(each, keys, strict=True)]
+        if isinstance(topics, bytes):
+            stem = self._stem(topics)
+            if lengths.count(longest) == len(lengths):
+                found = list(map(abs, ascii_hashes(keys, stem * _POWERS[longest])))
+                return found if _SIGN not in found else [value & _POSITIVE for value in found]
+            values = [stem * _POWERS[count] for count in lengths]
+        else:
+            stem_of = self._stem
+            values = [stem_of(topic) * _POWERS[count] for topic, count in zip(topics, lengths, strict=True)]
+        return [
+            (-value if (value := start + own) & _SIGN else value) & _POSITIVE
+            for start, own in zip(values, ascii_hashes(keys), strict=True)
+        ]
+
+    def _stem(self, topic: bytes) -> int:
+        """Hash of what stands before a key of a topic."""
+        value = self._stems.get(topic)
         if value is None:
             if len(self._stems) >= _CACHE_MAX:
                 self._stems.clear()
-            value = string_hash((topic + b"#" + start).decode("utf-8", "replace"))
-            self._stems[topic, start] = value
+            value = self._stems[topic] = string_hash((topic + b"#").decode("utf-8", "replace"))
         return value

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.index.file import ENTRY, HEADER
+from broker.index.hashing import ascii_hashes
 from broker.index.keys import KeyHasher
 from broker.java import string_hash
 from broker.metrics import Metrics
@@ -89,6 +90,29 @@ def test_hash_of_the_smallest_integer_is_zero() -> None:
     key = key_that_hashes_to_the_smallest("t")
     assert string_hash(f"t#{key}") == -(1 << 31)
     assert KeyHasher().hash(b"t", key.encode()) == 0
+
+
+@given(
+    topics=st.lists(st.sampled_from([b"t", b"%RETRY%g", "é".encode()]), min_size=1, max_size=3),
+    keys=st.lists(st.text(max_size=40) | st.text("aZ~\x7f", min_size=32, max_size=32), max_size=20),
+    equal=st.booleans(),
+)
+def test_hashes_of_many_are_those_of_each(topics: list[bytes], keys: list[str], equal: bool) -> None:
+    """Whatever lengths and characters are together, one topic or several."""
+    texts = [key.encode()[:8].rjust(8, b".") if equal else key.encode() for key in keys]
+    each = [topics[place % len(topics)] for place in range(len(texts))]
+    hasher = KeyHasher()
+    assert hasher.hashes(each, texts) == [hasher.hash(topic, text) for topic, text in zip(each, texts, strict=True)]
+    assert hasher.hashes(topics[0], texts) == [hasher.hash(topics[0], text) for text in texts]
+
+
+def test_hashes_of_very_many_are_javas() -> None:
+    """More than go into one piece; the smallest integer among them becomes 0."""
+    keys = [b"%032d" % (number * 7919**5) for number in range(1300)]
+    assert ascii_hashes(keys) == [string_hash(key.decode()) for key in keys]
+    smallest = key_that_hashes_to_the_smallest("t").encode()
+    assert KeyHasher().hashes(b"t", [smallest, b"1234567"])[0] == 0
+    assert KeyHasher().hashes(b"t", [smallest, b"12345678"])[0] == 0
 
 
 def key_that_hashes_to_the_smallest(topic: str) -> str:

@@ -2,49 +2,95 @@
 
 from __future__ import annotations
 
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from proxy.index_work import BUSY_SECONDS, IndexWork
+from proxy.index_work import BUSY_RECORDS, BUSY_SECONDS, PIECE_RECORDS, TURN_PIECES_MAX, IndexWork
 from tests.integration.store_tools import append, open_store
 
 
+def opened(disk: SimDisk, clock: ManualClock) -> Store:
+    """Open a store of small messages with index files that take some thousand."""
+    return open_store(disk, clock=clock, segment_bytes=1 << 20, index_entries=1 << 15)
+
+
+def store_many(store: Store, count: int) -> None:
+    """Append messages in one flush."""
+    store.create_topic("t", 1)
+    append(store, *[b"x"] * count)
+    store.flush()
+
+
+def built(store: Store) -> int:
+    """Number of records that are indexed."""
+    size = store.topics["t"].queues[0].read(0, 1)[0][1]
+    return store.index.position // size
+
+
 def test_index_is_built_in_idle_turns_and_then_nothing_is_scheduled() -> None:
-    """After a wake all is indexed in pieces; with nothing left no timer stays."""
+    """What a turn does not build follows in pieces; with nothing left no timer stays."""
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
-    store = open_store(SimDisk(), clock=clock, segment_bytes=1 << 20, index_entries=4096)
-    store.create_topic("t", 1)
-    for _ in range(100):
-        append(store, *[b"x"] * 10)
-        store.flush()
+    store = opened(SimDisk(), clock)
     work = IndexWork(store.index, scheduler=scheduler, turns=lambda: 1)
-    work.wake()
-    work.wake()
-    assert store.index.position == 0
-    scheduler.advance(BUSY_SECONDS)
-    assert 0 < store.index.position < store.end
+    store_many(store, 2000)
+    work.stored()
+    assert built(store) == TURN_PIECES_MAX * PIECE_RECORDS
+    scheduler.advance(2 * BUSY_SECONDS)
+    assert built(store) > TURN_PIECES_MAX * PIECE_RECORDS
     scheduler.advance(1)
     assert store.index.position == store.end
     assert scheduler.next_due() is None
-    append(store, b"one more")
-    store.flush()
-    work.wake()
+    store_many(store, 1)
+    work.stored()
+    assert store.index.behind
     work.stop()
     scheduler.advance(1)
-    assert store.index.position < store.end
+    assert store.index.behind
 
 
-def test_busy_loop_gets_small_pieces_far_apart() -> None:
-    """While turns go on, no more than 64 records in 50 ms."""
+def test_index_keeps_up_with_any_rate() -> None:
+    """However busy the loop: after each turn less than a piece of what it stored is left to do."""
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
-    store = open_store(SimDisk(), clock=clock, segment_bytes=1 << 20, index_entries=4096)
-    store.create_topic("t", 1)
-    for _ in range(100):
-        append(store, *[b"x"] * 10)
-        store.flush()
+    store = opened(SimDisk(), clock)
     turn = iter(range(1_000_000))
     work = IndexWork(store.index, scheduler=scheduler, turns=lambda: next(turn))
-    work.wake()
-    scheduler.advance(0.5)
-    size = store.topics["t"].queues[0].read(0, 1)[0][1]
-    assert store.index.position == 10 * 64 * size
+    stored = 0
+    for count in (1, 30, 127, 128, 300, 5, 500) * 5:
+        store_many(store, count)
+        work.stored()
+        stored += count
+        assert stored - built(store) < PIECE_RECORDS // 2
+        scheduler.advance(BUSY_SECONDS)
+    # Few messages wait for a pause, not for a timer between turns.
+    assert store.index.behind == (built(store) < stored)
+
+
+def test_what_a_restart_left_shrinks_while_messages_come_in() -> None:
+    """A node that is never idle builds more than it stores, in turns and between them, until nothing is left."""
+    disk, clock = SimDisk(), ManualClock()
+    store = opened(disk, clock)
+    store_many(store, 3000)
+    disk.kill()
+    store = opened(disk, clock)
+    scheduler = ManualScheduler(clock)
+    turn = iter(range(1_000_000))
+    work = IndexWork(store.index, scheduler=scheduler, turns=lambda: next(turn))
+    assert built(store) < 3000
+    for _ in range(3000 // 128 + 2):
+        store_many(store, 128)
+        work.stored()
+    assert not store.index.behind
+
+
+def test_what_a_restart_left_is_built_by_a_busy_loop_that_stores_nothing() -> None:
+    """A small piece now and then."""
+    disk, clock = SimDisk(), ManualClock()
+    store_many(opened(disk, clock), 3000)
+    disk.kill()
+    store = opened(disk, clock)
+    scheduler = ManualScheduler(clock)
+    turn = iter(range(1_000_000))
+    IndexWork(store.index, scheduler=scheduler, turns=lambda: next(turn)).stored()
+    scheduler.advance(BUSY_SECONDS * 4)
+    assert built(store) == BUSY_RECORDS * 4

@@ -45,7 +45,7 @@ def encode(puts: list[Put], stamp: Stamp, *, atomic: bool) -> tuple[list[bytes],
     measured = encoder.measure(puts, stamp, atomic=atomic)
     physicals = [1000 + sum(measured.sizes[:place]) for place in range(len(puts))]
     touched: dict[ConsumeQueue, Topic] = {}
-    buffers, positions = encoder.encode(puts, measured, physicals, stamp, touched)
+    buffers, positions, _ = encoder.encode(puts, measured, physicals, stamp, touched)
     assert set(touched) == {put.topic.queues[put.queue_id] for put in puts}
     records = [b"".join(buffers[at : at + 4]) for at in range(0, len(buffers), 4)]
     assert [len(record) for record in records] == measured.sizes
