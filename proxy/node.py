@@ -18,6 +18,7 @@ from broker.delay.keeper import DelayKeeper
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.recovery import RecoveryProgress
+from broker.retry.redrive import Redrives
 from broker.store import Store, StoreError
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig
@@ -105,6 +106,7 @@ class Node:
         self.progress: Progress
         self.delays: Delays
         self.transactions: Transactions
+        self.redrives: Redrives
         self.pauses: Pauses
         self._retaining: Retaining
         self.consumer: ThriftServer
@@ -304,6 +306,7 @@ class Node:
             self.progress.on_failed(self.store.fail)
             self.delays = await startup.read_delays(opening_delays(self))
             self.transactions = await startup.read_transactions(opening_transactions(self))
+            self.redrives = Redrives(self.store, disk=seams.disk)
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.ports = TopicPorts(self.store, seams.clock, self.metrics)
             self.ports.publish(self.config)

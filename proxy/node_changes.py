@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.admin.changes import Change
+from proxy.dead_letter_changes import dead_letter_changes
 from proxy.group_changes import group_changes
 from proxy.node import Node
 from proxy.offset_changes import offset_changes
@@ -11,4 +12,4 @@ from proxy.topic_changes import topic_changes
 
 def node_changes(node: Node) -> list[Change]:
     """Return all changes of a node, a reload excepted; each module of changes adds its own here."""
-    return [*group_changes(node), *offset_changes(node), *topic_changes(node)]
+    return [*dead_letter_changes(node), *group_changes(node), *offset_changes(node), *topic_changes(node)]

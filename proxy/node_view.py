@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
+from broker.retry.redrive import Redrives
 from broker.seams import Clock
+from broker.store import Store
 from proxy.admin.groups import group_view
 from proxy.admin.text import moment
 from proxy.admin.view import (
@@ -152,6 +154,10 @@ class LiveNode:
     def delays(self) -> Delays | None:
         """Return the delivery of delayed messages, or None before it is open."""
         return self._node.delays if self._node.is_open else None
+
+    def dead_letters(self) -> tuple[Store, Redrives] | None:
+        """Return the store and what was redriven in it, or None before it is open."""
+        return (self._node.store, self._node.redrives) if self._node.is_open else None
 
     def positions(self, *, group: str | None) -> Sequence[PositionView]:
         """Where groups stand."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
+from broker.retry.redrive import Redrives
+from broker.store import Store
 from proxy.admin.view import (
     ConnectionView,
     Delivery,
@@ -83,6 +85,9 @@ class PlainNode:
 
     def connections(self) -> Sequence[ConnectionView]:
         return self.connection_list
+
+    def dead_letters(self) -> tuple[Store, Redrives] | None:
+        return None
 
     def delays(self) -> Delays | None:
         return None

@@ -36,6 +36,7 @@ _COSTS_OF_SEALED = {
     "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
     "consumer_finished.json": "what consumers inside the program had sent back or buried; the log is read for it",
     "consumer_retries.json": "how often consumers inside the program had failed messages; those begin to count anew",
+    "redrives.json": "which dead letters were redriven; the log is read for it",
     "paused.json": "nothing while its copy is right",
     "paused-copy.json": "nothing while the file is right",
     "delays.json": "nothing: the next start reads the whole log for what was delivered",

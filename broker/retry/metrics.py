@@ -18,3 +18,10 @@ KNOWN_FINISHED = declare(
     "Messages that a listener did not get again since the log says that they were sent back or buried before a stop.",
     ("group",),
 )
+REDRIVEN = declare("pyddmq_dead_letters_redriven_total", "Dead letters that were sent to a topic again.", ("group",))
+REDRIVE_REFUSED = declare(
+    "pyddmq_dead_letters_not_redriven_total",
+    "Dead letters that a redrive could not send again; by reason: origin_unknown, no_topic, system_topic, unstorable, "
+    "unreadable. They stay where they are.",
+    ("group", "reason"),
+)

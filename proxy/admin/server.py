@@ -15,7 +15,7 @@ from aiohttp import web
 
 from broker.metrics import declare
 from broker.query import NotFound, QueryRefused
-from proxy.admin import api, delays, page
+from proxy.admin import api, dead_letters, delays, page
 from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
@@ -34,6 +34,7 @@ _HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; style-src '{CSS_SHA256}'; frame-ancestors 'none'; base-uri 'none'",
     "Referrer-Policy": "no-referrer",
 }
+_OPENING = "The store is being opened; ask again when /readyz says ready."
 _BODY_BYTES_MAX = 64 * 1024
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -127,6 +128,7 @@ class _Routes:
         application.router.add_get("/api/offsets", self._offsets)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/messages", self._messages)
+        application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
         application.router.add_post("/api/reload", self._reload)
         for change in changes:
@@ -248,17 +250,37 @@ class _Routes:
         return _json(api.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
     async def _messages(self, request: web.Request) -> web.Response:
-        self._desk.refuse_other_sites(request)
         store = self._node.searchable()
-        if store is None:
-            raise web.HTTPServiceUnavailable(text="The store is being opened; ask again when /readyz says ready.")
-        # One at a time: a search may read much, and each gives way to the node's own work after every step.
+
+        async def search() -> api.Document:
+            if store is None:
+                raise web.HTTPServiceUnavailable(text=_OPENING)
+            search = MessageSearch(store, dict(request.query), now_ms=self._node.clock.wall_ms())
+            for _ in search.steps():
+                await asyncio.sleep(0)
+            return search.document()
+
+        return await self._searched(request, search)
+
+    async def _dead_letters(self, request: web.Request) -> web.Response:
+        opened = self._node.dead_letters()
+
+        async def search() -> api.Document:
+            if opened is None:
+                raise web.HTTPServiceUnavailable(text=_OPENING)
+            return await dead_letters.document(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
+
+        return await self._searched(request, search)
+
+    async def _searched(self, request: web.Request, search: Callable[[], Awaitable[api.Document]]) -> web.Response:
+        """Answer with what people sent: not to a page of another site, and one search at a time.
+
+        A search may read much, and each gives way to the node's own work after every step.
+        """
+        self._desk.refuse_other_sites(request)
         async with self._searching:
             try:
-                search = MessageSearch(store, dict(request.query), now_ms=self._node.clock.wall_ms())
-                for _ in search.steps():
-                    await asyncio.sleep(0)
-                return _json(search.document())
+                return _json(await search())
             except NotFound as error:
                 raise web.HTTPNotFound(text=_sentence(error)) from error
             except QueryRefused as error:

@@ -13,7 +13,9 @@ from typing import Literal, Protocol
 from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.query import Searchable
+from broker.retry.redrive import Redrives
 from broker.seams import Clock
+from broker.store import Store
 from proxy.startup import RecoveryView
 
 State = Literal["starting", "recovering", "ready", "draining", "failed"]
@@ -314,6 +316,10 @@ class NodeView(Protocol):
 
     def delays(self) -> Delays | None:
         """Return the delivery of delayed messages, or None before it is open."""
+        ...
+
+    def dead_letters(self) -> tuple[Store, Redrives] | None:
+        """Return the store and what was redriven in it, or None before it is open."""
         ...
 
     def searchable(self) -> Searchable | None:

@@ -17,6 +17,7 @@ from proxy.cli import (
     delay_commands,
     demo_command,
     demo_order_command,
+    dlq_commands,
     group_commands,
     messages_command,
     node_commands,
@@ -127,6 +128,16 @@ def build() -> typer.Typer:
     app.add_typer(delays, name="delays")
     delays.command("list")(_ending(delay_commands.list_levels))
     delays.command("show")(_ending(delay_commands.show))
+    dead = typer.Typer(help="Look at dead letters, and send them again.", no_args_is_help=True)
+    app.add_typer(dead, name="dlq")
+    of_dead: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("list", dlq_commands.list_groups),
+        ("show", dlq_commands.show),
+        ("stats", dlq_commands.stats),
+        ("redrive", dlq_commands.redrive),
+    )
+    for name, action in of_dead:
+        dead.command(name)(_ending(_on_sigterm(action)))
     messages = typer.Typer(help="Look at stored messages.", no_args_is_help=True)
     app.add_typer(messages, name="messages")
     of_messages: tuple[tuple[str, Callable[..., int]], ...] = (

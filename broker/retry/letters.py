@@ -1,0 +1,139 @@
+"""Dead letters as they are read: what ended where, when and why; RocketMQ's own, too (reference 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.consume_queue import FILLER
+from broker.errors import DamagedRecord, RecordGone
+from broker.message import Message, message_of
+from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
+
+if TYPE_CHECKING:
+    from broker.store import Store
+    from broker.topics import Topic
+
+UNKNOWN_REASON = "unknown (written by RocketMQ)"
+"""RocketMQ's dead letters do not say why they died."""
+_UNITS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """One place of a dead-letter queue.
+
+    Attributes:
+        queue_id: Queue of the dead-letter topic; RocketMQ and this broker use one.
+        offset: Offset in it.
+        message: The dead letter; None when its record is damaged or gone.
+        size: Bytes of the record.
+    """
+
+    queue_id: int
+    offset: int
+    message: Message | None
+    size: int = 0
+
+    def _told(self, name: str) -> str:
+        return "" if self.message is None else self.message.properties.get(name, "")
+
+    @property
+    def topic(self) -> str:
+        """Topic that the message was sent to, "" when the record does not tell."""
+        return self._told("DLQ_ORIGIN_TOPIC") or self._told("RETRY_TOPIC")
+
+    @property
+    def queue(self) -> int | None:
+        """Its queue there; RocketMQ does not tell."""
+        text = self._told("DLQ_ORIGIN_QUEUE")
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def key(self) -> str:
+        """Its key, "" for none."""
+        return self._told("KEYS")
+
+    @property
+    def reason(self) -> str:
+        """Why it died."""
+        return self._told("DLQ_REASON") or UNKNOWN_REASON
+
+    @property
+    def attempts(self) -> int:
+        """How often it failed."""
+        return 0 if self.message is None else self.message.reconsume_times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which dead letters are meant; what is None does not matter.
+
+    Attributes:
+        id: offsetMsgId of the dead letter, or UNIQ_KEY of the message.
+        topic: Topic it was sent to.
+        reason: Part of the reason, upper and lower case alike.
+        key: Its key.
+        from_ms: Died at this moment or later, ms since the epoch.
+        until_ms: Died before this moment.
+    """
+
+    id: str | None = None
+    topic: str | None = None
+    reason: str | None = None
+    key: str | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether all are meant."""
+        return self == Wanted()
+
+    def matches(self, letter: Letter) -> bool:
+        """Whether a dead letter is meant; one that cannot be read only when all are."""
+        message = letter.message
+        if message is None:
+            return self.anything
+        return (
+            (self.id is None or self.id in (message.id, message.unique_key))
+            and (self.topic is None or self.topic == letter.topic)
+            and (self.reason is None or self.reason.casefold() in letter.reason.casefold())
+            and (self.key is None or self.key == letter.key)
+            and (self.from_ms is None or message.store_ms >= self.from_ms)
+            and (self.until_ms is None or message.store_ms < self.until_ms)
+        )
+
+
+def groups_with_letters(store: Store) -> list[str]:
+    """Return the groups that have a dead-letter topic, by name."""
+    return sorted(name.removeprefix(DEAD_LETTER_PREFIX) for name in store.topics if name.startswith(DEAD_LETTER_PREFIX))
+
+
+def letter_topic(store: Store, group: str) -> Topic | None:
+    """Return a group's dead-letter topic, None when it never had a dead letter."""
+    return store.topics.get(dead_letter_topic(group))
+
+
+def letters(store: Store, topic: Topic, *, queue_id: int = 0, offset: int = 0) -> Iterator[Letter]:
+    """Read dead letters from a place on: queue by queue, each in its order, up to what is visible now."""
+    for queue in topic.queues[queue_id:]:
+        at, end = max(offset if queue.queue_id == queue_id else 0, queue.min_offset), queue.max_offset
+        while at < end:
+            try:
+                units = queue.read(at, min(_UNITS, end - at))
+            except RecordGone:
+                at = queue.min_offset
+                continue
+            if not units:
+                break
+            for physical, size, code in units:
+                message = None
+                if (physical, size, code) != FILLER:
+                    try:
+                        message = message_of(store.read(physical, size))
+                    except (DamagedRecord, RecordGone):
+                        message = None
+                yield Letter(queue_id=queue.queue_id, offset=at, message=message, size=size)
+                at += 1

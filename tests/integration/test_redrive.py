@@ -1,0 +1,286 @@
+"""Redriving dead letters over a store: once, wherever it was cut short, with a clear answer for each that cannot go."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker.dead_letter import dead_letter
+from broker.errors import StoreError
+from broker.message import Message, message_of
+from broker.opening import run_to_end
+from broker.put import Put
+from broker.query import NotFound, QueryRefused, at_offset
+from broker.retry.letters import Wanted
+from broker.retry.redrive import Redrives
+from broker.store import Store
+from broker.testing import ManualClock, PowerCut, SimDisk
+from proxy.dead_letters import Figures, LetterPage, Redrive, overview
+from tests.integration.store_tools import HOST, ROOT, open_store
+
+BIG = {"segment_bytes": 1 << 20}
+
+
+class Buried:
+    """What `dead_letter` asks of a message."""
+
+    def __init__(self, message: Message, attempts: int) -> None:
+        self.topic, self.queue_id, self.offset = message.topic, message.queue_id, message.offset
+        self.physical, self.attempts = message.physical, attempts
+
+
+def bury(store: Store, body: bytes, *, queue_id: int = 0, reason: str = "it failed", **options: Any) -> Message:
+    """Publish a message to `t` and make its dead letter, of group g; returns the dead letter."""
+    put = store.put("t", body, queue_id=queue_id, **options)
+    first = at_offset(store, "t", put.queue_id, put.offset)
+    record = store.read(first.physical, first.size)
+    made, born_ms, host = dead_letter(store, "g", Buried(first, 3), reason, record)
+    [position] = store.append([made], born_ms=born_ms, born_host=host)
+    store.flush()
+    return at_offset(store, "%DLQ%g", 0, position.offset)
+
+
+def opened(disk: SimDisk | None = None, clock: ManualClock | None = None, **options: Any) -> Store:
+    """A store with topic t of two queues."""
+    store = open_store(disk or SimDisk(), clock=clock or ManualClock(), **{**BIG, **options})
+    store.create_topic("t", 2)
+    return store
+
+
+def redrives(store: Store, disk: SimDisk) -> Redrives:
+    """What was redriven in it, as a start finds it."""
+    found = Redrives(store, disk=disk)
+    run_to_end(found.opening())
+    return found
+
+
+def redrive(store: Store, known: Redrives, **options: Any) -> dict[str, Any]:
+    """Run one page to its end."""
+    page = LetterPage(store, "g", Wanted(**options.pop("wanted", {})), cursor=None, limit=1000)
+    settings: dict[str, Any] = {"to": None, "again": False, "dry": False}
+    settings.update(options)
+    work = Redrive(store, known, "g", page, **settings)
+    for _ in work.steps():
+        pass
+    store.flush()
+    if not settings["dry"]:
+        known.save()
+    return work.document()
+
+
+def test_redriven_message_is_as_it_was_sent() -> None:
+    """Topic, queue, key, tags, properties, body, flag and UNIQ_KEY; no failure counted, nothing left of its death."""
+    disk = SimDisk()
+    store = opened(disk)
+    letter = bury(store, b"x", queue_id=1, key="k", tags="T", properties={"color": "blue"})
+    first = at_offset(store, "t", 1, 0)
+    answer = redrive(store, redrives(store, disk))
+
+    assert (answer["redriven"], answer["already"], answer["refused"], answer["cursor"]) == (1, 0, 0, None)
+    again = at_offset(store, "t", 1, 1)
+    assert answer["results"][0]["target"] == {"topic": "t", "queue": 1, "offset": 1, "id": again.id}
+    assert (again.properties, again.body(), again.flag) == (first.properties, b"x", first.flag)
+    assert (again.reconsume_times, letter.reconsume_times) == (0, 3)
+    assert again.prepared_offset == letter.physical
+    assert (again.born_ms, again.born_host) == (first.born_ms, first.born_host)
+
+
+def test_producers_flag_goes_all_the_way() -> None:
+    """From the message to its dead letter and to the redriven message."""
+    disk = SimDisk()
+    store = opened(disk)
+    store.append([Put(store.topics["t"], 0, b"x", b"", flag=77)], born_ms=1, born_host=HOST)
+    store.flush()
+    first = at_offset(store, "t", 0, 0)
+    made, born_ms, host = dead_letter(store, "g", Buried(first, 1), "why", store.read(first.physical, first.size))
+    store.append([made], born_ms=born_ms, born_host=host)
+    store.flush()
+    redrive(store, redrives(store, disk))
+    assert [at_offset(store, topic, 0, offset).flag for topic, offset in (("%DLQ%g", 0), ("t", 1))] == [77, 77]
+
+
+def test_dry_run_changes_nothing() -> None:
+    """It says what would go where."""
+    disk = SimDisk()
+    store = opened(disk)
+    bury(store, b"x")
+    end = store.end
+    answer = redrive(store, redrives(store, disk), dry=True)
+    assert (answer["wouldRedrive"], answer["redriven"], store.end) == (1, 0, end)
+    assert answer["results"][0]["target"] == {"topic": "t", "queue": 0}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_second_redrive_recognises_the_first(lost: bool) -> None:
+    """Also after a restart, and without its checkpoint; `again` sends it once more."""
+    disk, clock = SimDisk(), ManualClock()
+    store = opened(disk, clock)
+    bury(store, b"x")
+    first = redrive(store, redrives(store, disk))["results"][0]["target"]
+    store.close()
+    if lost:
+        disk.remove(f"{ROOT}/pyddmq/redrives.json")
+    store = opened(disk, clock)
+    known = redrives(store, disk)
+    answer = redrive(store, known)
+    assert (answer["redriven"], answer["already"]) == (0, 1)
+    before = answer["results"][0]["redriven"]
+    assert (before["id"], before["topic"], before["offset"]) == (first["id"], "t", 1)
+    assert redrive(store, known, again=True)["redriven"] == 1
+    assert store.topics["t"].queues[0].max_offset == 3
+    assert redrive(store, known)["results"][0]["redriven"]["offset"] == 2
+
+
+def test_each_that_cannot_go_says_why_and_stays() -> None:
+    """No such topic, none known, the broker's own, too large, damaged: the others go."""
+    disk, clock = SimDisk(), ManualClock()
+    store = opened(disk, clock)
+    store.create_topic("gone", 1)
+    bury(store, b"x" * 200)
+    bury(store, b"fine")
+    dead = store.topics["%DLQ%g"]
+    blocks = (b"RETRY_TOPIC\x01gone\x02", b"", b"RETRY_TOPIC\x01%DLQ%h\x02")
+    for block in blocks:
+        store.append([Put(dead, 0, b"x", block)], born_ms=1, born_host=HOST)
+    store.flush()
+    store.topic_changes.delete("gone")
+    damaged = bury(store, b"damaged")
+    bury(store, b"behind")
+    store.close()
+    path = next(path for path in disk.list(f"{ROOT}/commitlog"))
+    file = disk.open(f"{ROOT}/commitlog/{path}")
+    file.write(damaged.physical + 100, [b"\xff"])
+    store = opened(disk, clock, message_bytes_max=100)
+    answer = redrive(store, redrives(store, disk))
+
+    assert [(each["offset"], each["outcome"], each.get("kind")) for each in answer["results"]] == [
+        (0, "refused", "unstorable"),
+        (1, "redriven", None),
+        (2, "refused", "no_topic"),
+        (3, "refused", "origin_unknown"),
+        (4, "refused", "system_topic"),
+        (5, "refused", "unreadable"),
+        (6, "redriven", None),
+    ]
+    assert answer["results"][0]["why"] == "the body has 200 bytes, 100 are allowed; raise maxMessageBytes"
+    assert answer["refused"] == 5
+    for kind in ("unstorable", "no_topic", "origin_unknown", "system_topic", "unreadable"):
+        assert store.metrics.value("pyddmq_dead_letters_not_redriven_total", "g", kind) == 1
+    assert store.metrics.value("pyddmq_dead_letters_redriven_total", "g") == 2
+    # Once the cause is gone they go.
+    answer = redrive(store, redrives(store, disk), to="t", wanted={"topic": "gone"})
+    assert answer["redriven"] == 1
+
+
+def test_rocketmqs_dead_letters_go_home() -> None:
+    """Its record names the topic alone, and still has what delayed it: the key's queue, and no delay any more."""
+    disk = SimDisk()
+    store = opened(disk)
+    dead = store.create_topic("%DLQ%g", 1, system=True)
+    block = (
+        b"DELAY\x0118\x02REAL_TOPIC\x01%RETRY%g\x02REAL_QID\x010\x02RETRY_TOPIC\x01t\x02ORIGIN_MESSAGE_ID\x01A1\x02"
+        b"KEYS\x01k\x02UNIQ_KEY\x01ABC\x02TAGS\x01T\x02WAIT\x01false\x02"
+    )
+    store.append([Put(dead, 0, b"x", block, b"T", b"ABC", reconsume_times=17)], born_ms=1, born_host=HOST)
+    store.flush()
+    answer = redrive(store, redrives(store, disk))
+    [result] = answer["results"]
+    assert (result["topic"], result["attempts"], result["originQueue"]) == ("t", 17, None)
+    assert result["reason"].startswith("unknown")
+    made = at_offset(store, "t", store.queue_for(store.topics["t"], "k"), 0)
+    assert made.properties == {"KEYS": "k", "UNIQ_KEY": "ABC", "TAGS": "T", "WAIT": "false"}
+    assert made.reconsume_times == 0
+
+
+def test_filters_choose() -> None:
+    """By id of either kind, topic, part of the reason, key, and when it died."""
+    disk, clock = SimDisk(), ManualClock(1_000_000)
+    store = opened(disk, clock)
+    store.create_topic("u", 1)
+    letters = []
+    for number in range(4):
+        clock.advance(1)
+        letters.append(bury(store, b"%d" % number, key=f"k{number % 2}", reason="Out of luck" if number else "late"))
+    known = redrives(store, disk)
+
+    def chosen(**wanted: Any) -> list[int]:
+        answer = redrive(store, known, dry=True, wanted=wanted)
+        return [each["offset"] for each in answer["results"]]
+
+    assert chosen(id=letters[2].id) == chosen(id=letters[2].unique_key) == [2]
+    assert chosen(topic="t") == chosen() == [0, 1, 2, 3]
+    assert chosen(topic="u") == []
+    assert chosen(reason="of LUCK") == [1, 2, 3]
+    assert chosen(key="k1") == [1, 3]
+    assert chosen(from_ms=letters[1].store_ms, until_ms=letters[3].store_ms) == [1, 2]
+    figures = Figures(store, known, "g")
+    for _ in figures.steps():
+        pass
+    assert [(each["reason"], each["count"]) for each in figures.document()["kinds"]] == [
+        ("Out of luck", 3),
+        ("late", 1),
+    ]
+    [group] = overview(store)["groups"]
+    assert (group["group"], group["deadLetters"], group["firstMs"]) == ("g", 4, letters[0].store_ms)
+    with pytest.raises(NotFound, match="never had a dead letter"):
+        LetterPage(store, "h", Wanted(), cursor=None, limit=1)
+    with pytest.raises(QueryRefused, match="cursor"):
+        LetterPage(store, "g", Wanted(), cursor="x", limit=1)
+
+
+def test_pages_go_on_where_the_last_one_ended() -> None:
+    """Every dead letter is in exactly one of them."""
+    disk = SimDisk()
+    store = opened(disk)
+    for number in range(10):
+        bury(store, b"%d" % number)
+    found, cursor = [], None
+    while True:
+        page = LetterPage(store, "g", Wanted(), cursor=cursor, limit=3)
+        found += [letter.offset for letter in page.found() if letter is not None]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert found == list(range(10))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_stop_at_every_change_redrives_all_and_none_twice(seed: int) -> None:
+    """A kill or a power cut at each change of the disk around a redrive; its checkpoint goes besides."""
+    changes = 1
+    while True:
+        disk, clock, random = SimDisk(), ManualClock(), Random(seed)
+        store = opened(disk, clock)
+        for number in range(5):
+            bury(store, b"%d" % number, queue_id=random.randrange(2))
+        store.close()
+        start = disk.operations
+        disk.stop_after(changes)
+        with contextlib.suppress(PowerCut, StoreError, OSError):
+            store = opened(disk, clock)
+            known = redrives(store, disk)
+            for wanted in ({"reason": "nothing"}, {}):
+                redrive(store, known, wanted=wanted)
+            store.close()
+        whole = disk.operations - start < changes
+        if changes % 2:
+            disk.crash(Random(changes))
+        else:
+            disk.kill()
+        if changes % 3 == 0 and disk.exists(f"{ROOT}/pyddmq/redrives.json"):
+            disk.remove(f"{ROOT}/pyddmq/redrives.json")
+        store = opened(disk, clock)
+        answer = redrive(store, redrives(store, disk))
+        assert answer["redriven"] + answer["already"] == 5
+        bodies: Counter[bytes] = Counter()
+        for queue in store.topics["t"].queues:
+            for physical, size, _ in queue.read(0, 100):
+                bodies[message_of(store.read(physical, size)).body()] += 1
+        assert bodies == {b"%d" % number: 2 for number in range(5)}
+        if whole:
+            return
+        changes += 1
