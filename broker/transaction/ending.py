@@ -184,9 +184,20 @@ class Ending:
         elif known is Known.ELSEWHERE:
             self._in_steps(self._elsewhere(handle, group, state), done)
         else:
-            self._in_steps(self._said_by_ops(handle.offset, half, state), done)
+            self._in_steps(self._said_by_ops(handle, half, group, state), done)
 
-    def _said_by_ops(self, offset: int, half: Half, state: State) -> Generator[None, None, EndOutcome]:
+    def _said_by_ops(
+        self, handle: Handle, half: Half, group: str | None, state: State
+    ) -> Generator[None, None, EndOutcome]:
+        """Answer what the op record says of a half whose bits are gone; one that moved is looked for."""
+        fate = yield from self._fate(handle.offset, half)
+        if fate in STATES:
+            return _already(state, STATES[fate])
+        if fate is not None:
+            return (yield from self._elsewhere(handle, group, state))
+        return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is over; the record that says how is no longer there")
+
+    def _fate(self, offset: int, half: Half) -> Generator[None, None, Fate | None]:
         """Look for the op record that names a half; they stand behind it in the log."""
         queue = self._halves.op_queue()
         if queue is not None:
@@ -202,10 +213,10 @@ class Ending:
                     except (DamagedRecord, RecordGone):
                         continue
                     for member in members_of(bytes(body), block):
-                        if member.offset == offset and member.fate in STATES:
-                            return _already(state, STATES[member.fate])
+                        if member.offset == offset and member.fate is not None:
+                            return member.fate
                 yield
-        return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is over; the record that says how is no longer there")
+        return None
 
     def _elsewhere(self, handle: Handle, group: str | None, state: State) -> Generator[None, None, EndOutcome]:
         """Look for a half by its transaction's id: it was put again and decided there, or discarded."""
@@ -229,7 +240,10 @@ class Ending:
                 if known in _DECIDED:
                     return _already(state, _DECIDED[known])
                 if known is None:
-                    return (yield from self._said_by_ops(message.offset, halves.read(message.offset), state))
+                    fate = yield from self._fate(message.offset, halves.read(message.offset))
+                    if fate in STATES:
+                        return _already(state, STATES[fate])
+                    continue
                 return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is being moved; try again")
         return EndOutcome(End.UNKNOWN_HANDLE, "there is no such transaction, or none any more")
 

@@ -245,3 +245,21 @@ def test_immunity_puts_off_checks_and_late_decisions() -> None:
     [check] = made.transactions.fetch_checks(GROUP, 1)
     assert made.commit(handle).end is End.TOO_LATE
     assert made.end(check.handle, State.COMMIT, from_check=True).end is End.OK
+
+
+@pytest.mark.parametrize("state", [State.COMMIT, State.ROLLBACK])
+def test_handle_of_a_resumed_half_is_answered_after_a_restart(state: State) -> None:
+    """The op record of the first place says that it moved; where it was decided is found by its id."""
+    made = broker(checks=CheckSettings(timeout_ms=1000, interval_ms=1000, checks_max=1))
+    handle = made.half(b"x")
+    made.scheduler.advance(1)
+    made.transactions.fetch_checks(GROUP, 1)
+    made.scheduler.advance(1)
+    assert made.commit(handle).end is End.DISCARDED
+    made.transactions.resume(0, lambda _: None)
+    made.store.flush()
+    made.scheduler.run_until_idle()
+    made.end(handle, state)
+    made.close()
+    made = broker(made.disk, made.clock)
+    assert made.end(handle, state) == EndOutcome(End.ALREADY_SAME, decided=state)
