@@ -29,6 +29,7 @@ from proxy.producer_service import ProducerService
 from proxy.publishing import Publishing
 from proxy.server import Handler, ServerLimits, ThriftServer
 from proxy.starting_service import StartingService
+from proxy.transaction_service import TransactionService
 from upstream.buffer import BufferLimits
 from upstream.expiry import Expiry
 from upstream.group import ConsumerGroup
@@ -203,9 +204,20 @@ def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Hand
     publishing = Publishing(
         store=node.store, clock=node.seams.clock, metrics=node.metrics, state=state, budget=node.budget
     )
-    return ProducerService(
+    sends = ProducerService(
         checks, publishing, metrics=node.metrics, qid_prefix=node.qid_prefix, broker_name=node.config.node.broker_name
-    ).handlers()
+    )
+    transactions = TransactionService(
+        node.transactions,
+        checks,
+        publishing,
+        scheduler=node.seams.loop,
+        metrics=node.metrics,
+        state=state,
+        budget=node.budget,
+        settings=lambda: node.config.node,
+    )
+    return {**sends.handlers(), **transactions.handlers()}
 
 
 def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:

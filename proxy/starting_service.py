@@ -11,15 +11,20 @@ from proxy.connection import Connection
 from proxy.consumer_service import LOW_LEVEL_TEXT, PULLS_REFUSED
 from proxy.publishing import SENDS_REFUSED
 from proxy.server import Handler
+from proxy.transaction_service import FETCHES_REFUSED
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     Call,
     encode_application_exception,
     encode_bool_reply,
     encode_delay_result_reply,
+    encode_half_reply,
     encode_pull_exception,
     encode_result_reply,
     scan_delay,
+    scan_end,
+    scan_fetch_checks,
+    scan_half,
     scan_pull,
     scan_send,
     scan_send_batch,
@@ -30,6 +35,8 @@ from proxy.wire.codes import PullCode, ResultCode
 
 _PULL_TEXT = "the node is starting: pull again in a moment"
 _SEND_TEXT = "the node is starting: send to another node, or again in a moment"
+_END_TEXT = "the node is starting: tell the decision again in a moment"
+_FETCH_TEXT = "the node is starting: fetch again in a moment"
 
 
 class StartingService:
@@ -37,6 +44,7 @@ class StartingService:
 
     def __init__(self, metrics: Metrics) -> None:
         self._pulls = metrics.counter(PULLS_REFUSED, PullCode.STARTING.name.lower())
+        self._fetches = metrics.counter(FETCHES_REFUSED, "starting")
         self._sends = metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_SERVER_SHUTDOWN)))
 
     def consumer_handlers(self) -> dict[str, Handler]:
@@ -56,6 +64,9 @@ class StartingService:
             "sendAsync": self._send,
             "sendBatchSync": self._send_batch,
             "sendDelaySync": self._send_delay,
+            "sendHalfSync": self._half,
+            "endTransaction": self._end,
+            "fetchChecks": self._fetch_checks,
         }
 
     def _pull(self, connection: Connection, call: Call) -> None:
@@ -89,3 +100,17 @@ class StartingService:
         scan_delay(call)
         self._sends.add()
         connection.answer(encode_delay_result_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _SEND_TEXT, ""))
+
+    def _half(self, connection: Connection, call: Call) -> None:
+        scan_half(call)
+        self._sends.add()
+        connection.answer(encode_half_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _SEND_TEXT))
+
+    def _end(self, connection: Connection, call: Call) -> None:
+        scan_end(call)
+        connection.answer(encode_result_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _END_TEXT))
+
+    def _fetch_checks(self, connection: Connection, call: Call) -> None:
+        scan_fetch_checks(call)
+        self._fetches.add()
+        connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, _FETCH_TEXT))

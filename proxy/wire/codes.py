@@ -53,6 +53,7 @@ class ResultCode(enum.IntEnum):
     FAIL_DECIDED_OTHERWISE = 44, "the transaction has been decided the other way", False
     FAIL_TOO_LATE = 45, "past its immunity: only an answer to a check decides the half now", False
     FAIL_DISCARDED = 46, "the half ran out of checks and waits for an operator", False
+    FAIL_COMMIT_REFUSED = 47, "the message cannot be stored where it belongs; the half stays undecided", False
 
 
 class PullCode(enum.IntEnum):

@@ -34,6 +34,7 @@ def test_result_codes_are_those_of_ddmq() -> None:
         "FAIL_DECIDED_OTHERWISE": 44,
         "FAIL_TOO_LATE": 45,
         "FAIL_DISCARDED": 46,
+        "FAIL_COMMIT_REFUSED": 47,
     }
 
 
