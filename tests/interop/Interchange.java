@@ -1,4 +1,5 @@
 import com.alibaba.fastjson2.JSON;
+import com.alibaba.fastjson2.JSONArray;
 import com.alibaba.fastjson2.JSONObject;
 import java.io.BufferedReader;
 import java.io.FileDescriptor;
@@ -16,8 +17,13 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
@@ -28,6 +34,7 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.compression.CompressionType;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -37,14 +44,16 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * RocketMQ's own clients, worked by JSON lines on stdin; every answer is one or more JSON lines and then "{}".
  *
  * <p>Requests have a "do": topic, type (a topic's message type), send (a list of messages for one queue; more than one
- * go as a batch), read (a whole topic), query (by key or id), commit, offset, half (a message of a transaction), reset
- * (forget everything about brokers), end. The only argument is the name server's address.
+ * go as a batch), read (a whole topic), query (by key or id), commit, offset, half (a message of a transaction),
+ * consume (as a member of a group), reset (forget everything about brokers), end. The only argument is the name
+ * server's address.
  */
 public final class Interchange {
     private static final PrintStream OUT =
         new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
 
     private static final long ROUTE_NANOS_MAX = 60_000_000_000L;
+    private static final long AWAITED_MS = 5000;
     private static final long ROUTE_ASKED_EACH_MS = 100;
 
     private final String namesrv;
@@ -91,6 +100,7 @@ public final class Interchange {
             case "offset" -> offset(request);
             case "query" -> query(request);
             case "half" -> half(request);
+            case "consume" -> consume(request);
             case "reset" -> reset();
             default -> throw new IllegalArgumentException(request.getString("do"));
         }
@@ -309,6 +319,39 @@ public final class Interchange {
         int limit = request.getIntValue("limit");
         asker.queryMessage(topic, request.getString("key"), limit, 0, Long.MAX_VALUE).getMessageList()
             .forEach(Interchange::printMessage);
+    }
+
+    /** Consumes until so many were delivered; "fails" has, by body, the delay levels of its failures one by one. */
+    private void consume(JSONObject request) throws Exception {
+        LinkedBlockingQueue<MessageExt> delivered = new LinkedBlockingQueue<>();
+        JSONObject fails = request.getJSONObject("fails");
+        DefaultMQPushConsumer member = new DefaultMQPushConsumer(request.getString("group"));
+        member.setNamesrvAddr(namesrv);
+        member.setInstanceName("member-" + instances++);
+        member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        member.setAwaitTerminationMillisWhenShutdown(AWAITED_MS);
+        member.subscribe(request.getString("topic"), "*");
+        member.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            delivered.addAll(messages);
+            JSONArray levels = fails.getJSONArray(new String(messages.get(0).getBody(), StandardCharsets.UTF_8));
+            if (levels == null || levels.isEmpty()) {
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            }
+            context.setDelayLevelWhenNextConsume(((Number) levels.remove(0)).intValue());
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        });
+        asked(() -> {
+            member.start();
+            return null;
+        });
+        for (int count = request.getIntValue("deliveries"); count > 0; count--) {
+            MessageExt message = delivered.poll(ROUTE_NANOS_MAX, TimeUnit.NANOSECONDS);
+            if (message == null) {
+                throw new IllegalStateException(count + " deliveries did not come");
+            }
+            printMessage(message);
+        }
+        member.shutdown();
     }
 
     private static Collection<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic) throws Exception {

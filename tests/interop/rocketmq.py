@@ -280,6 +280,20 @@ class Client(JavaProcess):
             messages.append(_message(line))
         return bounds, sorted(messages, key=lambda each: (each.queue_id, each.offset))
 
+    def consume(
+        self, group: str, topic: str, *, deliveries: int, fails: Mapping[str, Sequence[int]] | None = None
+    ) -> list[Message]:
+        """Consume as a member of a group until so many were delivered.
+
+        Args:
+            group: The group.
+            topic: The topic that it subscribes.
+            deliveries: How many to wait for.
+            fails: By body, the delay levels of its failures, one by one; then success.
+        """
+        lines = self.ask(do="consume", group=group, topic=topic, deliveries=deliveries, fails=fails or {})
+        return [_message(line) for line in lines]
+
     def query(self, topic: str, *, key: str, limit: int) -> list[Message]:
         """Return the messages that the broker's index finds by a key, oldest first."""
         found = [_message(line) for line in self.ask(do="query", topic=topic, key=key, limit=limit)]
