@@ -8,8 +8,15 @@ from proxy.group_changes import group_changes
 from proxy.node import Node
 from proxy.offset_changes import offset_changes
 from proxy.topic_changes import topic_changes
+from proxy.transaction_changes import transaction_changes
 
 
 def node_changes(node: Node) -> list[Change]:
     """Return all changes of a node, a reload excepted; each module of changes adds its own here."""
-    return [*dead_letter_changes(node), *group_changes(node), *offset_changes(node), *topic_changes(node)]
+    return [
+        *dead_letter_changes(node),
+        *group_changes(node),
+        *offset_changes(node),
+        *topic_changes(node),
+        *transaction_changes(node),
+    ]

@@ -12,6 +12,7 @@ from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.seams import Clock
 from broker.store import Store
+from broker.transaction.transactions import Transactions
 from proxy.admin.groups import group_view
 from proxy.admin.text import moment
 from proxy.admin.view import (
@@ -158,6 +159,10 @@ class LiveNode:
     def dead_letters(self) -> tuple[Store, Redrives] | None:
         """Return the store and what was redriven in it, or None before it is open."""
         return (self._node.store, self._node.redrives) if self._node.is_open else None
+
+    def transactions(self) -> Transactions | None:
+        """Return the transactions, or None before they are open."""
+        return self._node.transactions if self._node.is_open else None
 
     def positions(self, *, group: str | None) -> Sequence[PositionView]:
         """Where groups stand."""

@@ -10,6 +10,7 @@ from broker.metrics import Metrics
 from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.store import Store
+from broker.transaction.transactions import Transactions
 from proxy.admin.view import (
     ConnectionView,
     Delivery,
@@ -90,6 +91,9 @@ class PlainNode:
         return None
 
     def delays(self) -> Delays | None:
+        return None
+
+    def transactions(self) -> Transactions | None:
         return None
 
     def searchable(self) -> Searchable | None:

@@ -68,6 +68,9 @@ class NodeCollector:
         delays = self._node.delays()
         if delays is not None:
             delays.measure()
+        transactions = self._node.transactions()
+        if transactions is not None:
+            transactions.measure()
         series: dict[str, list[_Sample]] = {}
         for spec, labels, count in self._node.metrics:
             series.setdefault(spec.name, []).append((labels, count))

@@ -16,6 +16,7 @@ from proxy.admin.delays import delays_table
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.text import age, amount, byte_size, moment
+from proxy.admin.transactions import transactions_table
 from proxy.admin.view import GroupView, NodeView, SubscriptionView, whereabouts
 
 REFRESH_SECONDS = 5
@@ -41,6 +42,7 @@ def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None,
     parts += [_stuck_table(groups, node.clock.wall_ms()), _out_table(groups, node.clock.wall_ms())]
     if group is None:
         parts += [delays_table(node.delays(), node.clock.wall_ms())]
+        parts += [transactions_table(node.transactions(), node.clock.wall_ms())]
         parts += [_clients_table(node), _topics_table(node), _counters_table(node)]
     parts.append(
         '<footer><a href="/api/groups">groups</a>, <a href="/api/stats">stats</a> and <a href="/api/topics">topics</a>'

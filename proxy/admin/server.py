@@ -15,7 +15,7 @@ from aiohttp import web
 
 from broker.metrics import declare
 from broker.query import NotFound, QueryRefused
-from proxy.admin import api, dead_letters, delays, page
+from proxy.admin import api, dead_letters, delays, page, transactions
 from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
@@ -127,6 +127,7 @@ class _Routes:
         application.router.add_get("/api/groups/stuck", self._stuck)
         application.router.add_get("/api/offsets", self._offsets)
         application.router.add_get("/api/delays", self._delays)
+        application.router.add_get("/api/transactions", self._transactions)
         application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
@@ -244,6 +245,23 @@ class _Routes:
         )
         if document is None:
             raise web.HTTPNotFound(text=f"There is no delay level {level}; /api/delays lists all.")
+        return _json(document)
+
+    async def _transactions(self, request: web.Request) -> web.Response:
+        node = self._node.transactions()
+        try:
+            asked = transactions.Asked.of(request.query, limit=_limit(request))
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        document = transactions.document(node, asked, now_ms=self._node.clock.wall_ms())
+        if asked.id is not None and node is not None:
+            # As with messages: one search at a time, a piece in a turn.
+            async with self._searching:
+                for found in transactions.one(node, asked.id):
+                    document["transactions"] = found
+                    await asyncio.sleep(0)
+            if not document["transactions"]:
+                raise web.HTTPNotFound(text=f"There is no transaction {asked.id!r}, or none any more.")
         return _json(document)
 
     async def _stats(self, request: web.Request) -> web.Response:

@@ -16,6 +16,7 @@ from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.seams import Clock
 from broker.store import Store
+from broker.transaction.transactions import Transactions
 from proxy.startup import RecoveryView
 
 State = Literal["starting", "recovering", "ready", "draining", "failed"]
@@ -320,6 +321,10 @@ class NodeView(Protocol):
 
     def dead_letters(self) -> tuple[Store, Redrives] | None:
         """Return the store and what was redriven in it, or None before it is open."""
+        ...
+
+    def transactions(self) -> Transactions | None:
+        """Return the transactions, or None before they are open."""
         ...
 
     def searchable(self) -> Searchable | None:

@@ -30,6 +30,7 @@ from proxy.cli import (
     store_command,
     store_read_commands,
     topic_commands,
+    transaction_commands,
 )
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
@@ -138,6 +139,18 @@ def build() -> typer.Typer:
     )
     for name, action in of_dead:
         dead.command(name)(_ending(_on_sigterm(action)))
+    transactions = typer.Typer(help="Look at transactions, and decide them by hand.", no_args_is_help=True)
+    app.add_typer(transactions, name="transactions")
+    of_transactions: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("list", transaction_commands.list_transactions),
+        ("show", transaction_commands.show),
+        ("commit", transaction_commands.commit),
+        ("rollback", transaction_commands.rollback),
+        ("resume", transaction_commands.resume),
+        ("stats", transaction_commands.stats),
+    )
+    for name, action in of_transactions:
+        transactions.command(name)(_ending(_on_sigterm(action)))
     messages = typer.Typer(help="Look at stored messages.", no_args_is_help=True)
     app.add_typer(messages, name="messages")
     of_messages: tuple[tuple[str, Callable[..., int]], ...] = (

@@ -1,0 +1,133 @@
+"""Transactions on the admin port: the JSON documents, and the table of the status page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from broker.transaction.transactions import Transactions
+from proxy.admin.tables import Cell, table
+from proxy.admin.text import age
+from proxy.transaction_listing import TransactionRow, by_id, discarded, discarded_count, undecided
+
+Document = dict[str, Any]
+
+STATES = ("undecided", "discarded")
+
+
+class Asked(NamedTuple):
+    """What a request asks for.
+
+    Attributes:
+        limit: Transactions of one answer.
+        state: undecided or discarded.
+        topic: Only of this topic.
+        group: Only of this producer group.
+        start: From this offset on, `next` of the answer before.
+        id: This one transaction, wherever it stands.
+    """
+
+    limit: int
+    state: str = "undecided"
+    topic: str | None = None
+    group: str | None = None
+    start: int = 0
+    id: str | None = None
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], *, limit: int) -> Asked:
+        """Read a request's parameters. Raises ValueError with a sentence."""
+        state, start = query.get("state", "undecided"), query.get("from", "0")
+        if state not in STATES:
+            raise ValueError(f"state={state} is none; use undecided or discarded.")
+        if not (start.isascii() and start.isdigit() and len(start) < 19):
+            raise ValueError(f"from={start} is no offset; use `next` of the answer before.")
+        return cls(limit, state, query.get("topic"), query.get("group"), int(start), query.get("id"))
+
+
+def document(transactions: Transactions | None, asked: Asked, *, now_ms: int) -> Document:
+    """Return counts and settings, and what is listed; `one` finds a single transaction."""
+    found = _counts(transactions, now_ms)
+    found["transactions"], found["next"] = [], None
+    if transactions is not None and asked.limit and asked.id is None:
+        listing = discarded if asked.state == "discarded" else undecided
+        page = listing(transactions, topic=asked.topic, group=asked.group, start=asked.start, count_max=asked.limit)
+        found["transactions"] = [row_document(row) for row in page.rows]
+        found["next"] = page.next_offset
+    return found
+
+
+def one(transactions: Transactions, transaction_id: str) -> Iterator[list[Document]]:
+    """Find a transaction in steps of bounded work; each yields what is found so far. Raises OSError."""
+    steps = by_id(transactions, transaction_id)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            yield [row_document(row) for row in end.value]
+            return
+        yield []
+
+
+def _counts(transactions: Transactions | None, now_ms: int) -> Document:
+    if transactions is None:
+        return {"nowMs": now_ms, "undecidedTotal": 0, "discardedTotal": 0, "oldestMs": None, "pending": []}
+    settings = transactions.settings
+    return {
+        "nowMs": now_ms,
+        "undecidedTotal": transactions.halves.states.undecided,
+        "discardedTotal": discarded_count(transactions),
+        "oldestMs": transactions.oldest_ms(),
+        "pending": [
+            {"topic": topic, "group": group, "count": count}
+            for (topic, group), count in sorted(transactions.halves.pending.items())
+        ],
+        "settings": {
+            "timeoutMs": settings.timeout_ms,
+            "intervalMs": settings.interval_ms,
+            "checksMax": settings.checks_max,
+            "discardSeconds": settings.age_seconds_max,
+        },
+    }
+
+
+def row_document(row: TransactionRow) -> Document:
+    """Return one transaction."""
+    return {
+        "state": row.state,
+        "id": row.transaction_id,
+        "handle": row.handle,
+        "offset": row.offset,
+        "topic": row.topic,
+        "queue": row.queue_id,
+        "group": row.group,
+        "key": row.key,
+        "checks": row.checks,
+        "checkOut": row.out,
+        "remark": row.remark,
+        "bornMs": row.born_ms,
+        "storedMs": row.stored_ms,
+        "bodyBytes": row.body_bytes,
+    }
+
+
+def transactions_table(transactions: Transactions | None, now_ms: int) -> str:
+    """Return the section of the status page; nothing while there never was a transaction."""
+    if transactions is None or transactions.halves.queue() is None:
+        return ""
+    rows = [
+        [Cell(topic), Cell(group), Cell(f"{count:,}", "n")]
+        for (topic, group), count in sorted(transactions.halves.pending.items())
+    ]
+    oldest = transactions.oldest_ms()
+    notes = [] if oldest is None else [f"the oldest for {age((now_ms - oldest) / 1000)}"]
+    given_up = discarded_count(transactions)
+    if given_up:
+        notes.append(f"{given_up:,} discarded: pyddmq transactions list --state discarded")
+    return table(
+        "Undecided transactions",
+        ("Topic", "Producer group", "#Undecided"),
+        rows,
+        "Every transaction is decided.",
+        note="; ".join(notes),
+    )
