@@ -59,6 +59,15 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
+def kind_of(name: str) -> str:
+    """What a topic is for, to people: `user`, `retries` or `dead letters` of a group, or `system`."""
+    if name.startswith(RETRY_PREFIX):
+        return "retries"
+    if name.startswith(DEAD_LETTER_PREFIX):
+        return "dead letters"
+    return "system" if is_system(name) else "user"
+
+
 def check_name(name: str) -> None:
     """Check a topic name against RocketMQ's rules.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from broker.metrics import SPECS
+from broker.topics import kind_of
 from proxy.admin.view import (
     Delivery,
     GroupView,
@@ -27,7 +28,9 @@ Document = dict[str, Any]
 
 def topics(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
     """Return the topics by name, or None when `name` is given and there is none of that name."""
-    found: Sequence[TopicView] = sorted(node.topics(), key=lambda topic: (topic.system, topic.topic))
+    found: Sequence[TopicView] = sorted(
+        node.topics(), key=lambda topic: (topic.system, kind_of(topic.topic), topic.topic)
+    )
     if name is not None:
         found = [topic for topic in found if topic.topic == name]
         if not found:
@@ -39,6 +42,7 @@ def topics(node: NodeView, *, limit: int, name: str | None = None) -> Document |
             {
                 "topic": topic.topic,
                 "system": topic.system,
+                "kind": kind_of(topic.topic),
                 "messageType": topic.message_type,
                 "queues": [{"queue": queue.queue, "min": queue.min, "max": queue.max} for queue in topic.queues],
             }

@@ -11,6 +11,7 @@ from html import escape
 from urllib.parse import quote
 
 from broker.metrics import SPECS
+from broker.topics import kind_of
 from proxy.admin.attention import STUCK_SECONDS, UNPULLED_SECONDS, findings
 from proxy.admin.delays import delays_table
 from proxy.admin.style import CSS
@@ -211,12 +212,12 @@ def _topics_table(node: NodeView) -> str:
     rows = [
         [
             Cell(topic.topic, "k"),
-            Cell("system" if topic.system else "user"),
+            Cell(kind_of(topic.topic)),
             Cell("" if topic.message_type == "MIXED" else topic.message_type.lower()),
             Cell(f"{len(topic.queues):,}", "n"),
             Cell(f"{sum(queue.max - queue.min for queue in topic.queues):,}", "n"),
         ]
-        for topic in sorted(node.topics(), key=lambda topic: (topic.system, topic.topic))
+        for topic in sorted(node.topics(), key=lambda topic: (topic.system, kind_of(topic.topic), topic.topic))
     ]
     return table("Topics", ("Topic", "Kind", "Takes", "#Queues", "#Messages held"), rows, "No topic yet.")
 

@@ -41,7 +41,7 @@ def topics(
     rows = [
         [
             each["topic"],
-            "system" if each["system"] else "",
+            "" if each["kind"] == "user" else each["kind"],
             each["messageType"],
             str(len(each["queues"])),
             str(sum(queue["max"] - queue["min"] for queue in each["queues"])),

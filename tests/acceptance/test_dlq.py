@@ -78,6 +78,8 @@ def test_dead_letters_are_listed_shown_and_counted(node: NodeProcess) -> None:
     assert {each["topic"]: each["count"] for each in figures["kinds"]}["notes"] == 2
     for arguments in (["list"], ["show", "billing"], ["stats", "billing"]):
         assert "billing" in command("dlq", *arguments, *node.admin()).out
+    kinds = json.loads(command("topics", "--json", *node.admin()).out)["topics"]
+    assert [each["kind"] for each in kinds] == ["user", "user", "user", "dead letters"]
     missing = command("dlq", "show", "nobody", *node.admin())
     assert (missing.code != 0, "never had a dead letter" in missing.err) == (True, True)
 

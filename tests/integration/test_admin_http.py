@@ -195,6 +195,7 @@ def test_topics_and_stats_have_the_documented_shape(run: Run) -> None:
         assert topics["topics"][0] == {
             "topic": "permits",
             "system": False,
+            "kind": "user",
             "messageType": "FIFO",
             "queues": [{"queue": 0, "min": 5, "max": 1005}, {"queue": 1, "min": 5, "max": 1006}],
         }

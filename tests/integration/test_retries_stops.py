@@ -40,7 +40,7 @@ class Fallible(World):
 
     def __init__(self, disk: SimDisk, clock: ManualClock, told: Told) -> None:
         self.told = told
-        super().__init__(queues=2, disk=disk, clock=clock)
+        super().__init__(queues=2, disk=disk, clock=clock, flush=told.flush)
 
     def answer(self, batch: object) -> ConcurrentStatus:
         """Fail a body as often as it was planned, by the retries that the listener sees."""
@@ -54,7 +54,8 @@ class Fallible(World):
 class Told:
     """What was acknowledged, how often each is to fail, and what succeeded."""
 
-    def __init__(self) -> None:
+    def __init__(self, flush: str = "sync") -> None:
+        self.flush = flush
         self.fails: dict[str, int] = {}
         self.acknowledged: set[str] = set()
         self.succeeded: set[str] = set()
@@ -129,6 +130,20 @@ def test_stop_at_every_change_neither_loses_nor_doubles_a_retry(seed: int) -> No
         if whole:
             return
         changes += 3
+
+
+def test_kill_under_async_neither_loses_nor_doubles_a_retry() -> None:
+    """The checkpoint of what was sent back is never ahead of the log, although the log is not synced at once."""
+    changes = 1
+    while True:
+        disk, clock, told = SimDisk(), ManualClock(START_MS), Told("async")
+        stopped(disk, clock, Random(7), told, changes)
+        whole = disk.operations < changes
+        disk.kill()
+        check(disk, clock, told)
+        if whole:
+            return
+        changes += 5
 
 
 @settings(max_examples=20, deadline=None)

@@ -48,8 +48,15 @@ class World:
     """One program: send, consume, let time pass, kill and start again."""
 
     def __init__(
-        self, *, queues: int = 4, held: bool = False, disk: SimDisk | None = None, clock: ManualClock | None = None
+        self,
+        *,
+        queues: int = 4,
+        held: bool = False,
+        disk: SimDisk | None = None,
+        clock: ManualClock | None = None,
+        flush: str = "sync",
     ) -> None:
+        self.options = StoreOptions(segment_bytes=1 << 20, flush="async" if flush == "async" else "sync")
         self.clock = clock or ManualClock()
         self.disk = disk or SimDisk()
         self.queues = queues
@@ -73,7 +80,7 @@ class World:
         self.calls.clear()
         self.store = Store.open(
             ROOT,
-            options=StoreOptions(segment_bytes=1 << 20),
+            options=self.options,
             disk=self.disk,
             clock=self.clock,
             random=Random(1),

@@ -12,7 +12,7 @@ from broker.errors import MessageRefused
 from broker.message_type import MessageType
 from broker.store import DiskFull, StoreFailed
 from broker.testing import ManualClock, SimDisk
-from broker.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system
+from broker.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system, kind_of
 from conf import is_system_topic
 from tests.integration.store_tools import ROOT, open_store
 
@@ -177,3 +177,9 @@ def test_type_that_cannot_be_written_is_not_in_force() -> None:
     with pytest.raises(StoreFailed):
         store.topic_changes.set_types({"t": MessageType.FIFO})
     assert topic.message_type is MessageType.MIXED
+
+
+def test_kinds_of_topics_stand_apart() -> None:
+    """A group's retries and dead letters are not to be taken for the broker's own works."""
+    names = ("t", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX")
+    assert [kind_of(name) for name in names] == ["user", "retries", "dead letters", "system"]
