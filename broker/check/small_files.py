@@ -39,6 +39,7 @@ _COSTS_OF_SEALED = {
     "redrives.json": "which dead letters were redriven; the log is read for it",
     "paused.json": "nothing while its copy is right",
     "paused-copy.json": "nothing while the file is right",
+    "transactions.json": "nothing: the next start reads the whole log for what was decided",
     "delays.json": "nothing: the next start reads the whole log for what was delivered",
     "delayOffset.json": "nothing: the log says what was delivered",
     "index.json": "nothing: the index is made anew from the log",

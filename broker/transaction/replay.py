@@ -71,7 +71,7 @@ class Replay:
             halves.states = HalfStates(first)
         if queue is not None:
             halves.states.grow(queue.max_offset)
-            halves.states.begin_at(max(queue.min_offset, self._files.half_offset))
+            halves.states.begin_at(queue.min_offset)
         ops = halves.op_queue()
         if ops is not None:
             yield from self._read_ops(ops, op_offset)
@@ -82,6 +82,8 @@ class Replay:
                 for decision in step.decisions:
                     self._decided(decision)
                 yield
+        # RocketMQ went on from there, or the file is the newer of the two. What the log says of them comes first.
+        halves.states.begin_at(self._files.half_offset)
         halves.seen = halves.checks.cursor = halves.states.position
         halves.ages.begin(halves.states.position)
 

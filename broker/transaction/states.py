@@ -47,11 +47,13 @@ class HalfStates:
             self._bits.extend(bytes(-(-(end - self._base) // 4) - len(self._bits)))
 
     def get(self, offset: int) -> Known | None:
-        """Return what is known of a half; None below what is kept."""
+        """Return what is known of a half; None below what is kept, and above the end."""
         at = offset - self._base
-        if at < 0 or offset >= self.end:
+        if at < 0 or offset >= self.end or at >> 2 >= len(self._bits):
             return None
-        return Known(self._bits[at >> 2] >> (at & 3) * 2 & 3)
+        known = Known(self._bits[at >> 2] >> (at & 3) * 2 & 3)
+        # The first bits may be of halves below the first one that is known.
+        return None if known is Known.UNDECIDED and offset < self.position else known
 
     def is_undecided(self, offset: int) -> bool:
         """Whether nothing has become of a half."""
@@ -71,7 +73,7 @@ class HalfStates:
 
     def correct(self, offset: int, known: Known) -> None:
         """Replace what is known of a decided half; ignored for others."""
-        if offset < self.end and offset >= self._base and not self.is_undecided(offset):
+        if self.get(offset) not in (None, Known.UNDECIDED):
             at = offset - self._base
             self._bits[at >> 2] = self._bits[at >> 2] & ~(3 << (at & 3) * 2) | known << (at & 3) * 2
 

@@ -28,7 +28,8 @@ from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
 from broker.transaction.ending import Ending, Told
 from broker.transaction.halves import Halves
-from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
+from broker.transaction.listing import HalfView, Page, discarded, finding, pending
+from broker.transaction.names import HALF_TOPIC, OP_TOPIC, Fate, State
 from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.puts import half_put
@@ -39,7 +40,7 @@ from broker.transaction.state import TransactionFiles
 SAVE_SECONDS = 5.0
 UPTIME_SAVE_SECONDS = 60.0
 
-__all__ = ["Check", "End", "EndOutcome", "State", "Transactions"]
+__all__ = ["Check", "End", "EndOutcome", "HalfView", "Page", "State", "Transactions"]
 
 
 class Transactions:
@@ -335,7 +336,42 @@ class Transactions:
         """Have `callback` called whenever checks of a group became due, until the returned function is called."""
         return self._checker.on_checks(group, callback)
 
+    # For the keeper
+
+    def is_busy(self, offset: int) -> bool:
+        """Whether a half is being decided or discarded right now."""
+        return self._checker.deciding(offset) or self._checker.is_discarding(offset)
+
+    def times_of(self, offset: int) -> int:
+        """Checks of a half that are counted here, not in its record."""
+        asked = self.halves.checks.asked.get(offset)
+        return asked.times if asked is not None else self._checker.times.get(offset, 0)
+
+    def name_in_op(self, offset: int, fate: Fate) -> None:
+        """Have the next op record name a half whose place another record has taken."""
+        self._ops.add(offset, fate)
+
+    def write_ops(self) -> None:
+        """Append what is to be named now; the caller flushes."""
+        self._ops.write()
+
     # Admin
+
+    def pending(
+        self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
+    ) -> Page:
+        """Return undecided halves from an offset of the half queue on, the oldest first."""
+        return pending(self.halves, topic=topic, group=group, cursor=cursor, count_max=count_max)
+
+    def discarded(
+        self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
+    ) -> Page:
+        """Return discarded halves that were not resumed, from an offset of the discard queue on."""
+        return discarded(self.halves, self.resumed, topic=topic, group=group, cursor=cursor, count_max=count_max)
+
+    def finding(self, text: str) -> Generator[None, None, list[HalfView]]:
+        """Find the halves of a transaction by its id or a handle, in steps; the newest first. Raises OSError."""
+        return finding(self.halves, self.resumed, text)
 
     def decide(self, handle: str, state: State, done: Told) -> None:
         """Decide an undecided transaction in its producers' place; resume discarded ones first."""

@@ -122,6 +122,7 @@ def broker(
     offsets = ConsumerOffsets.open(ROOT, disk=disk, clock=clock)
     transactions = run_to_end(Transactions.opening(store, offsets=offsets, settings=checks, **seams))
     store.create_topic(TOPIC, 1)
+    store.create_topic("filling", 1)
     delays.start()
     transactions.start()
     scheduler.run_until_idle()

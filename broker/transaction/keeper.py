@@ -1,0 +1,91 @@
+"""What becomes of undecided halves in a log file that retention is about to delete (D29).
+
+Each is put again at the log's tail, in the form of RocketMQ's put-back, with its count of checks and its age in uptime.
+That record is the move; an op record of the same write says so of the old place, for RocketMQ. Its handles stay valid.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.metrics import Metrics
+from broker.retention import Doomed, Rescue
+from broker.transaction import metrics as counted
+from broker.transaction.half import Half, put_back_of
+from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, Fate
+from broker.transaction.states import Known
+from broker.transaction.transactions import Transactions
+
+
+class TransactionKeeper:
+    """The `broker.retention.Keeper` of undecided halves; enter it in `store.retention.keepers`."""
+
+    def __init__(self, transactions: Transactions, metrics: Metrics) -> None:
+        self._transactions = transactions
+        self._metrics = metrics
+
+    def needs(self, doomed: Doomed) -> bool:
+        """Whether the file has an undecided half."""
+        minimum = doomed.minimums.get((HALF_TOPIC, 0), 0)
+        return self._transactions.halves.states.position < minimum
+
+    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+        """Put undecided halves again, once those that are being decided in this turn are."""
+        transactions = self._transactions
+        store = transactions.store
+        minimum = doomed.minimums.get((HALF_TOPIC, 0), 0)
+        if not self.needs(doomed):
+            return Rescue.DONE
+        transactions.write_ops()
+        store.flush()
+        left, taken = count_max, True
+        for offset in transactions.halves.states.waiting(0, minimum):
+            if not left or not taken:
+                break
+            left -= 1
+            taken = not transactions.is_busy(offset) and self._put_again(offset)
+        transactions.write_ops()
+        store.flush()
+        if not taken or store.failed is not None:
+            return Rescue.BLOCKED
+        return Rescue.DONE if left else Rescue.MORE
+
+    def _put_again(self, offset: int) -> bool:
+        transactions = self._transactions
+        halves = transactions.halves
+        try:
+            half = halves.read(offset)
+        except (DamagedRecord, RecordGone) as error:
+            halves.lose(offset, str(error))
+            return True
+        asked = halves.checks.asked.get(offset)
+        times = max(half.times, transactions.times_of(offset))
+        age_ms = int(halves.ages.age(offset, halves.running()) * 1000)
+        try:
+            put, born_ms, born_host = put_back_of(half, halves.topic(HALF_TOPIC), times=times, age_ms=age_ms)
+            lease = asked.due if asked is not None and asked.out else 0.0
+            halves.store.append(
+                [put], born_ms=born_ms, born_host=born_host, done=partial(self._done, offset, half, lease)
+            )
+        except StoreError as error:
+            self._metrics.counter(counted.WAITS).add()
+            halves.notices.note("half_put_back_waits", offset=offset, error=str(error))
+            return False
+        transactions.name_in_op(offset, Fate.MOVED)
+        return True
+
+    def _done(self, offset: int, half: Half, lease: float, error: StoreError | None) -> None:
+        if error is not None:
+            return
+        halves = self._transactions.halves
+        halves.settle(offset, Known.ELSEWHERE, half)
+        if lease:
+            halves.checks.leases[half.transaction_id] = lease
+        self._metrics.counter(counted.PUT_BACK).add()
+
+    def dropped(self, doomed: Doomed) -> None:
+        """Begin the halves at what is kept."""
+        transactions = self._transactions
+        transactions.halves.states.begin_at(doomed.minimums.get((HALF_TOPIC, 0), 0))
+        transactions.resumed.cut(doomed.minimums.get((DISCARD_TOPIC, 0), 0))

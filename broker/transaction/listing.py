@@ -1,0 +1,171 @@
+"""Transactions for people and tools: what is undecided, what was discarded, and one by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+from broker.consume_queue import ConsumeQueue
+from broker.delay.level_queue import Ranges
+from broker.errors import DamagedRecord, RecordGone
+from broker.properties import find_property
+from broker.query import QueryRefused, by_unique_key
+from broker.transaction.half import Half
+from broker.transaction.halves import Halves
+from broker.transaction.handles import Handle, parse_handle
+from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC
+from broker.transaction.states import Known
+
+SCAN_MAX = 2_000
+"""Records read for one page; it is cut there, and says where to go on."""
+
+_STATES = {
+    Known.UNDECIDED: "undecided",
+    Known.COMMITTED: "committed",
+    Known.ROLLED_BACK: "rolled back",
+    Known.ELSEWHERE: "moved",
+    None: "decided",
+}
+
+
+class HalfView(NamedTuple):
+    """One half; moments are ms since the epoch.
+
+    Attributes:
+        state: `undecided`, `committed`, `rolled back`, `decided` (long ago), `moved` (put again or discarded), or, of
+            one in the discard topic, `discarded` or `resumed`.
+        offset: In the half queue; of a discarded one in the discard queue.
+        handle: Decides it; "" for a discarded one.
+        transaction_id: Its id.
+        topic: Where its message goes.
+        queue_id: Which queue there.
+        group: Producer group.
+        key: KEYS of the message.
+        physical: Commit-log offset.
+        size: Bytes of the record.
+        stored_ms: When it was stored.
+        born_ms: When its producer made it, by the producer's clock.
+        times: Checks so far.
+        checking: A producer has a check of it now.
+        remark: What a producer said last.
+    """
+
+    state: str
+    offset: int
+    handle: str
+    transaction_id: str
+    topic: str
+    queue_id: int
+    group: str
+    key: str
+    physical: int
+    size: int
+    stored_ms: int
+    born_ms: int
+    times: int
+    checking: bool
+    remark: str
+
+
+class Page(NamedTuple):
+    """Some of a list, the oldest first; `cursor` is where to go on, None at the end."""
+
+    found: list[HalfView]
+    cursor: int | None
+
+
+def pending(
+    halves: Halves, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
+) -> Page:
+    """Return undecided halves from an offset of the half queue on, of a topic or producer group where given."""
+    return _page(halves, halves.queue(), halves.states.waiting(cursor), names=(topic, group), count_max=count_max)
+
+
+def discarded(
+    halves: Halves,
+    resumed: Ranges,
+    *,
+    topic: str | None = None,
+    group: str | None = None,
+    cursor: int = 0,
+    count_max: int = 100,
+) -> Page:
+    """Return discarded halves that were not resumed, from an offset of the discard queue on."""
+    queue = halves.discard_queue()
+    if queue is None:
+        return Page([], None)
+    offsets = range(max(cursor, queue.min_offset), queue.max_offset)
+    lying = (each for each in offsets if each not in resumed)
+    return _page(halves, queue, lying, names=(topic, group), count_max=count_max)
+
+
+def _page(
+    halves: Halves,
+    queue: ConsumeQueue | None,
+    offsets: Iterator[int],
+    *,
+    names: tuple[str | None, str | None],
+    count_max: int,
+) -> Page:
+    found: list[HalfView] = []
+    for read, offset in enumerate(offsets):
+        if read == SCAN_MAX or len(found) == count_max:
+            return Page(found, offset)
+        try:
+            half = halves.read_from(queue, offset)
+        except (DamagedRecord, RecordGone):
+            continue
+        if names[0] in (None, half.topic) and names[1] in (None, half.group):
+            state = "undecided" if queue is halves.queue() else "discarded"
+            found.append(_view(halves, offset, half, state))
+    return Page(found, None)
+
+
+def finding(halves: Halves, resumed: Ranges, text: str) -> Generator[None, None, list[HalfView]]:
+    """Find the halves of a transaction by its id or a handle, in steps; the newest first, and what became of each.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    handle = parse_handle(text)
+    found: list[HalfView] = []
+    for name in (HALF_TOPIC, DISCARD_TOPIC):
+        try:
+            query = by_unique_key(halves.store, name, text if handle is None else handle.transaction_id)
+        except QueryRefused:
+            continue
+        yield from query.steps()
+        queue = halves.queue() if name == HALF_TOPIC else halves.discard_queue()
+        for message in query.found:
+            try:
+                half = halves.read_from(queue, message.offset)
+            except (DamagedRecord, RecordGone):
+                continue
+            if name == HALF_TOPIC:
+                state = _STATES[halves.states.get(message.offset)]
+            else:
+                state = "resumed" if message.offset in resumed else "discarded"
+            found.append(_view(halves, message.offset, half, state))
+    return sorted(found, key=lambda view: view.physical, reverse=True)
+
+
+def _view(halves: Halves, offset: int, half: Half, state: str) -> HalfView:
+    asked = halves.checks.asked.get(offset) if state == "undecided" else None
+    in_half_queue = state not in ("discarded", "resumed")
+    return HalfView(
+        state=state,
+        offset=offset,
+        handle=str(Handle(offset, half.physical, half.transaction_id)) if in_half_queue else "",
+        transaction_id=half.transaction_id,
+        topic=half.topic,
+        queue_id=half.queue_id,
+        group=half.group,
+        key=(find_property(half.block, b"KEYS") or b"").decode("utf-8", "replace"),
+        physical=half.physical,
+        size=len(half.record),
+        stored_ms=half.store_ms,
+        born_ms=half.born_ms,
+        times=max(half.times, 0 if asked is None else asked.times),
+        checking=asked is not None and asked.out,
+        remark="" if asked is None else asked.remark,
+    )
