@@ -17,6 +17,7 @@ from proxy.cli import (
     delay_commands,
     demo_command,
     demo_order_command,
+    demo_transaction_command,
     dlq_commands,
     group_commands,
     messages_command,
@@ -91,6 +92,7 @@ def build() -> typer.Typer:
     of_demos: tuple[tuple[str, Callable[..., int]], ...] = (
         ("events", demo_command.events),
         ("order", demo_order_command.order),
+        ("transaction", demo_transaction_command.transaction),
     )
     for name, action in of_demos:
         demos.command(name)(_ending(_on_sigterm(action)))

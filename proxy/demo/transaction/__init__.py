@@ -1,0 +1,1 @@
+"""`pyddmq demo transaction`: ten messages whose transactions stay unknown, until checks and an operator decide them."""
