@@ -3,7 +3,8 @@
 A retry and a dead letter carry the commit-log offset of the record that they replace. Once one of them is durable that
 record is finished for its group, whatever the committed offset says. `pyddmq/consumer_finished.json` is a checkpoint of
 this, with the log offset up to which it holds; a start reads the log behind it. Without it the log is read from the
-first record on that a group with retries or dead letters has not committed.
+first record on that a group with retries or dead letters has not committed; all of it when such a group's committed
+offsets are gone, too.
 
 Only offsets at or above the committed ones are kept, so the table is as small as what consumers have under way.
 """
@@ -23,7 +24,7 @@ from broker.properties import find_property
 from broker.release import REAL_TOPIC_NAME
 from broker.seams import Disk
 from broker.state_file import SealedFile
-from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic, retry_topic
+from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from broker.offsets import ConsumerOffsets
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 FILE = "pyddmq/consumer_finished.json"
 _VERSION = 1
+_OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 Key = tuple[str, str, int]
 """Group, topic and queue id."""
@@ -88,10 +90,14 @@ class Finished:
 
     def _first_uncommitted(self) -> int | None:
         """Lowest commit-log offset of a message that a group with retries or dead letters has not committed."""
+        topics = self._store.topics
+        groups = {name.partition("%")[2].partition("%")[2] for name in topics if name.startswith(_OF_GROUPS)}
+        if groups - {group for group, *_ in self._offsets.items()}:
+            # Its offsets are lost, or it never had any: it begins anew, at whatever is there.
+            return self._store.min_offset
         lowest: int | None = None
         for group, name, queue_id, offset in self._offsets.items():
-            topics = self._store.topics
-            if retry_topic(group) not in topics and dead_letter_topic(group) not in topics:
+            if group not in groups:
                 continue
             topic = topics.get(name)
             if topic is None or queue_id >= len(topic.queues):
@@ -132,7 +138,7 @@ class Finished:
             entry = self._store.record_at(decision.physical)
             name = b"" if entry is None else find_property(entry.properties, REAL_TOPIC_NAME) or b""
         text = name.decode("utf-8", "replace")
-        if text.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        if text.startswith(_OF_GROUPS):
             return text.partition("%")[2].partition("%")[2]
         return None
 

@@ -45,7 +45,7 @@ def run(kind: type[Scenario], seed: int, point: KillPoint, table: Table | None =
     with contextlib.suppress(PowerCut):
         scenario.walk(Walk(table or all_tables()[kind.table]))
     moment.end(power=point.power)
-    moment.lose(point.lost)
+    moment.lose(kind.root, point.lost)
     moment.clock.advance(point.down_days * DAY_S)
     scenario.finish()
     return moment.account.broken()

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from tests.lifecycle.batches import Batches
 from tests.lifecycle.delays import Delays
+from tests.lifecycle.retries import Retries
 from tests.lifecycle.scenario import Scenario
 
-SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches)
+SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries)
 
 ELSEWHERE: Mapping[str, str] = {
     "delivery.md: Life of a job": "tests/unit/test_state.py: states of a process, which end with it",
 }
 """Tables that are in the code themselves, where a test compares the two."""
 
-COMING = ("timers.md", "transactions.md", "retries.md", "loops.md")
-"""Pages whose tables get their runs next."""
+COMING = ("timers.md", "transactions.md", "loops.md", "retries.md: States of a dead letter")
+"""Tables that get their runs next."""

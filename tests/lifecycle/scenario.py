@@ -64,10 +64,10 @@ class Moment:
         self.stop(power=power)
         self.disk.capacity_bytes = None
 
-    def lose(self, names: Sequence[str]) -> None:
+    def lose(self, root: str, names: Sequence[str]) -> None:
         """Delete files and folders below the root, those that are there."""
         for name in names:
-            self._lose(f"{ROOT}/{name}")
+            self._lose(f"{root}/{name}")
 
     def _lose(self, path: str) -> None:
         if self.disk.is_folder(path):
@@ -82,10 +82,12 @@ class Scenario(ABC):
 
     Attributes:
         table: Name of the table.
+        root: Where the store lies.
         losses: What may go after the last stop.
     """
 
     table: ClassVar[str]
+    root: ClassVar[str] = ROOT
     losses: ClassVar[Sequence[Sequence[str]]] = ((),)
 
     def __init__(self, moment: Moment) -> None:

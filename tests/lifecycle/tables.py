@@ -1,8 +1,8 @@
 """The tables of states and events in docs/: `| state | event | next |`.
 
-A state is the first word or words of a cell up to `,` or `:`; what follows is for the reader. A `next` that begins
-otherwise and ends in a known state after a colon (`put again as level 1: waiting`) is that state. The empty state is
-what a thing is in before it is there.
+Columns behind these three are for the reader. A cell of states may name several, with commas: a row for each. `next` is
+the state that it begins with, or ends with after a colon (`put again as level 1: waiting`); the rest is for the reader.
+The empty state is what a thing is in before it is there.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Table:
     rows: tuple[Row, ...]
 
     def rows_of(self, state: str, event: str) -> list[Row]:
-        """Rows of a state whose event begins with these words."""
-        return [row for row in self.rows if row.state == state and row.event.startswith(event)]
+        """Rows of a state whose event is this, else those whose event begins with it."""
+        found = [row for row in self.rows if row.state == state and row.event.startswith(event)]
+        return [row for row in found if row.event == event] or found
 
     def rows_between(self, state: str, following: str) -> list[Row]:
         """Rows that lead from one state to another."""
@@ -57,7 +58,7 @@ def read_tables(text: str, page: str) -> list[Table]:
             found = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             if cells is not None:
                 cells.append(found)
-            elif found == _HEADER:
+            elif found[:3] == _HEADER:
                 cells = []
         elif cells is not None:
             tables.append(_table(f"{page}: {heading}", cells[1:]))
@@ -81,15 +82,22 @@ def all_tables() -> dict[str, Table]:
 
 
 def _table(name: str, lines: list[list[str]]) -> Table:
-    states = {_first(line[0]) for line in lines}
-    rows = [Row(_first(state), event, _following(following, states)) for state, event, following in lines]
+    states = {state for line in lines for state in _listed(line[0])}
+    rows = [
+        Row(state, event, _following(following, states))
+        for before, event, following, *_ in lines
+        for state in _listed(before)
+    ]
     return Table(name, tuple(rows))
 
 
-def _first(cell: str) -> str:
-    return re.split(r"[,:;]", cell)[0].strip()
+def _listed(cell: str) -> list[str]:
+    return [state.strip() for state in cell.split(",")]
 
 
 def _following(cell: str, states: set[str]) -> str:
+    named = [state for state in states if state and re.match(re.escape(state) + r"(?!\w)", cell)]
+    if named:
+        return max(named, key=len)
     last = cell.rpartition(":")[2].strip()
-    return last if last in states - {""} and _first(cell) not in states else _first(cell)
+    return last if last in states else re.split(r"[,:;]", cell)[0].strip()

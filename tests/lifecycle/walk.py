@@ -24,6 +24,10 @@ class Walk:
         self.states: dict[Hashable, str] = {}
         self.walked: set[Row] = set()
 
+    def begins(self, thing: Hashable, state: str) -> None:
+        """Follow a thing from a state on that the table does not tell the way to."""
+        self.states[thing] = state
+
     def saw(self, thing: Hashable, state: str) -> None:
         """Note where a thing is now; what it did in between is one row, told by its two ends.
 

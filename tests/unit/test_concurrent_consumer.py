@@ -7,7 +7,7 @@ import pytest
 from broker.consumer import ConcurrentStatus
 from broker.errors import DiskFull
 from broker.query import at_offset
-from tests.unit.consumer_world import World
+from tests.unit.consumer_world import ROOT, World
 
 LATER = ConcurrentStatus.RECONSUME_LATER
 
@@ -301,3 +301,20 @@ def test_damaged_offsets_of_a_broadcast_cost_the_offsets_only() -> None:
 
     assert world.offsets() == [0, 0]
     assert world.count("pyddmq_consumer_save_errors_total", "pyddmq/broadcast") == 1
+
+
+def test_what_was_sent_back_is_known_without_any_file_of_offsets() -> None:
+    """Committed offsets and the checkpoint are gone: the log alone says what is finished (D27)."""
+    world = World(queues=1)
+    world.concurrent()
+    world.answers["a"] = [ConcurrentStatus.RECONSUME_LATER]
+    world.send("a")
+    world.consumers.persist()
+    for folder in ("config", "pyddmq"):
+        for name in ("consumerOffset.json", "consumerOffset.json.bak", "consumer_finished.json"):
+            if world.disk.exists(f"{ROOT}/{folder}/{name}"):
+                world.disk.remove(f"{ROOT}/{folder}/{name}")
+    world.kill()
+    world.concurrent()
+    world.advance(10)
+    assert [(topic, body, times) for topic, body, times in world.got] == [("t", "a", 0), ("t", "a", 1)]
