@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
+from broker.transaction.handles import Handle
+from broker.transaction.listing import HalfView
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
 from proxy.group_changes import need_ready
 from proxy.node import Node
-from proxy.transaction_listing import TransactionRow, by_id
 
 _WANTED = {"commit": State.COMMIT, "rollback": State.ROLLBACK}
 _STATUS = {
@@ -25,14 +26,14 @@ _STATUS = {
 
 
 class DecisionBody(ChangeBody, frozen=True):
-    """A transaction and what is to become of it."""
+    """A transaction, by its id or handle, and what is to become of it."""
 
     id: str
     state: Literal["commit", "rollback"]
 
 
 class TransactionBody(ChangeBody, frozen=True):
-    """A transaction."""
+    """A transaction, by its id or handle."""
 
     id: str
 
@@ -58,7 +59,9 @@ class _Transactions:
         resumed = row is not None and row.state == "discarded"
         if row is not None and resumed:
             await self._settled(lambda done: self._node.transactions.resume(row.offset, done))
-        handle = (row or rows[0]).handle
+        found = row or rows[0]
+        # A resumed half is found by its id: a handle's offsets only save the search.
+        handle = str(Handle(found.offset, found.physical, found.transaction_id))
         wanted = _WANTED[body.state]
         outcome = await self._settled(lambda done: self._node.transactions.decide(handle, wanted, done))
         return {
@@ -82,14 +85,14 @@ class _Transactions:
         await self._settled(lambda done: self._node.transactions.resume(row.offset, done))
         return {"id": body.id, "topic": row.topic, "group": row.group}
 
-    async def _rows(self, transaction_id: str) -> list[TransactionRow]:
+    async def _rows(self, transaction_id: str) -> list[HalfView]:
         """Records of a transaction. Raises ChangeRefused: there is none."""
-        steps = by_id(self._node.transactions, transaction_id)
+        steps = self._node.transactions.finding(transaction_id)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                rows: list[TransactionRow] = end.value
+                rows: list[HalfView] = end.value
                 break
             await asyncio.sleep(0)
         if not rows:
@@ -110,7 +113,7 @@ class _Transactions:
         return outcome
 
 
-def _open(rows: list[TransactionRow]) -> TransactionRow | None:
+def _open(rows: list[HalfView]) -> HalfView | None:
     """The record of a transaction that can still be decided; an undecided half before a discarded one."""
     for state in ("undecided", "discarded"):
         for row in rows:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from broker.transaction.listing import HalfView
 from broker.transaction.transactions import Transactions
 from proxy.admin.tables import Cell, table
 from proxy.admin.text import age
-from proxy.transaction_listing import TransactionRow, by_id, discarded, discarded_count, undecided
 
 Document = dict[str, Any]
 
 STATES = ("undecided", "discarded")
+_STATES = {"rolled back": "rolledBack"}
 
 
 class Asked(NamedTuple):
@@ -24,7 +25,7 @@ class Asked(NamedTuple):
         topic: Only of this topic.
         group: Only of this producer group.
         start: From this offset on, `next` of the answer before.
-        id: This one transaction, wherever it stands.
+        id: This one transaction, by its id or handle, wherever it stands.
     """
 
     limit: int
@@ -50,16 +51,16 @@ def document(transactions: Transactions | None, asked: Asked, *, now_ms: int) ->
     found = _counts(transactions, now_ms)
     found["transactions"], found["next"] = [], None
     if transactions is not None and asked.limit and asked.id is None:
-        listing = discarded if asked.state == "discarded" else undecided
-        page = listing(transactions, topic=asked.topic, group=asked.group, start=asked.start, count_max=asked.limit)
-        found["transactions"] = [row_document(row) for row in page.rows]
-        found["next"] = page.next_offset
+        listing = transactions.discarded if asked.state == "discarded" else transactions.pending
+        page = listing(topic=asked.topic, group=asked.group, cursor=asked.start, count_max=asked.limit)
+        found["transactions"] = [row_document(row) for row in page.found]
+        found["next"] = page.cursor
     return found
 
 
 def one(transactions: Transactions, transaction_id: str) -> Iterator[list[Document]]:
     """Find a transaction in steps of bounded work; each yields what is found so far. Raises OSError."""
-    steps = by_id(transactions, transaction_id)
+    steps = transactions.finding(transaction_id)
     while True:
         try:
             next(steps)
@@ -91,10 +92,20 @@ def _counts(transactions: Transactions | None, now_ms: int) -> Document:
     }
 
 
-def row_document(row: TransactionRow) -> Document:
+def discarded_count(transactions: Transactions) -> int:
+    """How many discarded halves there are that were not resumed."""
+    queue = transactions.halves.discard_queue()
+    if queue is None:
+        return 0
+    first, end = queue.min_offset, queue.max_offset
+    resumed = sum(max(0, min(last, end) - max(start, first)) for start, last in transactions.resumed.ranges)
+    return end - first - resumed
+
+
+def row_document(row: HalfView) -> Document:
     """Return one transaction."""
     return {
-        "state": row.state,
+        "state": _STATES.get(row.state, row.state),
         "id": row.transaction_id,
         "handle": row.handle,
         "offset": row.offset,
@@ -102,12 +113,12 @@ def row_document(row: TransactionRow) -> Document:
         "queue": row.queue_id,
         "group": row.group,
         "key": row.key,
-        "checks": row.checks,
-        "checkOut": row.out,
+        "checks": row.times,
+        "checkOut": row.checking,
         "remark": row.remark,
         "bornMs": row.born_ms,
         "storedMs": row.stored_ms,
-        "bodyBytes": row.body_bytes,
+        "bytes": row.size,
     }
 
 

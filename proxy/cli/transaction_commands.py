@@ -84,12 +84,14 @@ _STANDING = {
     "discarded": "discarded; commit, rollback or resume it",
     "committed": "committed",
     "rolledBack": "rolled back",
-    "elsewhere": "put again elsewhere, or decided long ago",
+    "resumed": "discarded once, and resumed",
+    "moved": "put again, or discarded",
+    "decided": "decided long ago",
 }
 
 
 def _facts(each: dict[str, Any], now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "message", f"for topic {each['topic']}, queue {each['queue']}, {amount(each['bodyBytes'], 'byte')}"
+    yield "message", f"for topic {each['topic']}, queue {each['queue']}, {amount(each['bytes'], 'byte')} in all"
     yield "group", each["group"]
     if each["key"]:
         yield "key", each["key"]

@@ -109,7 +109,7 @@ def test_undecided_transactions_are_listed_shown_and_decided(start_node: StartNo
     words = command("transactions", "list", *node.admin())
     assert (words.code, third in words.out, first in words.out) == (0, True, False)
     words = command("transactions", "show", third, *node.admin())
-    assert "for topic orders, queue 0, 1 byte" in words.out
+    assert "for topic orders, queue 0" in words.out
     address = node.ready["admin"]
     with urlopen(f"http://{address}/") as response:
         page = response.read()
