@@ -8,7 +8,7 @@ The body is never copied here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import NamedTuple
@@ -139,6 +139,8 @@ class Encoder:
         physicals: list[int],
         stamp: Stamp,
         touched: dict[ConsumeQueue, Topic],
+        *,
+        stamps: Iterator[Stamp] | None = None,
     ) -> tuple[list[Buffer], list[Position], int]:
         """Give records their offsets and complete them; their units are staged in their queues.
 
@@ -148,6 +150,7 @@ class Encoder:
             physicals: Where each record goes.
             stamp: As given to `measure`.
             touched: Gets the queues that had nothing staged before.
+            stamps: One for each message, where they were not made together; as long as `stamp`.
 
         Returns:
             Four buffers per record (header, body, tail, sum), the positions, and the bits of sysFlag that any has.
@@ -166,9 +169,10 @@ class Encoder:
             offset = queue.next_offset
             if offset == queue.max_offset:
                 touched[queue] = topic
-            if prepared or reconsumed or sys_flag:
+            if stamps or prepared or reconsumed or sys_flag:
                 flags |= sys_flag
-                shared = self._middle(stamp, prepared, reconsumed, sys_flag)
+                own = stamp if stamps is None else next(stamps)
+                shared = self._middle(own, prepared, reconsumed, sys_flag)
             else:
                 shared = middle
             body_crc = crc32(body) & 0x7FFFFFFF

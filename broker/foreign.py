@@ -11,16 +11,15 @@ Reported, because every message in the log is served all the same:
 - compaction topics: served whole, also what compaction has dropped;
 - static topics (`topicQueueMapping.json`): served by this broker's own queues and offsets;
 - light queues (`%LMQ%...`): their messages are served in the topics that they were sent to, and only there;
-- timed messages that are pending, and halves without a decision: they stay where they are. This version
+- halves of transactions without a decision: they stay where they are. This version
   delivers none of them, so RocketMQ should have done so before; `StoreOptions.refuse_pending` makes them refusals.
-  (Messages of the delay levels are delivered: `broker.delay.delays`.)
+  (Messages of delay levels and timers are delivered: `broker.delay.delays`, `broker.timer.timers`.)
 
 `consumequeue_ext/` is passed over: tags come from the records, since all queue files are made anew from the log.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -34,7 +33,6 @@ from broker.seams import Disk
 from broker.state_file import parse_loose, read_whole
 from broker.store_metrics import FOREIGN
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
@@ -47,10 +45,6 @@ _ROCKSDB_DEEPER = "config/rdb"
 
 _NAMES_SHOWN = 5
 _READ_UNITS = 1024
-_SLOT = struct.Struct(">qqqii")  # time in units of the precision, first and last position, units, magic
-_WHEEL_CHUNK_BYTES = 2048 * _SLOT.size
-_WHEEL_PRECISIONS_MS = (1000, 500, 200, 100)
-_TIMER_CHECK = struct.Struct(">qqq")  # time read up to in ms, flushed position, next offset of the timer topic
 
 logger = structlog.get_logger()
 
@@ -60,7 +54,7 @@ class Foreign:
     """One thing that is not read.
 
     Attributes:
-        kind: batch_queues, rocksdb, compaction, static_topics, light_queues, timed or halves.
+        kind: batch_queues, rocksdb, compaction, static_topics, light_queues or halves.
         count: Topics, queues or messages of that kind.
         sentence: What it is, and what to do.
         file: Where it was seen, relative to the store.
@@ -184,10 +178,7 @@ def in_queues(
     Raises:
         OSError: A file cannot be read.
     """
-    counts = (
-        ("timed", _timed(root, disk, topics), "timed messages"),
-        ("halves", _undecided(root, disk, topics, read), "halves of transactions"),
-    )
+    counts = (("halves", _undecided(root, disk, topics, read), "halves of transactions"),)
     return [
         Foreign(
             kind=kind,
@@ -198,36 +189,6 @@ def in_queues(
         for kind, count, what in counts
         if count
     ]
-
-
-def _timed(root: str, disk: Disk, topics: Mapping[str, QueuesOf]) -> int:
-    """Messages in the slots of the timer wheel that are not read yet, and those that have not come to it."""
-    raw = read_whole(disk, f"{root}/config/timercheck") or b""
-    read_ms, _, position = _TIMER_CHECK.unpack_from(raw) if len(raw) >= _TIMER_CHECK.size else (0, 0, 0)
-    waiting = 0
-    if TIMER_TOPIC in topics:
-        waiting = sum(max(0, each.max_offset - max(each.min_offset, position)) for each in topics[TIMER_TOPIC].queues)
-    slots = list(_slots(root, disk))
-    newest = max((time for time, _ in slots), default=0)
-    # The wheel does not say its precision; the time it was read up to does, since no slot is a week away from it.
-    precision = min(_WHEEL_PRECISIONS_MS, key=lambda each: abs(newest * each - read_ms))
-    return waiting + sum(count for time, count in slots if time * precision >= read_ms)
-
-
-def _slots(root: str, disk: Disk) -> Iterator[tuple[int, int]]:
-    """Time and count of the wheel's slots that were ever used; slots of earlier rounds are not cleared."""
-    path = f"{root}/timerwheel"
-    if not disk.exists(path):
-        return
-    file = disk.open(path)
-    try:
-        for at in range(0, file.size(), _WHEEL_CHUNK_BYTES):
-            chunk = file.read(at, _WHEEL_CHUNK_BYTES)
-            if chunk.strip(b"\x00"):
-                whole = len(chunk) // _SLOT.size * _SLOT.size
-                yield from ((time, count) for time, _, _, count, _ in _SLOT.iter_unpack(chunk[:whole]) if count > 0)
-    finally:
-        file.close()
 
 
 def _undecided(root: str, disk: Disk, topics: Mapping[str, QueuesOf], read: Callable[[int, int], memoryview]) -> int:

@@ -267,6 +267,7 @@ class Store:
         born_host: bytes,
         done: Done | None = None,
         atomic: bool = False,
+        origins: Sequence[tuple[int, bytes]] | None = None,
     ) -> list[Position]:
         """Stage messages, all or none of them; nothing is visible or durable before `flush`.
 
@@ -277,6 +278,7 @@ class Store:
             done: Called in the flush that settles them: with None when they are stored as `flush` promises, else with
                 the error.
             atomic: One contiguous write in one segment, cut as a whole by recovery (D8).
+            origins: Born time and host of each message, where they differ; hosts as long as `born_host`.
 
         Returns:
             The position of each message.
@@ -300,7 +302,8 @@ class Store:
             self.metrics.counter(REFUSED, "illegal").add(len(puts))
             raise
         physicals = self._room.reserve(puts, measured.sizes, atomic=atomic)
-        buffers, positions, flags = self._encoder.encode(puts, measured, physicals, stamp, self._touched)
+        stamps = None if origins is None else (Stamp(*each, self.store_ms) for each in origins)
+        buffers, positions, flags = self._encoder.encode(puts, measured, physicals, stamp, self._touched, stamps=stamps)
         tails, sizes, keys = measured
         self._log.stage(physicals, sizes, buffers)
         self._feed(tails, keys, physicals, sizes, store_ms=stamp.store_ms, flags=flags)

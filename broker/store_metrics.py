@@ -48,7 +48,7 @@ INDEX_FAILED = declare("pyddmq_store_index_failed", "1 after a failed write to a
 FOREIGN = declare(
     "pyddmq_store_foreign",
     "What the store has of RocketMQ's that is not read, found when it was opened; by kind: compaction, static_topics, "
-    "light_queues, timed, halves",
+    "light_queues, halves",
     ("kind",),
     kind="gauge",
 )

@@ -175,7 +175,7 @@ class NodeConfig(Model):
     )
     refuse_pending: bool = setting(
         False,
-        "Do not start on a store taken over from RocketMQ in which timed messages or undecided transactions "
+        "Do not start on a store taken over from RocketMQ in which undecided transactions "
         "are pending, which this version does not deliver; otherwise their numbers are logged.",
         reload=_RESTART,
     )

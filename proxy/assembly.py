@@ -19,6 +19,7 @@ from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk
 from broker.store import Store, StoreOptions
 from broker.timer.names import TimerOptions
+from broker.timer.timers import Timers
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import GroupConfig, NodeConfig
@@ -122,6 +123,18 @@ def opening_transactions(node: Node) -> Generator[None, None, Transactions]:
         metrics=node.metrics,
         notices=node.notices,
         settings=check_settings(node.config.node),
+    )
+
+
+def opening_timers(node: Node) -> Generator[None, None, Timers]:
+    """Find out which timed messages are pending in a store that has just been opened, in steps. Raises OSError."""
+    return Timers.opening(
+        node.store,
+        disk=node.seams.disk,
+        clock=node.seams.clock,
+        scheduler=node.seams.loop,
+        metrics=node.metrics,
+        notices=node.notices,
     )
 
 

@@ -20,6 +20,7 @@ from broker.notices import Notices
 from broker.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
 from broker.store import Store, StoreError
+from broker.timer.timers import Timers
 from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig
@@ -33,6 +34,7 @@ from proxy.assembly import (
     opening_delays,
     opening_progress,
     opening_store,
+    opening_timers,
     opening_transactions,
     producer_handlers,
     retention_limits,
@@ -106,6 +108,7 @@ class Node:
         self._index_work: IndexWork
         self.progress: Progress
         self.delays: Delays
+        self.timers: Timers
         self.transactions: Transactions
         self.redrives: Redrives
         self.pauses: Pauses
@@ -173,6 +176,7 @@ class Node:
             for each in self.groups.values():
                 each.start()
             self.delays.start()
+            self.timers.start()
             self.transactions.start()
             self._run_timers()
         except BaseException:
@@ -218,6 +222,7 @@ class Node:
         if self.is_open:
             self._index_work.stop()
             self.delays.stop()
+            self.timers.stop()
             self.transactions.stop()
         self._periodic.stop()
         for server in (self.consumer, self.producer):
@@ -306,6 +311,7 @@ class Node:
             self.progress.on_pending = self.request_turn
             self.progress.on_failed(self.store.fail)
             self.delays = await startup.read_delays(opening_delays(self))
+            self.timers = await startup.read_timers(opening_timers(self))
             self.transactions = await startup.read_transactions(opening_transactions(self))
             self.redrives = Redrives(self.store, disk=seams.disk)
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
@@ -385,6 +391,7 @@ class Node:
         if self.is_open:
             self._index_work.stop()
             self.delays.stop()
+            self.timers.stop()
             self.transactions.stop()
         self._periodic.stop()
         for group in self.all_groups():
@@ -403,6 +410,7 @@ class Node:
         try:
             self.transactions.close()
             self.delays.close()
+            self.timers.close()
             self.store.close()
         except (StoreError, OSError):
             _log.exception("store_close_failed")

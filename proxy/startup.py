@@ -35,7 +35,8 @@ class RecoveryView:
 
     Attributes:
         phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed, "delays" while the log
-            is read for delayed messages that were delivered, "transactions" while it is read for decisions.
+            is read for delayed messages that were delivered, "timers" while timer log and wheel are compared with it,
+            "transactions" while it is read for decisions.
         scanned_bytes: Bytes of the log looked at.
         total_bytes: Bytes to look at, the empty rest of its files included.
         percent: 0 to 100 of the log.
@@ -57,6 +58,8 @@ class RecoveryView:
             return "the log is read for transactions that were decided"
         if self.phase == "delays":
             return "the log is read for delayed messages that were delivered"
+        if self.phase == "timers":
+            return "timer log and wheel are compared with the log"
         left = "" if self.eta_seconds is None else f", about {self.eta_seconds:.0f} s left"
         return f"{self.percent:.0f} % of {self.total_bytes:,} bytes of the log{left}"
 
@@ -99,6 +102,10 @@ class Startup:
     async def read_transactions(self, steps: Generator[None, None, T]) -> T:
         """Run the steps that find undecided transactions; return what they return. Closes them when it is cancelled."""
         return await self._run("transactions", steps)
+
+    async def read_timers(self, steps: Generator[None, None, T]) -> T:
+        """Run the steps that find pending timers; return what they return. Closes them when it is cancelled."""
+        return await self._run("timers", steps)
 
     async def _run(self, phase: str, steps: Generator[None, None, T]) -> T:
         self._phase = phase

@@ -66,24 +66,6 @@ def test_store_of_ours_has_nothing_foreign() -> None:
     assert reported(store_with({"t": [2]})) == {}
 
 
-@pytest.mark.parametrize("precision_ms", [1000, 500, 100])
-def test_pending_timers_are_counted(precision_ms: int) -> None:
-    """Those in slots of the wheel still to be read, whatever its precision, and those on their way to it."""
-    disk = store_with({"rmq_sys_wheel_timer": [4]})
-    slots = {0: (NOW_MS - 60_000, 5), 7: (NOW_MS, 2), 3000: (NOW_MS + 50_000, 7), 5000: (NOW_MS + 3_600_000, -1)}
-    wheel = bytearray(32 * 6000)
-    for place, (time, count) in slots.items():
-        struct.pack_into(">qqqii", wheel, 32 * place, time // precision_ms, 0, 0, count, 0)
-    write(disk, "timerwheel", bytes(wheel))
-    write(disk, "config/timercheck", struct.pack(">qqq", NOW_MS, 0, 3) + bytes(4072))
-    assert reported(disk) == {"timed": 2 + 7 + 1}
-
-
-def test_timers_that_have_not_come_to_a_wheel_are_counted() -> None:
-    """Without wheel and timercheck all of the timer topic is pending."""
-    assert reported(store_with({"rmq_sys_wheel_timer": [4]})) == {"timed": 4}
-
-
 def test_undecided_halves_are_counted() -> None:
     """Halves behind the committed one that no op record names, in both forms of its body."""
     disk = store_with({"RMQ_SYS_TRANS_HALF_TOPIC": [6]}, {"RMQ_SYS_TRANS_OP_HALF_TOPIC": [b"0,2,", b"3", b"5,"]})
@@ -95,11 +77,11 @@ def test_undecided_halves_are_counted() -> None:
 
 def test_pending_messages_can_be_forbidden() -> None:
     """The sentence has the numbers and says what to do; RocketMQ can open the store afterwards, and so can we."""
-    disk = store_with({"rmq_sys_wheel_timer": [3], "RMQ_SYS_TRANS_HALF_TOPIC": [2]})
-    with pytest.raises(StoreForeign, match=rf"3 timed messages pending, {PENDING}; 2 halves .*{PENDING}") as caught:
+    disk = store_with({"RMQ_SYS_TRANS_HALF_TOPIC": [2]})
+    with pytest.raises(StoreForeign, match=rf"2 halves .*{PENDING}") as caught:
         open_store(disk, refuse_pending=True)
-    assert caught.value.counts == {"timed": 3, "halves": 2}
-    assert reported(disk) == {"timed": 3, "halves": 2}
+    assert caught.value.counts == {"halves": 2}
+    assert reported(disk) == {"halves": 2}
 
 
 @pytest.mark.parametrize(
@@ -161,10 +143,10 @@ def test_many_names_are_shortened() -> None:
 
 def test_settings_that_cannot_be_parsed_are_no_finding() -> None:
     """Their damage is reported elsewhere."""
-    disk = store_with({"rmq_sys_wheel_timer": [1]})
+    disk = store_with({"RMQ_SYS_TRANS_HALF_TOPIC": [1]})
     for name in ("consumerOffset.json", "topicQueueMapping.json"):
         write(disk, f"config/{name}", b"\xff{]")
-    assert reported(disk) == {"timed": 1}
+    assert reported(disk) == {"halves": 1}
 
 
 def test_tags_are_taken_from_records_and_not_from_extension_units() -> None:

@@ -1,0 +1,338 @@
+"""The timer log: RocketMQ's TimerLog, a chain of 52-byte units per slot of the wheel.
+
+====== ==== =======================================================================================================
+offset size field
+====== ==== =======================================================================================================
+0      4    52
+4      8    position of the unit before in the same slot, -1 for none
+12     4    magic: bits 1 timer, 2 roll, 4 delete
+16     8    write time: the slot time of the moment at which it was enqueued, ms
+24     4    slot time less write time, ms
+28     8    commit-log offset of the record
+36     4    its size; 0: the record was replaced or cancelled before it was due
+40     4    Java's hash of the real topic
+44     8    due time, ms (RocketMQ writes 0 and never reads it, D28)
+====== ==== =======================================================================================================
+
+Units stand in the order of the timer topic's queue, so a record's unit is found by bisection. A file holds as many
+units as leave 16 bytes for a blank, and has its full size, sparse, from the start. All of it is derived from the commit
+log: what follows the checkpoint is compared with its records, and damage has everything made anew (`opening`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.commit_log import segment_name
+from broker.errors import StoreError
+from broker.seams import Disk, DiskFile
+
+UNIT = struct.Struct(">iqiqiqiiq")
+UNIT_BYTES = UNIT.size
+assert UNIT_BYTES == 52
+_BLANK = struct.Struct(">iqi")
+BLANK_MAGIC = 0xCBD43194 - (1 << 32)
+MAGIC_TIMER = 1
+MAGIC_ROLL = 2
+MAGIC_DELETE = 4
+_MAGIC_END = 1 << 4
+_PREVIOUS_AT, _PHYSICAL_AT, _SIZE_AT, _DUE_AT = 4, 28, 36, 44
+_I64 = struct.Struct(">q")
+_unpack = UNIT.unpack_from
+_unpack_i64 = _I64.unpack_from
+_new = tuple.__new__
+
+
+class TimersDamaged(StoreError):
+    """A unit or slot says what cannot be: log and wheel have to be made anew from the commit log."""
+
+
+class Unit(NamedTuple):
+    """One unit; see the module's docstring. `slot_ms` is the time of its slot; `size` is 0 when it needs nothing."""
+
+    previous: int
+    magic: int
+    slot_ms: int
+    physical: int
+    size: int
+    topic_hash: int
+    due_ms: int
+
+
+class TimerLog:
+    """The timer log of one store.
+
+    Attributes:
+        file_bytes: Size of its files.
+        count: Number of the next unit; units count from the log's beginning, files that are gone included.
+        first: Number of the oldest unit that is kept.
+    """
+
+    def __init__(self, root: str, *, disk: Disk, file_bytes: int) -> None:
+        self.file_bytes = file_bytes
+        self.count = self.first = 0
+        self._folder = f"{root}/timerlog"
+        self._disk = disk
+        self._files: dict[int, DiskFile] = {}
+        self._views: dict[int, memoryview] = {}
+        self._unsynced: set[int] = set()
+        self._marked: set[int] = set()
+        """Positions of units that need nothing any more, and whose size is not 0 in the file yet."""
+        self._per_file = (file_bytes - _BLANK.size) // UNIT_BYTES
+
+    # Opening
+
+    def open(self) -> bool:
+        """Open the files that are there, and take their size over; return whether there are any.
+
+        Raises:
+            TimersDamaged: They differ in size, or one is missing between two.
+            OSError: One cannot be read.
+        """
+        names = [name for name in self._disk.list(self._folder) if name.isdigit()]
+        sizes = set()
+        for name in names:
+            file = self._disk.open(f"{self._folder}/{name}")
+            self._files[int(name)] = file
+            sizes.add(file.size())
+        if not names:
+            return False
+        size = sizes.pop()
+        bases = sorted(self._files)
+        if sizes or size < 2 * UNIT_BYTES or bases != list(range(bases[0], bases[0] + size * len(bases), size)):
+            raise TimersDamaged("the files of the timer log do not fit together")
+        if bases[0] % size:
+            raise TimersDamaged("a file of the timer log has a wrong name")
+        self.file_bytes = size
+        self._per_file = (size - _BLANK.size) // UNIT_BYTES
+        self._files = {base // size: file for base, file in self._files.items()}
+        self.first = self.count = min(self._files) * self._per_file
+        return True
+
+    def reset(self) -> None:
+        """Begin anew with nothing. Raises OSError."""
+        self.close()
+        for name in self._disk.list(self._folder):
+            self._disk.remove(f"{self._folder}/{name}")
+        if self._disk.exists(self._folder):
+            self._disk.sync_folder(self._folder)
+        self.count = self.first = 0
+        self._marked.clear()
+
+    def cut(self, count: int) -> None:
+        """Make everything from a unit's number on empty. Raises OSError."""
+        number, at = divmod(count, self._per_file)
+        for each in [each for each in self._files if each > number or (each == number and not at)]:
+            self._drop(each)
+        if at and number in self._files:
+            self._views.pop(number, None)
+            self._files[number].truncate(at * UNIT_BYTES)
+            self._files[number].truncate(self.file_bytes)
+            self._unsynced.add(number)
+        self.count = count
+        self.first = min(self.first, count)
+
+    def in_files(self) -> int:
+        """Return the number behind the last unit that the files have room for."""
+        return (max(self._files) + 1) * self._per_file if self._files else 0
+
+    # Positions
+
+    def position(self, number: int) -> int:
+        """Position of a unit: what slots and other units name it by."""
+        return number // self._per_file * self.file_bytes + number % self._per_file * UNIT_BYTES
+
+    def number(self, position: int) -> int:
+        """Return the number of the unit at a position.
+
+        Raises:
+            TimersDamaged: No unit can be there.
+        """
+        file, at = divmod(position, self.file_bytes)
+        place, rest = divmod(at, UNIT_BYTES)
+        if rest or place > self._per_file or position < 0:
+            raise TimersDamaged(f"no unit of the timer log begins at {position}")
+        return file * self._per_file + place
+
+    # Appending
+
+    def append(self, units: bytes | bytearray) -> None:
+        """Write whole units behind the last. Raises OSError: nothing, or some of them, were written; try again."""
+        data = memoryview(units)
+        count = self.count
+        while data:
+            number, place = divmod(count, self._per_file)
+            part = data[: (self._per_file - place) * UNIT_BYTES]
+            file = self._file(number)
+            file.write(place * UNIT_BYTES, [part])
+            count += len(part) // UNIT_BYTES
+            if place * UNIT_BYTES + len(part) == self._per_file * UNIT_BYTES:
+                at = self._per_file * UNIT_BYTES
+                file.write(at, [_BLANK.pack(self.file_bytes - at, 0, BLANK_MAGIC)])
+            self._unsynced.add(number)
+            data = data[len(part) :]
+        self.count = count
+
+    def _file(self, number: int) -> DiskFile:
+        file = self._files.get(number)
+        if file is None:
+            self._disk.make_folder(self._folder)
+            path = f"{self._folder}/{segment_name(number * self.file_bytes)}"
+            file = self._disk.open(path, create=True)
+            try:
+                file.truncate(self.file_bytes)
+                self._disk.sync_folder(self._folder)
+            except OSError:
+                file.close()
+                self._disk.remove(path)
+                raise
+            self._files[number] = file
+        return file
+
+    def mark(self, position: int) -> None:
+        """Note that a unit needs nothing any more; in the file with the next `write_marks`."""
+        self._marked.add(position)
+
+    def is_marked(self, position: int) -> bool:
+        """Whether `mark` was called for it since the last `write_marks`."""
+        return position in self._marked
+
+    def write_marks(self) -> None:
+        """Write the marks. Whoever calls it made durable before what they follow from. Raises OSError."""
+        for position in list(self._marked):
+            self._write_at(position + _SIZE_AT, bytes(4))
+            self._marked.discard(position)
+
+    def unmark(self, position: int, size: int) -> None:
+        """Give a unit its record's size back. Raises OSError."""
+        self._marked.discard(position)
+        self._write_at(position + _SIZE_AT, size.to_bytes(4, "big"))
+
+    def relink(self, position: int, previous: int) -> None:
+        """Have a unit follow another one in its slot, or none (-1). Raises OSError."""
+        self._write_at(position + _PREVIOUS_AT, _I64.pack(previous))
+
+    def set_due(self, position: int, due_ms: int) -> None:
+        """Give a unit its due time. Raises OSError."""
+        self._write_at(position + _DUE_AT, _I64.pack(due_ms))
+
+    def _write_at(self, position: int, data: bytes) -> None:
+        number, at = divmod(position, self.file_bytes)
+        file = self._files.get(number)
+        if file is not None:
+            file.write(at, [data])
+            self._unsynced.add(number)
+
+    def sync(self) -> None:
+        """Make what was written durable. Raises OSError."""
+        for number in sorted(self._unsynced):
+            self._files[number].sync()
+        self._unsynced.clear()
+
+    # Reading
+
+    def unit(self, position: int) -> Unit:
+        """Return the unit at a position.
+
+        Raises:
+            TimersDamaged: There is none.
+            OSError: The file cannot be mapped.
+        """
+        number, at = divmod(position, self.file_bytes)
+        view = self._views.get(number)
+        if view is None:
+            view = self._map(number)
+        if position < 0 or at > (self._per_file - 1) * UNIT_BYTES:
+            raise TimersDamaged(f"no unit of the timer log begins at {position}")
+        unit_bytes, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = _unpack(view, at)
+        if unit_bytes != UNIT_BYTES or not 0 < magic < _MAGIC_END or physical < 0 or size < 0:
+            raise TimersDamaged(f"the unit of the timer log at {position} is damaged")
+        if position in self._marked:
+            size = 0
+        return _new(Unit, (previous, magic, write_ms + delay_ms, physical, size, topic_hash, due_ms))
+
+    def raw(self, start: int, end: int) -> Iterator[tuple[int, ...]]:
+        """Yield the units numbered [start, end) of one file as they stand: fields as in the module's docstring.
+
+        Raises:
+            TimersDamaged: The file is not there.
+            OSError: It cannot be mapped.
+        """
+        number, place = divmod(start, self._per_file)
+        assert end <= (number + 1) * self._per_file
+        view = self._views.get(number)
+        if view is None:
+            view = self._map(number)
+        return UNIT.iter_unpack(view[place * UNIT_BYTES : (place + end - start) * UNIT_BYTES])
+
+    def runs(self, start: int, end: int, count_max: int) -> Iterator[tuple[int, int]]:
+        """Cut [start, end) into runs of bounded length within one file each."""
+        while start < end:
+            stop = min(end, start + count_max, (start // self._per_file + 1) * self._per_file)
+            yield start, stop
+            start = stop
+
+    def find(self, physical: int) -> int | None:
+        """Position of the unit of the record at a commit-log offset; None when it has none.
+
+        Raises:
+            TimersDamaged: A file is missing.
+            OSError: A file cannot be mapped.
+        """
+        low, high = self.first, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._physical(middle) < physical:
+                low = middle + 1
+            else:
+                high = middle
+        return self.position(low) if low < self.count and self._physical(low) == physical else None
+
+    def _physical(self, unit: int) -> int:
+        number, place = divmod(unit, self._per_file)
+        view = self._views.get(number)
+        if view is None:
+            view = self._map(number)
+        return int(_unpack_i64(view, place * UNIT_BYTES + _PHYSICAL_AT)[0])
+
+    def _map(self, number: int) -> memoryview:
+        file = self._files.get(number)
+        if file is None:
+            raise TimersDamaged(f"file {segment_name(number * self.file_bytes)} of the timer log is missing")
+        view = self._views[number] = file.view()
+        return view
+
+    # Retention
+
+    def drop_before(self, physical: int) -> int:
+        """Delete the files whose units all name records below a commit-log offset, never the last; return how many.
+
+        Raises:
+            OSError: One cannot be deleted.
+        """
+        dropped = 0
+        for number in sorted(self._files)[:-1]:
+            following = (number + 1) * self._per_file
+            if following > self.count or self._physical(following - 1) >= physical:
+                break
+            self._drop(number)
+            self.first = following
+            dropped += 1
+        return dropped
+
+    def _drop(self, number: int) -> None:
+        self._views.pop(number, None)
+        self._unsynced.discard(number)
+        self._files.pop(number).close()
+        self._disk.remove(f"{self._folder}/{segment_name(number * self.file_bytes)}")
+        self._disk.sync_folder(self._folder)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._views.clear()
+        self._unsynced.clear()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

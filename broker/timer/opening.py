@@ -1,0 +1,190 @@
+"""Finding out what is pending: from the checkpoint, timer log and wheel on, or from the commit log alone (D27).
+
+With the files as some stop left them:
+
+1. Units behind the checkpoint are compared with their records; the first that does not fit, and all behind it, go.
+2. Records that replace others, from where the checkpoint says, settle their timers.
+3. The rest of the timer topic's queue is entered.
+
+Otherwise log and wheel begin anew, empty, and all of the queue is entered, less what the whole commit log says was
+replaced. What was due meanwhile stands in the slot of the present moment then.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.errors import DamagedRecord, RecordGone
+from broker.timer import metrics as counted
+from broker.timer.log import MAGIC_DELETE, TimersDamaged
+from broker.timer.names import TIMER_NAME, due_of
+from broker.timer.state import Saved
+from broker.timer.table import CHUNK_UNITS
+from broker.timer.wheel import Slot
+
+if TYPE_CHECKING:
+    from broker.timer.timers import Timers
+
+_WHEEL_CHANGED_MAX = 65_536
+log = structlog.get_logger()
+
+
+def find_pending(timers: Timers) -> Generator[None, None, None]:
+    """Fill the table of a store that has just been opened, in steps of bounded work.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    saved = timers.state.load(timers.store.end)
+    timers.entering.floor = saved.floor
+    asides = {physical: (size, due_ms) for physical, size, due_ms in saved.aside}
+    try:
+        yield from _from_files(timers, saved, asides)
+    except TimersDamaged as error:
+        timers.note_damage(error)
+        yield from rebuild(timers)
+        return
+    for physical, (size, due_ms) in asides.items():
+        try:
+            topic_hash = timers.topic_hash(timers.store.read(physical, size))
+        except (DamagedRecord, RecordGone):
+            timers.metrics.counter(counted.LOST).add()
+        else:
+            timers.due.restore(physical, size, due_ms, topic_hash)
+            if saved.pending is None:
+                timers.table.pending[topic_hash] = timers.table.pending.get(topic_hash, 0) + 1
+
+
+def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]) -> Generator[None, None, None]:
+    table, check, queue = timers.table, saved.check, timers.queue
+    found, wheel_found = table.log.open(), table.wheel.open()
+    if check is None:
+        yield from rebuild(timers)
+        return
+    count = table.log.number(check.log_end)
+    if not wheel_found or (found and count < table.log.first) or (count and count > table.log.in_files()):
+        raise TimersDamaged("timer log or wheel are not as the checkpoint says")
+    table.begin_at(check.read_ms)
+    table.log.count = count
+    timers.entering.begin_at(queue, check.offset)
+    yield from _take_over_units(timers)
+    if saved.pending is None:
+        yield from _count(timers)
+    else:
+        table.pending = dict(saved.pending)
+    yield from _apply_decisions(timers, saved.decided_from, asides)
+    yield from _enter(timers)
+
+
+def rebuild(timers: Timers) -> Generator[None, None, None]:
+    """Make timer log and wheel anew from the commit log, in steps of bounded work.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    table, queue = timers.table, timers.queue
+    if queue.max_offset > queue.min_offset:
+        timers.metrics.counter(counted.REBUILT).add()
+        log.warning("timers_rebuilding", records=queue.max_offset - queue.min_offset)
+    table.log.reset()
+    table.wheel.reset()
+    table.pending.clear()
+    timers.begin_now()
+    timers.entering.begin_at(queue, queue.min_offset)
+    yield from _apply_decisions(timers, 0, {})
+    yield from _enter(timers)
+
+
+def _take_over_units(timers: Timers) -> Generator[None, None, None]:
+    """Go on behind the checkpoint with the units that are there, as far as they are what their records say."""
+    table, entering, store = timers.table, timers.entering, timers.store
+    precision = table.wheel.precision_ms
+    offset = entering.offset
+    end = table.log.in_files()
+    taken = 0
+    while table.log.count < end:
+        position = table.log.position(table.log.count)
+        try:
+            unit = table.log.unit(position)
+        except TimersDamaged:
+            break
+        entry = store.record_at(unit.physical) if unit.physical < store.end else None
+        if (
+            entry is None
+            or entry.topic != TIMER_NAME
+            or entry.queue_offset < offset
+            or unit.size not in (0, entry.size)
+            or unit.slot_ms < table.read_ms
+            or unit.slot_ms % precision
+            or (unit.due_ms or due_of(entry.properties, precision)) != due_of(entry.properties, precision)
+        ):
+            break
+        slot = table.wheel.get(unit.slot_ms)
+        # The wheel may be newer than the checkpoint.
+        known = unit.previous if slot is not None and slot.last >= position else -1 if slot is None else slot.last
+        if unit.previous != known or known >= position:
+            break
+        offset = entry.queue_offset + 1
+        if not unit.size:
+            table.log.unmark(position, entry.size)
+        table.log.count += 1
+        count = -1 if unit.magic & MAGIC_DELETE else 1
+        if slot is None:
+            table.wheel.put(unit.slot_ms, Slot(position, position, count))
+        elif slot.last < position:
+            table.wheel.put(unit.slot_ms, Slot(slot.first, position, slot.timers + count))
+        replaces = timers.replaced_by(unit.physical, entry.size)
+        if replaces >= 0:
+            table.replace(replaces)
+        taken += 1
+        if taken % 512 == 0:
+            yield
+    table.log.cut(table.log.count)
+    entering.begin_at(timers.queue, offset)
+    yield
+
+
+def _count(timers: Timers) -> Generator[None, None, None]:
+    """Count what is pending, by topic."""
+    table = timers.table
+    pending: dict[int, int] = {}
+    read_ms = table.read_ms
+    for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 4):
+        for _, _, magic, write_ms, delay_ms, _, size, topic_hash, _ in table.log.raw(start, end):
+            if size and not magic & MAGIC_DELETE and write_ms + delay_ms >= read_ms:
+                pending[topic_hash] = pending.get(topic_hash, 0) + 1
+        yield
+    table.pending = pending
+
+
+def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, int]]) -> Generator[None, None, None]:
+    """Settle what the log from an offset on says was replaced."""
+    decided: array[int] = array("q")
+    if timers.table.log.count or timers.entering.lag or asides:
+        for step in timers.store.decisions(start):
+            for decision in step.decisions:
+                if asides.pop(decision.replaced, None) is not None:
+                    continue
+                if timers.table.log.find(decision.replaced) is None:
+                    decided.append(decision.replaced)
+                else:
+                    timers.table.replace(decision.replaced)
+            yield
+    timers.entering.leave_out(decided)
+
+
+def _enter(timers: Timers) -> Generator[None, None, None]:
+    """Enter what is in the queue, as far as the wheel has room."""
+    table, entering = timers.table, timers.entering
+    while entering.lag:
+        read, entered = entering.read(), entering.enter()
+        if not read and not entered:
+            return
+        if table.wheel.changed > _WHEEL_CHANGED_MAX:
+            table.log.sync()
+            table.wheel.write()
+        yield
