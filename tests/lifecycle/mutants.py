@@ -61,6 +61,13 @@ def _settled_first(append: Any) -> Any:
     return settle
 
 
+def _forgotten(_: Any) -> Any:
+    def nothing(*_: Any) -> None:
+        return None
+
+    return nothing
+
+
 def _batch_kept(_: Any) -> Any:
     def keep(build: QueueBuild, end: int) -> tuple[int, int]:
         build._settle()

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.lifecycle.batches import Batches
+from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.scenario import Scenario
 
-SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries)
+SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries, DeadLetters)
 
 ELSEWHERE: Mapping[str, str] = {
     "delivery.md: Life of a job": "tests/unit/test_state.py: states of a process, which end with it",
 }
 """Tables that are in the code themselves, where a test compares the two."""
 
-COMING = ("timers.md", "transactions.md", "loops.md", "retries.md: States of a dead letter")
+COMING = ("timers.md", "transactions.md", "loops.md")
 """Tables that get their runs next."""
