@@ -80,6 +80,7 @@ BLANK_BYTES = BLANK.size
 CRC_PREFIX = b"__CRC32#\x01"
 CRC_BYTES = len(CRC_PREFIX) + 10 + 1
 _CRC_BACKWARDS = "\x02%010d" + CRC_PREFIX.decode()[::-1]
+_CRC_PIECES = struct.Struct(f"{CRC_BYTES}s")
 _CRC_TAIL_BYTES = CRC_BYTES - len(CRC_PREFIX)
 BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
 QUEUE_ID_END = 1 << 12
@@ -114,7 +115,7 @@ def crc_property(crc: int) -> bytes:
 def crc_properties(crcs: list[int]) -> list[bytes]:
     """Return `crc_property` of each of them: all are formatted at once, backwards, which costs a third."""
     joined = (_CRC_BACKWARDS * len(crcs) % tuple(crcs[::-1]))[::-1].encode()
-    return [joined[at : at + CRC_BYTES] for at in range(0, len(joined), CRC_BYTES)]
+    return [piece for (piece,) in _CRC_PIECES.iter_unpack(joined)]
 
 
 def batch_property(place: int, count: int) -> bytes:

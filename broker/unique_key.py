@@ -34,10 +34,16 @@ class UniqueKeys:
         if now_ms != self._now_ms:
             self._now_ms = now_ms
             self._stem = b"%b%08X" % (self._prefix, self._since_month(now_ms) & 0xFFFFFFFF)
-        stem = self._stem
-        first = self._counter + 1
-        self._counter = (self._counter + count) & 0xFFFF
-        return [stem + _HEX[number >> 8 & 0xFF] + _HEX[number & 0xFF] for number in range(first, first + count)]
+        keys: list[bytes] = []
+        while count > 0:
+            # Keys with the same high byte of the counter share all but their last two digits.
+            high, low = divmod((self._counter + 1) & 0xFFFF, 256)
+            stem = self._stem + _HEX[high]
+            keys += [stem + digits for digits in _HEX[low : low + count]]
+            taken = min(count, 256 - low)
+            self._counter = (self._counter + taken) & 0xFFFF
+            count -= taken
+        return keys
 
     def _since_month(self, now_ms: int) -> int:
         if now_ms not in self._month:

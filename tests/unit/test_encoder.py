@@ -47,7 +47,8 @@ def encode(puts: list[Put], stamp: Stamp, *, atomic: bool) -> tuple[list[bytes],
     touched: dict[ConsumeQueue, Topic] = {}
     buffers, positions, _ = encoder.encode(puts, measured, physicals, stamp, touched)
     assert set(touched) == {put.topic.queues[put.queue_id] for put in puts}
-    records = [b"".join(buffers[at : at + 4]) for at in range(0, len(buffers), 4)]
+    per_record = len(buffers) // len(puts)
+    records = [b"".join(buffers[at : at + per_record]) for at in range(0, len(buffers), per_record)]
     assert [len(record) for record in records] == measured.sizes
     assert [position.physical for position in positions] == physicals
     return records, positions
@@ -85,7 +86,7 @@ def plain(put: Put, position: Position, stamp: Stamp, mark: bytes) -> bytes:
 
 contents = st.tuples(
     st.integers(0, 2),
-    st.binary(max_size=40),
+    st.binary(max_size=40) | st.just(b"large" * 800),
     st.sampled_from([b"", b"TAGS\x01a\x02", b"a\x01b\x02" * 70]),
     st.sampled_from([b"", b"a", b"paid"]),
     st.booleans(),
