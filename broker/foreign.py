@@ -10,32 +10,28 @@ Reported, because every message in the log is served all the same:
 
 - compaction topics: served whole, also what compaction has dropped;
 - static topics (`topicQueueMapping.json`): served by this broker's own queues and offsets;
-- light queues (`%LMQ%...`): their messages are served in the topics that they were sent to, and only there;
-- halves of transactions without a decision: they stay where they are. This version
-  delivers none of them, so RocketMQ should have done so before; `StoreOptions.refuse_pending` makes them refusals.
-  (Messages of delay levels and timers are delivered: `broker.delay.delays`, `broker.timer.timers`.)
+- light queues (`%LMQ%...`): their messages are served in the topics that they were sent to, and only there.
+
+What is pending there is served: messages of delay levels and timers (`broker.delay.delays`, `broker.timer.timers`),
+undecided transactions (`broker.transaction`).
 
 `consumequeue_ext/` is passed over: tags come from the records, since all queue files are made anew from the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
 
-from broker.errors import DamagedRecord, RecordGone, StoreForeign
+from broker.errors import StoreForeign
 from broker.metrics import Metrics
-from broker.record import split
 from broker.seams import Disk
 from broker.state_file import parse_loose, read_whole
 from broker.store_metrics import FOREIGN
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 LIGHT_PREFIX = "%LMQ%"
 
 ROCKSDB_FOLDERS = ("consumequeue", "config/rdb", "config/topics", "config/consumerOffsets", "config/subscriptionGroups")
@@ -44,7 +40,6 @@ _ROCKSDB_DEEPER = "config/rdb"
 """Holds a folder per version of the settings."""
 
 _NAMES_SHOWN = 5
-_READ_UNITS = 1024
 
 logger = structlog.get_logger()
 
@@ -54,11 +49,10 @@ class Foreign:
     """One thing that is not read.
 
     Attributes:
-        kind: batch_queues, rocksdb, compaction, static_topics, light_queues or halves.
+        kind: batch_queues, rocksdb, compaction, static_topics or light_queues.
         count: Topics, queues or messages of that kind.
         sentence: What it is, and what to do.
         file: Where it was seen, relative to the store.
-        pending: Messages that wait for something only RocketMQ does.
         refused: The store is not opened with it.
     """
 
@@ -66,7 +60,6 @@ class Foreign:
     count: int
     sentence: str
     file: str = "config"
-    pending: bool = False
     refused: bool = False
 
 
@@ -162,69 +155,6 @@ def _named(
 def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
     folders = [*ROCKSDB_FOLDERS, *(f"{_ROCKSDB_DEEPER}/{name}" for name in disk.list(f"{root}/{_ROCKSDB_DEEPER}"))]
     return {folder for folder in folders if disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}")}
-
-
-def in_queues(
-    root: str, disk: Disk, topics: Mapping[str, QueuesOf], read: Callable[[int, int], memoryview]
-) -> list[Foreign]:
-    """Count the messages that wait for something only RocketMQ does.
-
-    Args:
-        root: The store.
-        disk: Where.
-        topics: All topics with their queues, as recovered.
-        read: Reads a record at (physical, size).
-
-    Raises:
-        OSError: A file cannot be read.
-    """
-    counts = (("halves", _undecided(root, disk, topics, read), "halves of transactions"),)
-    return [
-        Foreign(
-            kind=kind,
-            count=count,
-            sentence=f"{count} {what} pending, this version does not deliver them; let RocketMQ drain them first",
-            pending=True,
-        )
-        for kind, count, what in counts
-        if count
-    ]
-
-
-def _undecided(root: str, disk: Disk, topics: Mapping[str, QueuesOf], read: Callable[[int, int], memoryview]) -> int:
-    """Halves that no op record names. An op record's body is the offsets of halves, each with a comma behind it."""
-    if HALF_TOPIC not in topics:
-        return 0
-    committed = _json(disk, f"{root}/config/consumerOffset.json").get("offsetTable")
-    committed = committed if isinstance(committed, dict) else {}
-    count = 0
-    for number, queue in enumerate(topics[HALF_TOPIC].queues):
-        start = max(queue.min_offset, _position(committed, HALF_TOPIC, number))
-        if start >= queue.max_offset:
-            continue
-        ops = topics[OP_TOPIC].queues if OP_TOPIC in topics else ()
-        decided: set[int] = set()
-        if number < len(ops):
-            decided = set(_decided(ops[number], _position(committed, OP_TOPIC, number), read))
-        count += sum(1 for offset in range(start, queue.max_offset) if offset not in decided)
-    return count
-
-
-def _position(committed: Mapping[str, Any], topic: str, queue_id: int) -> int:
-    return int((committed.get(f"{topic}@{TRANSACTION_GROUP}") or {}).get(str(queue_id), 0))
-
-
-def _decided(queue: Queue, start: int, read: Callable[[int, int], memoryview]) -> Iterator[int]:
-    offset = max(start, queue.min_offset)
-    while offset < queue.max_offset:
-        units = queue.read(offset, _READ_UNITS)
-        for physical, size, _ in units:
-            try:
-                body = bytes(split(read(physical, size))[0])
-            except (DamagedRecord, RecordGone):
-                continue
-            yield from (int(each) for each in body.split(b",") if each.strip().isdigit())
-        offset += len(units)
 
 
 def _json(disk: Disk, path: str) -> dict[str, Any]:

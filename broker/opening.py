@@ -11,7 +11,7 @@ import structlog
 from broker.commit_log import CommitLog
 from broker.delay.levels import DelayLevels
 from broker.errors import REPAIR_ADVICE, StoreInUse, StoreUnreadable, StoreUnwritable
-from broker.foreign import in_layout, in_queues, refuse, tell
+from broker.foreign import in_layout, refuse, tell
 from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.recovery import RecoveryFacts, RecoverySteps, recover
@@ -130,20 +130,12 @@ def recovered(
     yield first
     facts = yield from steps
     damaged = tuple(path.removeprefix(f"{root}/") for path in topics.damaged)
-    return replace(
-        facts, files_damaged=damaged, foreign=(*in_layout(root, disk), *in_queues(root, disk, topics.by_name, log.read))
-    )
+    return replace(facts, files_damaged=damaged, foreign=tuple(in_layout(root, disk)))
 
 
 def report(root: str, facts: RecoveryFacts, options: StoreOptions, metrics: Metrics) -> None:
-    """Count and log what recovery found.
-
-    Raises:
-        StoreForeign: Messages wait for what only RocketMQ does, and the options forbid that.
-    """
+    """Count and log what recovery found."""
     tell(root, facts.foreign, metrics)
-    if options.refuse_pending:
-        refuse(root, [each for each in facts.foreign if each.pending])
     for path in facts.files_damaged:
         metrics.counter(FILES_DAMAGED, path).add()
     for name, amount in (

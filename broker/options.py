@@ -22,7 +22,6 @@ class StoreOptions:
         message_bytes_max: Largest body in bytes; topics of the broker's own take what is in the log already.
         delay_levels: Delays of the levels, as RocketMQ's messageDelayLevel writes them.
         timers: How far timers go, and how they are kept.
-        refuse_pending: Do not open a store in which messages wait for what only RocketMQ does (`broker.foreign`).
         store_host: IPv4 address of this broker and its port as i32, 8 bytes, as records carry it.
     """
 
@@ -34,7 +33,6 @@ class StoreOptions:
     message_bytes_max: int = 4 << 20
     delay_levels: str = STANDARD_LEVELS
     timers: TimerOptions = field(default_factory=TimerOptions)
-    refuse_pending: bool = False
     store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 
     def __post_init__(self) -> None:

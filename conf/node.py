@@ -173,12 +173,6 @@ class NodeConfig(Model):
         gt=0,
         le=1_000_000,
     )
-    refuse_pending: bool = setting(
-        False,
-        "Do not start on a store taken over from RocketMQ in which undecided transactions "
-        "are pending, which this version does not deliver; otherwise their numbers are logged.",
-        reload=_RESTART,
-    )
     auto_create_topics: bool = setting(
         False,
         "Whether a publish to an unknown topic makes it, with defaultQueues queues; otherwise it is refused with "

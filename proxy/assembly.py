@@ -65,7 +65,6 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
         queue_file_units=node.queue_file_units,
         flush=node.flush,
         message_bytes_max=node.max_message_bytes,
-        refuse_pending=node.refuse_pending,
         delay_levels=node.message_delay_level,
         timers=TimerOptions(
             delay_ms_max=node.timer_max_delay_sec * 1000, slot_messages_max=node.timer_congest_num_each_slot

@@ -158,7 +158,7 @@ public final class Interchange {
         print(Map.of("status", result.getSendStatus().name(), "id", result.getMsgId(), "offset", result.getQueueOffset()));
     }
 
-    /** A message of a transaction whose outcome is: unknown, commit or rollback. */
+    /** A message of a transaction whose outcome is: unknown, commit or rollback; keep its producer for checks, or not. */
     private void half(JSONObject request) throws Exception {
         TransactionMQProducer sender = new TransactionMQProducer("interchange-transactions");
         sender.setNamesrvAddr(namesrv);
@@ -183,7 +183,9 @@ public final class Interchange {
         Message message = new Message(request.getString("topic"), "half".getBytes(StandardCharsets.UTF_8));
         SendResult result = asked(() -> sender.sendMessageInTransaction(message, null));
         print(Map.of("status", result.getSendStatus().name()));
-        sender.shutdown();
+        if (!request.getBooleanValue("keep")) {
+            sender.shutdown();
+        }
     }
 
     /** The producer, a new one where another compression is asked for: null for none, else LZ4, ZSTD or ZLIB. */

@@ -6,7 +6,7 @@ import base64
 import itertools
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from broker.body import SYS_COMPRESSED, SYS_COMPRESSION_MASK
 from broker.disk import RealDisk
-from broker.errors import StoreForeign, StoreGeometryDiffers
+from broker.errors import StoreGeometryDiffers
 from broker.interchange import adopted, broker_settings
 from broker.metrics import Metrics
 from broker.offsets import ConsumerOffsets
@@ -283,22 +283,3 @@ def wait_for_offset(root: Path, *, queue_id: int, offset: int) -> None:
         ConsumerOffsets.open(str(root), disk=RealDisk(), clock=SystemClock()).get(GROUP, "permits", queue_id) != offset
     ):
         pass
-
-
-def test_what_is_pending_in_rocketmq_is_counted(rocket: Surroundings) -> None:
-    """Undecided halves of a closed store; delays, timers, decided and delivered ones are not counted."""
-    root = rocket.folder / "store"
-    # Decisions are gathered for so many milliseconds before they are stored.
-    settings = foreign_settings(root, sums=False) | {"timerWheelEnable": "true", "transactionOpBatchInterval": "100"}
-    with rocket.broker("broker", settings) as broker, rocket.client() as client:
-        client.make_topic(broker, "permits", QUEUES)
-        for outcome in ("commit", "rollback", "unknown", "unknown", "unknown"):
-            assert client.ask(do="half", topic="permits", outcome=outcome) == [{"status": "SEND_OK"}]
-        for delay in [{"delayLevel": 18}] * 3 + [{"delaySeconds": 3600}] * 2 + [{}]:
-            fields = {"key": "", "tags": "", "properties": {}, "body": "YQ==", **delay}
-            [answer] = client.ask(do="send", topic="permits", queue=0, messages=[fields])
-            assert answer["status"] == "SEND_OK"
-        broker.stop()
-    with pytest.raises(StoreForeign, match="3 halves") as caught:
-        open_store(root, replace(foreign_options(root), refuse_pending=True))
-    assert caught.value.counts == {"halves": 3}

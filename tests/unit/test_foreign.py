@@ -20,7 +20,6 @@ from broker.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 NOW_MS = 1_795_000_000_000
-PENDING = "this version does not deliver them; let RocketMQ drain them first"
 
 
 def write(disk: SimDisk, path: str, data: bytes | str) -> None:
@@ -66,22 +65,10 @@ def test_store_of_ours_has_nothing_foreign() -> None:
     assert reported(store_with({"t": [2]})) == {}
 
 
-def test_undecided_halves_are_counted() -> None:
-    """Halves behind the committed one that no op record names, in both forms of its body."""
-    disk = store_with({"RMQ_SYS_TRANS_HALF_TOPIC": [6]}, {"RMQ_SYS_TRANS_OP_HALF_TOPIC": [b"0,2,", b"3", b"5,"]})
-    assert reported(disk) == {"halves": 2}
-    table = '{"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:2},"RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:0}}'
-    write(disk, "config/consumerOffset.json", f'{{"offsetTable":{table}}}')
-    assert reported(disk) == {"halves": 1}
-
-
-def test_pending_messages_can_be_forbidden() -> None:
-    """The sentence has the numbers and says what to do; RocketMQ can open the store afterwards, and so can we."""
-    disk = store_with({"RMQ_SYS_TRANS_HALF_TOPIC": [2]})
-    with pytest.raises(StoreForeign, match=rf"2 halves .*{PENDING}") as caught:
-        open_store(disk, refuse_pending=True)
-    assert caught.value.counts == {"halves": 2}
-    assert reported(disk) == {"halves": 2}
+def test_what_is_pending_is_nothing_foreign() -> None:
+    """Delayed and timed messages and transactions are served, whoever began them."""
+    names = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC")
+    assert reported(store_with({name: [2] for name in names})) == {}
 
 
 @pytest.mark.parametrize(
