@@ -77,19 +77,27 @@ def _op_put(topic: Topic, members: Sequence[Member]) -> Put:
 class OpPlaces:
     """Where in the op queue members above a half begin: what `consumerOffset.json` says of it.
 
-    Bounded: with more than _BLOCKS_MAX op records in sight, neighbours are taken together.
+    Bounded: with more than _BLOCKS_MAX op records in sight, neighbours are taken together, all in equal numbers.
     """
 
     def __init__(self, start: int = 0) -> None:
         self.next = start
+        self._records = 1
         self._blocks: deque[tuple[int, int]] = deque()
         """(offset of its first op record, highest member)."""
 
     def note(self, offset: int, highest: int) -> None:
         """Add an op record with its highest member; offsets rise."""
-        self._blocks.append((offset, highest))
         self.next = max(self.next, offset + 1)
+        if not self._blocks:
+            self._records = 1
+        elif offset - self._blocks[-1][0] < self._records:
+            first, before = self._blocks[-1]
+            self._blocks[-1] = first, max(before, highest)
+            return
+        self._blocks.append((offset, highest))
         if len(self._blocks) > _BLOCKS_MAX:
+            self._records *= 2
             old = list(self._blocks)
             self._blocks = deque((a, max(x, y)) for (a, x), (_, y) in zip(old[::2], old[1::2], strict=False))
             if len(old) % 2:

@@ -108,7 +108,7 @@ class HalfStates:
         """Everything from `position` on, for a checkpoint."""
         start = self.position // 4 * 4
         bits = bytes(self._bits[(start - self._base) >> 2 :])
-        return {"start": start, "end": self.end, "bits": b64encode(zlib.compress(bits, 1)).decode("ascii")}
+        return {"position": self.position, "end": self.end, "bits": b64encode(zlib.compress(bits, 1)).decode("ascii")}
 
     @classmethod
     def restored(cls, saved: dict[str, object], end: int) -> HalfStates:
@@ -117,15 +117,16 @@ class HalfStates:
         Raises:
             ValueError, KeyError, TypeError, zlib.error: It is something else.
         """
-        start, saved_end = saved["start"], saved["end"]
-        if not isinstance(start, int) or not isinstance(saved_end, int) or not 0 <= start <= saved_end:
+        position, saved_end = saved["position"], saved["end"]
+        if not isinstance(position, int) or not isinstance(saved_end, int) or not 0 <= position <= saved_end:
             raise ValueError("offsets are no numbers in order")
         bits = zlib.decompress(b64decode(str(saved["bits"])))
-        states = cls(start)
-        states.grow(min(saved_end, end))
-        if len(bits) != -(-(saved_end - start) // 4):
+        states = cls(min(position, end))
+        start = position // 4 * 4
+        if saved_end > position and len(bits) != -(-(saved_end - start) // 4):
             raise ValueError("the bits are not as many as the halves")
-        for offset in range(start, states.end):
+        states.grow(min(saved_end, end))
+        for offset in range(position, states.end):
             known = bits[(offset - start) >> 2] >> ((offset - start) & 3) * 2 & 3
             if known:
                 states.settle(offset, Known(known))

@@ -109,7 +109,8 @@ def broker(
 ) -> Broker:
     """Open a store of a topic with one queue, and its transactions."""
     disk, clock, metrics = disk or SimDisk(), clock or ManualClock(START_MS), Metrics()
-    store = open_store(disk, clock=clock, metrics=metrics, **options)
+    # Two openings never share their unique keys, also at one moment.
+    store = open_store(disk, clock=clock, metrics=metrics, seed=disk.operations, **options)
     scheduler = ManualScheduler(clock)
     seams: dict[str, Any] = {
         "disk": disk,
