@@ -31,6 +31,7 @@ from broker.consumer.strategies import averagely
 from broker.consumer.tags import ALL
 from broker.consumer.work import QueueWork
 from broker.message_queue import MessageQueue
+from broker.opening import run_to_end
 from broker.retry.metrics import KNOWN_FINISHED
 from broker.retry.puts import is_retry_topic
 from broker.topics import retry_topic
@@ -249,7 +250,12 @@ class ConcurrentConsumer(Consumer):
             KeyError, ValueError, QueuesOwned: As `Consumer.start`.
             DiskFull, StoreFailed: The retry topic is not there yet and cannot be made.
         """
-        self.consumers.store.create_topic(self._retry_topic, 1, system=True)
+        consumers = self.consumers
+        known = consumers.offsets.get(self.group, self._retry_topic, 0)
+        if known is None and self._retry_topic in consumers.store.topics:
+            # It had retries, and its committed offsets are gone: what the log says is finished is so all the same.
+            run_to_end(consumers.finished.read_all())
+        consumers.store.create_topic(self._retry_topic, 1, system=True)
         super().start()
 
     def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:

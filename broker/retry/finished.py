@@ -4,7 +4,7 @@ A retry and a dead letter carry the commit-log offset of the record that they re
 record is finished for its group, whatever the committed offset says. `pyddmq/consumer_finished.json` is a checkpoint of
 this, with the log offset up to which it holds; a start reads the log behind it. Without it the log is read from the
 first record on that a group with retries or dead letters has not committed; all of it when such a group's committed
-offsets are gone, too.
+offsets are gone, too, and when they alone are gone once its concurrent consumer starts.
 
 Only offsets at or above the committed ones are kept, so the table is as small as what consumers have under way.
 """
@@ -63,10 +63,17 @@ class Finished:
         whole = start is None
         if start is None:
             start = self._first_uncommitted()
-        if start is None or start >= self._store.end:
-            return
-        if whole:
-            log.info("retries_reading_log", start=start, end=self._store.end)
+        if start is not None and start < self._store.end:
+            if whole:
+                log.info("retries_reading_log", start=start, end=self._store.end)
+            yield from self._read(start)
+
+    def read_all(self) -> Generator[None, None, None]:
+        """Read the whole log, for a group that has retries and whose committed offsets are gone."""
+        log.info("retries_reading_log", start=self._store.min_offset, end=self._store.end)
+        yield from self._read(self._store.min_offset)
+
+    def _read(self, start: int) -> Generator[None, None, None]:
         for step in self._store.decisions(start):
             for decision in step.decisions:
                 self._decided(decision)

@@ -11,65 +11,14 @@ import pytest
 
 from broker.dead_letter import dead_letter
 from broker.errors import StoreError
-from broker.message import Message, message_of
-from broker.opening import run_to_end
+from broker.message import message_of
 from broker.put import Put
 from broker.query import NotFound, QueryRefused, at_offset
 from broker.retry.letters import Wanted
-from broker.retry.redrive import Redrives
-from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
-from proxy.dead_letters import Figures, LetterPage, Redrive, overview
-from tests.integration.store_tools import HOST, ROOT, open_store
-
-BIG = {"segment_bytes": 1 << 20}
-
-
-class Buried:
-    """What `dead_letter` asks of a message."""
-
-    def __init__(self, message: Message, attempts: int) -> None:
-        self.topic, self.queue_id, self.offset = message.topic, message.queue_id, message.offset
-        self.physical, self.attempts = message.physical, attempts
-
-
-def bury(store: Store, body: bytes, *, queue_id: int = 0, reason: str = "it failed", **options: Any) -> Message:
-    """Publish a message to `t` and make its dead letter, of group g; returns the dead letter."""
-    put = store.put("t", body, queue_id=queue_id, **options)
-    first = at_offset(store, "t", put.queue_id, put.offset)
-    record = store.read(first.physical, first.size)
-    made, born_ms, host = dead_letter(store, "g", Buried(first, 3), reason, record)
-    [position] = store.append([made], born_ms=born_ms, born_host=host)
-    store.flush()
-    return at_offset(store, "%DLQ%g", 0, position.offset)
-
-
-def opened(disk: SimDisk | None = None, clock: ManualClock | None = None, **options: Any) -> Store:
-    """A store with topic t of two queues."""
-    store = open_store(disk or SimDisk(), clock=clock or ManualClock(), **{**BIG, **options})
-    store.create_topic("t", 2)
-    return store
-
-
-def redrives(store: Store, disk: SimDisk) -> Redrives:
-    """What was redriven in it, as a start finds it."""
-    found = Redrives(store, disk=disk)
-    run_to_end(found.opening())
-    return found
-
-
-def redrive(store: Store, known: Redrives, **options: Any) -> dict[str, Any]:
-    """Run one page to its end."""
-    page = LetterPage(store, "g", Wanted(**options.pop("wanted", {})), cursor=None, limit=1000)
-    settings: dict[str, Any] = {"to": None, "again": False, "dry": False}
-    settings.update(options)
-    work = Redrive(store, known, "g", page, **settings)
-    for _ in work.steps():
-        pass
-    store.flush()
-    if not settings["dry"]:
-        known.save()
-    return work.document()
+from proxy.dead_letters import Figures, LetterPage, overview
+from tests.integration.redrive_tools import Buried, bury, opened, redrive, redrives
+from tests.integration.store_tools import HOST, ROOT
 
 
 def test_redriven_message_is_as_it_was_sent() -> None:

@@ -11,8 +11,8 @@ from broker.record import prepared_offset, split
 from broker.retention import RetentionLimits
 from broker.retry.letters import letter_topic, letters
 from broker.store import Store
+from tests.integration.redrive_tools import bury, opened, redrive, redrives
 from tests.integration.store_tools import HOST
-from tests.integration.test_redrive import bury, opened, redrive, redrives
 from tests.lifecycle.scenario import DERIVED, Scenario
 from tests.lifecycle.walk import Walk
 

@@ -12,8 +12,12 @@ from broker.delay.delays import Delays as DelayDelivery
 from broker.delay.level_queue import DelayLevel
 from broker.queue_build import QueueBuild
 from broker.release import Released
+from broker.retry.finished import Finished
+from broker.retry.redrive import Redrives
 from tests.lifecycle.batches import Batches
+from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
+from tests.lifecycle.retries import Retries
 from tests.lifecycle.scenario import Scenario
 
 Apply = Callable[[pytest.MonkeyPatch], None]
@@ -61,13 +65,6 @@ def _settled_first(append: Any) -> Any:
     return settle
 
 
-def _forgotten(_: Any) -> Any:
-    def nothing(*_: Any) -> None:
-        return None
-
-    return nothing
-
-
 def _batch_kept(_: Any) -> Any:
     def keep(build: QueueBuild, end: int) -> tuple[int, int]:
         build._settle()
@@ -76,7 +73,21 @@ def _batch_kept(_: Any) -> Any:
     return keep
 
 
+def _nothing(_: Any) -> Any:
+    return lambda *_: None
+
+
+def _known_by_nobody(_: Any) -> Any:
+    return lambda *_: False
+
+
 MUTANTS = (
+    Mutant(
+        "what was sent back is consumed where it was", Retries, "times", _patched(Finished, "has", _known_by_nobody)
+    ),
+    Mutant(
+        "redrives are not known after a start", DeadLetters, "nobody asked", _patched(Redrives, "_decided", _nothing)
+    ),
     Mutant(
         "deliveries do not name what they replace", Delays, "times", _patched(broker.delay.delays, "release", _unnamed)
     ),

@@ -55,7 +55,9 @@ class World:
         disk: SimDisk | None = None,
         clock: ManualClock | None = None,
         flush: str = "sync",
+        root: str = ROOT,
     ) -> None:
+        self.root = root
         self.options = StoreOptions(segment_bytes=1 << 20, flush="async" if flush == "async" else "sync")
         self.clock = clock or ManualClock()
         self.disk = disk or SimDisk()
@@ -79,7 +81,7 @@ class World:
         self.metrics = Metrics()
         self.calls.clear()
         self.store = Store.open(
-            ROOT,
+            self.root,
             options=self.options,
             disk=self.disk,
             clock=self.clock,
@@ -121,8 +123,8 @@ class World:
         self.delays.stop()
         self.disk.kill()
         for name in names:
-            if self.disk.exists(f"{ROOT}/pyddmq/{name}"):
-                self.disk.remove(f"{ROOT}/pyddmq/{name}")
+            if self.disk.exists(f"{self.root}/pyddmq/{name}"):
+                self.disk.remove(f"{self.root}/pyddmq/{name}")
         self.open()
 
     def stop(self) -> None:
