@@ -149,6 +149,8 @@ def _elements(read: Any, kind: Type, count: int, frame: bytes, pos: int, *, dept
     """Read the elements of a container whose element types are right; one wrong inner container spoils the whole."""
     spoiled = False
     if kind.kind == binary.MAP:
+        if count > MESSAGES_MAX:
+            raise ArgumentsError(f"a map of {count} entries: at most {MESSAGES_MAX} are allowed")
         key_kind, value_kind = kind.parts
         pairs: dict[Any, Any] = {}
         for _ in range(count):

@@ -15,8 +15,8 @@ OFFSETS_MAX = 500_000
 """Success and fail offsets in one call, over the whole chain: 10 to 20 MB of Python numbers."""
 
 MESSAGES_MAX = 20_000
-"""Messages in one sendBatchSync and elements of any other list of structs; a body has at least a byte, and an empty
-message costs 200 times its wire bytes."""
+"""Messages in one sendBatchSync, elements of any other list of structs, entries of a map; a body has at least a byte,
+and an empty message costs 200 times its wire bytes."""
 
 PROPERTIES_MAX = 1_024
 """Properties of one message; RocketMQ's block of 32,767 bytes holds fewer useful ones."""

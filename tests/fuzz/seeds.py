@@ -70,11 +70,16 @@ def _producer_calls(codec: Codec) -> list[tuple[str, bytes]]:
     )
     fresh = idl.Message(topic="fresh", key="", value="text", hashId=0, tags="", partitionId=-2)
     delay = idl.DelayMessage(topic="orders", body=b"x", tags="red", action=1, timestamp=1_900_000_000, dmsgtype=2)
+    commit = idl.EndTransaction(producerGroup="shop", handle=f"0-0-{'0' * 32}", state=8, remark="fuzz")
+    fetch = idl.CheckRequest(producerGroup="shop", maxBatchSize=2, maxLingerTime=20, answers=[commit])
     return [
         ("sendSync", codec.call("sendSync", 1, message=message, timeout=100)),
         ("sendAsync", codec.call("sendAsync", 2, message=fresh)),
         ("sendBatchSync", codec.call("sendBatchSync", 3, messages=[message, message, fresh], receipts=True)),
         ("sendDelaySync", codec.call("sendDelaySync", 4, delayMessage=delay, timeout=100)),
+        ("sendHalfSync", codec.call("sendHalfSync", 5, message=message, producerGroup="shop", timeout=100)),
+        ("endTransaction", codec.call("endTransaction", 6, decision=commit)),
+        ("fetchChecks", codec.call("fetchChecks", 7, request=fetch)),
     ]
 
 

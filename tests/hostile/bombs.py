@@ -26,6 +26,9 @@ def bombs() -> list[bytes]:
         b"sendBatchSync",
         b"sendAsync",
         b"sendDelaySync",
+        b"sendHalfSync",
+        b"endTransaction",
+        b"fetchChecks",
     ):
         found += [frame(payload) for payload in (*_binary(method), *_compact(method))]
     return found

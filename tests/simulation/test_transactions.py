@@ -17,7 +17,7 @@ from tests.simulation.clients import ProducerHabits
 from tests.simulation.faults import FAULTS
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.lines import Client, Link
-from tests.simulation.wire import Codec, Reply, producer_idl
+from tests.simulation.wire import Reply, producer_codec, producer_idl
 from tests.simulation.world import DATA, World, settings, store_options
 
 TOPIC = "paid"
@@ -55,16 +55,14 @@ class Account:
                 raise PromiseBroken(5, f"{name} was decided {state} and now {other}")
 
 
-def _codec() -> Codec:
-    return Codec(producer_idl.TransactionProducerService, compact=True)
-
-
 class HalfProducer(Client):
     """Sends halves and decides most of them at once."""
 
     def __init__(self, world: World, number: int, account: Account) -> None:
         around = world.surroundings(number)
-        super().__init__(f"halves {number}", f"10.4.0.{number}", _codec(), around, around.producer_address)
+        super().__init__(
+            f"halves {number}", f"10.4.0.{number}", producer_codec(compact=True), around, around.producer_address
+        )
         self.number = number
         self.account = account
         self._sends = 0
@@ -111,7 +109,9 @@ class Checked(Client):
 
     def __init__(self, world: World, number: int, account: Account) -> None:
         around = world.surroundings(number)
-        super().__init__(f"checked {number}", f"10.4.0.{number}", _codec(), around, around.producer_address)
+        super().__init__(
+            f"checked {number}", f"10.4.0.{number}", producer_codec(compact=True), around, around.producer_address
+        )
         self.account = account
         self.perfect = False
         self._answers: list[Any] = []

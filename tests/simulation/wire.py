@@ -111,5 +111,5 @@ def consumer_codec(*, compact: bool = False) -> Codec:
 
 
 def producer_codec(*, compact: bool = False) -> Codec:
-    """Return the codec of ProducerService."""
-    return Codec(producer_idl.ProducerService, compact=compact)
+    """Return the codec of the producer port: ProducerService and its extension for transactions."""
+    return Codec(producer_idl.TransactionProducerService, compact=compact)

@@ -75,6 +75,9 @@ def test_numbers_of_properties_and_answers_are_bounded(protocol: int) -> None:
     with pytest.raises(ArgumentsError, match="properties"):
         scan_half(call(protocol, "sendHalfSync", {"message": {"properties": properties}}))
     answers: list[dict[str, Any]] = [{} for _ in range(MESSAGES_MAX + 1)]
+    many = {str(number): "" for number in range(MESSAGES_MAX + 1)}
+    with pytest.raises(ArgumentsError, match="map of"):
+        scan_half(call(protocol, "sendHalfSync", {"message": {"properties": many}}))
     with pytest.raises(ArgumentsError, match="EndTransaction"):
         scan_fetch_checks(call(protocol, "fetchChecks", {"request": {"answers": answers}}))
 
