@@ -32,6 +32,7 @@ from broker.record import (
     batch_property,
     crc32,
     crc_properties,
+    crc_property,
 )
 from broker.seams import Buffer
 from broker.topics import Topic
@@ -79,6 +80,8 @@ class Encoder:
             MessageRefused: One of them can never be stored.
         """
         count = len(puts)
+        if count == 1 and not atomic:
+            return self._measure_one(puts[0], stamp)
         if atomic and count > BATCH_MEMBERS_MAX:
             raise self._batch_refusal(count, 0)
         topics, queue_ids, bodies, blocks, _, given, *_ = zip(*puts, strict=True)
@@ -114,6 +117,25 @@ class Encoder:
         if atomic and sum(sizes) > self._record_bytes_max:
             raise self._batch_refusal(count, sum(sizes))
         return Measured(tails, sizes, keys)
+
+    def _measure_one(self, put: Put, stamp: Stamp) -> Measured:
+        """Do `measure` for one message, where columns cost more than they save."""
+        topic, queue_id, body, block, _, key, *_ = put
+        if key:
+            tail = b"%b\x02" % block.removesuffix(b"\x02")
+        else:
+            [key] = self._keys.take(1, stamp.store_ms)
+            tail = b"%bUNIQ_KEY\x01%b\x02" % (block, key)
+        block_bytes = len(tail) + CRC_BYTES
+        size = self._overhead(stamp) + len(body) + len(topic.prefix) + 2 + len(tail)
+        if (
+            len(body) > self._body_bytes_max
+            or block_bytes > PROPERTIES_BYTES_MAX
+            or size > self._record_bytes_max
+            or not 0 <= queue_id < len(topic.queues)
+        ) and (refusal := self._refusal((put,), (block_bytes,), stamp)):
+            raise refusal
+        return Measured([b"%b%b%b" % (topic.prefix, block_bytes.to_bytes(2, "big"), tail)], [size], [key])
 
     def _overhead(self, stamp: Stamp) -> int:
         """Bytes of a record besides its body and its tail."""
@@ -167,6 +189,8 @@ class Encoder:
         Returns:
             Buffers, the same number for each record; the positions; and the bits of sysFlag that any has.
         """
+        if len(puts) == 1 and stamps is None:
+            return self._encode_one(puts[0], measured, physicals[0], stamp, touched)
         topics, queue_ids, bodies, _, tags, _, prepared, reconsumed, sys_flags, user_flags = zip(*puts, strict=True)
         tails, sizes, keys = measured
         queues = [topic.queues[queue_id] for topic, queue_id in zip(topics, queue_ids, strict=True)]
@@ -224,6 +248,24 @@ class Encoder:
         buffers[parts - 1 :: parts] = crc_properties([value & 0x7FFFFFFF for value in sums])
         positions = list(map(_new_position, repeat(Position), zip(queue_ids, offsets, physicals, keys, strict=True)))
         return buffers, positions, flags
+
+    def _encode_one(
+        self, put: Put, measured: Measured, physical: int, stamp: Stamp, touched: dict[ConsumeQueue, Topic]
+    ) -> tuple[list[Buffer], list[Position], int]:
+        """Do `encode` for one message, where columns cost more than they save."""
+        topic, queue_id, body, _, tags, _, prepared, reconsumed, sys_flag, user_flag = put
+        [tail], [size], [key] = measured
+        queue = topic.queues[queue_id]
+        offset = queue.next_offset
+        touched[queue] = topic
+        queue.tail += UNIT.pack(physical, size, _code_of(tags, stamp))
+        queue.next_offset = offset + 1
+        shared = self._middle(stamp, prepared, reconsumed, sys_flag)
+        body_crc = crc32(body) & 0x7FFFFFFF
+        pack, _ = _header_packers(len(stamp.born_host))
+        header = pack(size, MAGIC_V1, body_crc, queue_id, user_flag, offset, physical, shared, len(body))
+        end = crc_property(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
+        return [header, body, tail, end], [_new_position(Position, (queue_id, offset, physical, key))], sys_flag
 
     def _middle(self, stamp: Stamp, prepared: int, reconsumed: int, flags: int) -> bytes:
         """The header from sysFlag to the prepared offset: the same for nearly all records of an append."""

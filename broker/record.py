@@ -109,7 +109,7 @@ Splitter = Callable[[memoryview], tuple[memoryview, bytes]]
 
 def crc_property(crc: int) -> bytes:
     """Return the closing `__CRC32#` property, 20 bytes, for a CRC-32 whose top bit is cleared already."""
-    return crc_properties([crc])[0]
+    return (_CRC_BACKWARDS % crc)[::-1].encode()
 
 
 def crc_properties(crcs: list[int]) -> list[bytes]:
