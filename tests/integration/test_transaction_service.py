@@ -196,6 +196,24 @@ def test_delay_of_a_half_begins_with_its_commit(side: Side) -> None:
     assert levels == 1
 
 
+def test_moment_of_a_half_counts_from_its_commit(side: Side) -> None:
+    """A delay in ms runs from the commit, a moment that has passed by then is now, one beyond the horizon is refused."""
+    later, past = side.half(delayMs=3_600_000), side.half(deliverAtMs=1)
+    far = side.half(deliverAtMs=1 << 60)
+    assert (later.code, past.code, far.code) == (0, 0, ResultCode.FAIL_ILLEGAL_MSG)
+
+    def waiting() -> int:
+        topic = side.node.node.store.topics.get("rmq_sys_wheel_timer")
+        return 0 if topic is None else topic.queues[0].max_offset
+
+    assert side.node.call(waiting) == 0
+    assert side.end(later.handle, COMMIT)[0] == 0
+    assert side.node.call(waiting) == 1
+    assert side.end(past.handle, COMMIT)[0] == 0
+    assert side.pulled(1) == [(b"\x00order", None)]
+    assert side.node.call(waiting) == 1
+
+
 def test_check_carries_the_message_and_its_answer_rides_on_the_next_fetch(side: Side) -> None:
     """Topic, queue, key, tags, properties, body, count; the answer takes effect before the next fetch waits."""
     half = side.half(key="7", tags="new", properties={"shop": "a"}, partitionId=2)
