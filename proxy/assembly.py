@@ -13,6 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.delay.delays import Delays
+from broker.loop.cancel import DelayCancels
+from broker.loop.loops import Loops
 from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
@@ -24,6 +26,7 @@ from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import GroupConfig, NodeConfig
 from proxy.consumer_service import ConsumerService
+from proxy.delay_service import DelayService
 from proxy.message_checks import MessageChecks
 from proxy.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.producer_service import ProducerService
@@ -137,6 +140,13 @@ def opening_timers(node: Node) -> Generator[None, None, Timers]:
     )
 
 
+def loops(node: Node) -> Loops:
+    """Make what knows the loops among the timers, and have the timers ask it."""
+    made = Loops(node.store, clock=node.seams.clock, metrics=node.metrics, notices=node.notices)
+    node.timers.due.follower = made
+    return made
+
+
 def retention_limits(node: NodeConfig) -> RetentionLimits:
     """When log files go; 0 is no limit, like null."""
     return RetentionLimits(
@@ -216,9 +226,7 @@ def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Hand
     publishing = Publishing(
         store=node.store, clock=node.seams.clock, metrics=node.metrics, state=state, budget=node.budget
     )
-    sends = ProducerService(
-        checks, publishing, metrics=node.metrics, qid_prefix=node.qid_prefix, broker_name=node.config.node.broker_name
-    )
+    sends = ProducerService(checks, publishing, qid_prefix=node.qid_prefix, broker_name=node.config.node.broker_name)
     transactions = TransactionService(
         node.transactions,
         checks,
@@ -229,7 +237,17 @@ def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Hand
         budget=node.budget,
         settings=lambda: node.config.node,
     )
-    return {**sends.handlers(), **transactions.handlers()}
+    delays = DelayService(
+        checks,
+        publishing,
+        node.loops,
+        DelayCancels(node.store, node.timers),
+        clock=node.seams.clock,
+        scheduler=node.seams.loop,
+        metrics=node.metrics,
+        interval_max=node.config.node.timer_max_delay_sec,
+    )
+    return {**sends.handlers(), **transactions.handlers(), **delays.handlers()}
 
 
 def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:

@@ -15,6 +15,7 @@ import structlog
 from actions.registry import Registry
 from broker.delay.delays import Delays
 from broker.delay.keeper import DelayKeeper
+from broker.loop.loops import Loops
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.recovery import RecoveryProgress
@@ -31,6 +32,7 @@ from proxy.assembly import (
     consumer_group,
     consumer_service,
     expiry,
+    loops,
     opening_delays,
     opening_progress,
     opening_store,
@@ -109,6 +111,7 @@ class Node:
         self.progress: Progress
         self.delays: Delays
         self.timers: Timers
+        self.loops: Loops
         self.transactions: Transactions
         self.redrives: Redrives
         self.pauses: Pauses
@@ -312,6 +315,7 @@ class Node:
             self.progress.on_failed(self.store.fail)
             self.delays = await startup.read_delays(opening_delays(self))
             self.timers = await startup.read_timers(opening_timers(self))
+            self.loops = loops(self)
             self.transactions = await startup.read_transactions(opening_transactions(self))
             self.redrives = Redrives(self.store, disk=seams.disk)
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)

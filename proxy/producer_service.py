@@ -1,4 +1,4 @@
-"""ProducerService: sendSync, sendAsync, sendBatchSync and the refusal of sendDelaySync.
+"""ProducerService: sendSync, sendAsync and sendBatchSync; `proxy.delay_service` has sendDelaySync.
 
 A message is checked by DDMQ's rules, gets a queue and RocketMQ's property block (`proxy.message_checks`), and its body
 goes to the log as the slice of the received frame. The reply is queued when the flush that covers the record has
@@ -10,21 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from broker.metrics import Metrics
 from broker.store import Position, Put
 from broker.timer.handle import RecallHandle
 from proxy.connection import Connection
 from proxy.message_checks import MessageChecks, give_tokens_back
 from proxy.message_rules import Refusal
-from proxy.publishing import SENDS_REFUSED, Publishing
+from proxy.publishing import Publishing
 from proxy.server import Handler
 from proxy.topic_ports import TopicPort
 from proxy.wire import (
     Call,
     Receipt,
-    encode_delay_result_reply,
     encode_result_reply,
-    scan_delay,
     scan_send,
     scan_send_batch,
 )
@@ -42,17 +39,13 @@ class ProducerService:
     Args:
         checks: What messages are asked.
         publishing: Stores and answers.
-        metrics: The node's registry.
         qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
         broker_name: Stands in the handles of timers.
     """
 
-    def __init__(
-        self, checks: MessageChecks, publishing: Publishing, *, metrics: Metrics, qid_prefix: str, broker_name: str
-    ) -> None:
+    def __init__(self, checks: MessageChecks, publishing: Publishing, *, qid_prefix: str, broker_name: str) -> None:
         self._checks = checks
         self._publishing = publishing
-        self._metrics = metrics
         self._qid_prefix = qid_prefix
         self._broker_name = broker_name
 
@@ -62,7 +55,6 @@ class ProducerService:
             "sendSync": self.send,
             "sendAsync": self.send,
             "sendBatchSync": self.send_batch,
-            "sendDelaySync": self.send_delay,
         }
 
     def send(self, connection: Connection, call: Call) -> None:
@@ -104,13 +96,6 @@ class ProducerService:
             self._publishing.append(puts, ports, connection, call, stored=stored, atomic=True)
         except Refusal as refusal:
             self._publishing.refuse(connection, call, refusal, len(request.messages))
-
-    def send_delay(self, connection: Connection, call: Call) -> None:
-        """Refuse a delay message: no topic of this version is a delay topic (D21, code 18)."""
-        scan_delay(call)
-        self._metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_TOPIC_IS_NOT_DELAY))).add()
-        text = "this version has no delay topics: send the message with sendSync"
-        connection.answer(encode_delay_result_reply(call, ResultCode.FAIL_TOPIC_IS_NOT_DELAY, text, ""))
 
     # Replies.
 

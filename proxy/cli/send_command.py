@@ -22,6 +22,7 @@ from proxy.cli.errors import CliError, translate
 from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.send_loop import loop_options, send_loops
 from proxy.client import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
 from proxy.client.errors import SendRefused, Unreachable
 
@@ -63,6 +64,14 @@ def send(
     delay: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Deliver after this time, such as 90s or 2h.")
     ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Deliver again and again, so long apart: a loop.")
+    ] = None,
+    growth: Annotated[
+        int | None, typer.Option(min=2, help="A loop with gaps of N, N*N, ... seconds, at most a day.")
+    ] = None,
+    times: Annotated[int | None, typer.Option(min=1, help="Deliveries of a loop.")] = None,
+    expire: Annotated[str | None, typer.Option(metavar="TIME", help="No delivery of a loop after this moment.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one.")] = 100,
     timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
     producer: ProducerAddress = PRODUCER_DEFAULT,
@@ -93,6 +102,9 @@ def send(
         deliver_at_ms=0 if at is None else moment_option(at, option="--at", clock=SystemClock()),
         delay_ms=0 if delay is None else duration_option(delay, option="--delay"),
     )
+    loop = loop_options(like, every=every, growth=growth, times=times, expire=expire, clock=SystemClock())
+    if loop is not None and exported:
+        raise CliError("--exported sends messages as they are, not loops", ExitCode.USAGE)
     try:
         with contextlib.ExitStack() as stack:
             lines, bytes_total = _input(body, file, stack)
@@ -102,6 +114,9 @@ def send(
                 progress(f"sending to {topic}", bytes_total, unit="bytes", enabled=body is None and not as_json)
             )
             count = 0
+            if loop is not None:
+                count = send_loops(sender, loop, (make(like, line) for line in lines), as_json=as_json)
+                lines = ()
             for group in _batches(lines, batch):
                 _send_group(sender, [make(like, line) for line in group], group, sent_before=count, as_json=as_json)
                 count += len(group)

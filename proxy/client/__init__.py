@@ -6,6 +6,7 @@ the node but the interface definitions and the table of codes.
 
 from proxy.client.connection import Connection, WireProtocol, parse_address
 from proxy.client.consumer import Consumer, GroupStats, PulledMessage
+from proxy.client.delays import CancelOutcome
 from proxy.client.errors import (
     CallRejected,
     CallTimedOut,
@@ -34,6 +35,7 @@ from proxy.client.transactions import LocalState, TransactionListener, Transacti
 __all__ = [
     "CallRejected",
     "CallTimedOut",
+    "CancelOutcome",
     "CannotConnect",
     "ClientError",
     "ClientMisuse",

@@ -10,6 +10,7 @@ from typing import Any
 
 from proxy import idl
 from proxy.client.connection import Connection, WireProtocol
+from proxy.client.delays import DelayedSends
 from proxy.client.errors import ClientMisuse, SendRefused, Unreachable, send_refusal
 
 HASH_ID_ABSENT = 0
@@ -72,7 +73,7 @@ class SendReceipt:
     handle: str = ""
 
 
-class Producer:
+class Producer(DelayedSends):
     """Sends messages to one node; a context manager. One thread at a time uses it.
 
     A message is sent again at most `resends` times after a failure that another try may cure: no answer, or the codes

@@ -6,6 +6,7 @@ It does what DDMQ's SDKs do (S2): pull, process, let results ride on the next pu
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,29 @@ def test_errors_reach_apache_thrift_as_declared(clients: tuple[ApacheClient, Apa
     )
     assert consumer.call("submit", result=unknown) is False
     delay = DelayMessage(topic="orders", body=b"x", action=1)
-    assert producer.call("sendDelaySync", delayMessage=delay, timeout=100).code == 18
+    assert producer.call("sendDelaySync", delayMessage=delay, timeout=100).code == 33
+    delay = DelayMessage(topic="orders", body=b"x", action=1, timestamp=4_000_000_000, dmsgtype=2)
+    assert producer.call("sendDelaySync", delayMessage=delay, timeout=100).code == 33
+    ids = []
+    for number, kind in enumerate((2, 3, 4)):
+        delay = DelayMessage(
+            topic="orders",
+            body=b"\xff\x00",
+            tags="t",
+            action=1,
+            timestamp=int(time.time()) + 3600,
+            dmsgtype=kind,
+            interval=3 if kind > 2 else 0,
+            times=2 if kind > 2 else 0,
+            expire=9_999_999_999,
+            uuid=f"14f22520-ad72-11e7-91be-6ee54da579e{number}",
+        )
+        added = producer.call("sendDelaySync", delayMessage=delay, timeout=100)
+        assert (added.code, added.cancelOutcome) == (0, None)
+        ids.append(added.uniqDelayMsgId)
+    for delay_id in ids:
+        cancel = DelayMessage(topic="orders", body=b"x", action=2, uniqDelayMsgId=delay_id)
+        answer = producer.call("sendDelaySync", delayMessage=cancel, timeout=100)
+        assert (answer.code, answer.uniqDelayMsgId, answer.cancelOutcome) == (0, delay_id, 1)
     heartbeat = ProducedMessage(topic="carrera_heartbeat", body=b"x", hashId=0, partitionId=-1)
     assert producer.call("sendAsync", message=heartbeat).code == 0

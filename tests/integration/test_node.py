@@ -330,17 +330,6 @@ def test_undecodable_arguments_and_unknown_methods_keep_the_connection(start: St
     assert [reply.error.type if reply and reply.error else None for reply in replies] == [7, 1, 6, None]
 
 
-def test_delay_message_is_refused_with_a_code(start: Start, connect: Connect) -> None:
-    """D21: sendDelaySync answers a DelayResult with code 18 and a sentence."""
-    node = start()
-    raw = connect(node.producer, "producer")
-    message = producer_idl.DelayMessage(topic="notes", body=b"x", action=1)
-    raw.socket.sendall(raw.codec.call("sendDelaySync", 9, delayMessage=message, timeout=100))
-    reply = raw.reply()
-    assert reply is not None
-    assert (reply.value.code, reply.value.uniqDelayMsgId) == (18, "")
-
-
 def test_tags_filter_what_a_group_gets(start: Start) -> None:
     """The subscription's tags decide; what is filtered out leaves no lag behind."""
     node = start()

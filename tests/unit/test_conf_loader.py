@@ -187,7 +187,7 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
         ("topics: [orders]", "topics", "orders: {queues: 8}"),
         ("topics: {orders: 8}", "topics.orders", "must be a mapping"),
         ("topics: {a b: }", "topics.a b", "letters, digits"),
-        ("topics: {orders: {delayTopic: true}}", "topics.orders.delayTopic", "not in this version"),
+        ("topics: {orders: {delayTopic: true}}", "topics.orders.delayTopic", "messageType: DELAY"),
         ("topics: {orders: {topicUnits: [1]}}", "topics.orders.topicUnits", "queues and maxTps"),
         ("groups: {billing: }", "groups", "must be a list"),
         ("groups: [billing]", "groups[0]", "must be a mapping"),

@@ -1,0 +1,111 @@
+"""`pyddmq send --every` and `--growth`: messages that are delivered again and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from broker.seams import Clock
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
+from proxy.cli.moments import duration_option, moment_option
+from proxy.cli.output import print_json, print_line
+from proxy.client import OutgoingMessage, Producer
+
+
+class Loop(NamedTuple):
+    """How a message is repeated.
+
+    Attributes:
+        at_s: First delivery, seconds since the epoch.
+        every: Seconds between two; None with growing gaps.
+        growth: Base of growing gaps.
+        times: Deliveries, None: as many as there are until `expire_s`.
+        expire_s: No delivery after this.
+    """
+
+    at_s: int
+    every: int | None
+    growth: int | None
+    times: int | None
+    expire_s: float | None
+
+
+def loop_options(
+    like: OutgoingMessage,
+    *,
+    every: str | None,
+    growth: int | None,
+    times: int | None,
+    expire: str | None,
+    clock: Clock,
+) -> Loop | None:
+    """Return what the options ask for, None when no loop is asked for.
+
+    Args:
+        like: The message, with what other options say of it.
+        every: Time span.
+        growth: Base of growing gaps.
+        times: Deliveries.
+        expire: Moment.
+        clock: What `now` means.
+
+    Raises:
+        CliError: Options that do not go together, or no moment or time span.
+    """
+    if every is None and growth is None:
+        if times is not None or expire is not None:
+            raise CliError("--times and --expire end a loop: give --every or --growth, too", ExitCode.USAGE)
+        return None
+    if every is not None and growth is not None:
+        raise CliError("of --every and --growth a loop takes one; leave the other out", ExitCode.USAGE)
+    if times is None and expire is None:
+        raise CliError("a loop needs an end: give --times or --expire", ExitCode.USAGE)
+    if like.key is not None or like.hash_id or like.partition_id != -1 or like.delay_level:
+        text = "a loop has its id for a key and a queue of its own: leave key, hash, partition and level out"
+        raise CliError(text, ExitCode.USAGE)
+    gap = None if every is None else duration_option(every, option="--every")
+    if gap is not None and gap % 1000:
+        raise CliError(f"--every: {every} is no whole number of seconds", ExitCode.USAGE)
+    begin_ms = like.deliver_at_ms or clock.wall_ms() + like.delay_ms
+    return Loop(
+        at_s=math.ceil(begin_ms / 1000),
+        every=None if gap is None else gap // 1000,
+        growth=growth,
+        times=times,
+        expire_s=None if expire is None else moment_option(expire, option="--expire", clock=clock) / 1000,
+    )
+
+
+def send_loops(
+    producer: Producer,
+    loop: Loop,
+    messages: Iterable[OutgoingMessage],
+    *,
+    as_json: bool,
+) -> int:
+    """Send each message as a loop and print its id; returns how many.
+
+    Raises:
+        ClientError: One is not taken; those before it are.
+    """
+    count = 0
+    for message in messages:
+        delay_id = producer.send_delay(
+            message.topic,
+            message.body,
+            at=loop.at_s,
+            every=loop.every,
+            growth=loop.growth,
+            times=loop.times,
+            expire=loop.expire_s,
+            tags=message.tags,
+            properties=message.properties,
+        )
+        count += 1
+        if as_json:
+            print_json({"topic": message.topic, "delayId": delay_id})
+        else:
+            print_line(f"{message.topic}  loop  id {delay_id}")
+    return count

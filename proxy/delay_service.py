@@ -1,0 +1,209 @@
+"""sendDelaySync: DDMQ's delayed messages and loops, and their cancel (docs/loops.md).
+
+A message is asked what every message is asked, then what is asked of delayed ones alone (R102), and goes to the log as
+one timed message. The answer follows the flush that covers it, for a cancel too, and there always is one (W75).
+
+DDMQ's client libraries send again whatever is not answered in 100 ms (S9). An add that comes again has the id of the
+first and is answered like it, without being stored a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from broker.java import string_hash
+from broker.loop import metrics as counted
+from broker.loop.cancel import CancelOutcome, DelayCancels
+from broker.loop.loops import Loops
+from broker.loop.occurrence import Occurrence
+from broker.metrics import Metrics
+from broker.seams import Clock, Scheduler
+from broker.store import Position, Put, StoreError
+from proxy.connection import Connection
+from proxy.delay_rules import CANCEL, check_action, check_add, check_cancel
+from proxy.message_checks import MessageChecks, give_tokens_back, store_refusal
+from proxy.message_rules import Refusal
+from proxy.publishing import SENDS_REFUSED, Publishing
+from proxy.reply_slot import Slot
+from proxy.server import Handler
+from proxy.topic_ports import TopicPort
+from proxy.wire import Call, SendMessage, encode_delay_result_reply, scan_delay
+from proxy.wire.codes import ResultCode
+
+RECENT_MAX = 16_384
+"""Adds that are known by their id if they come again."""
+_ANY_LEVEL = 1
+_OUTCOME_TEXTS = {
+    CancelOutcome.CANCELLED: "cancelled",
+    CancelOutcome.TOO_LATE: "too late: the last delivery was made before",
+    CancelOutcome.UNKNOWN: "unknown: the topic has no such message, or its records are gone",
+}
+
+
+class DelayService:
+    """The handler of sendDelaySync.
+
+    Args:
+        checks: What messages are asked.
+        publishing: Stores and answers.
+        loops: Makes what waits.
+        cancels: Ends it.
+        clock: Wall clock.
+        scheduler: Runs the steps of cancels.
+        metrics: The node's registry.
+        interval_max: Longest interval of a loop, seconds.
+    """
+
+    def __init__(
+        self,
+        checks: MessageChecks,
+        publishing: Publishing,
+        loops: Loops,
+        cancels: DelayCancels,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        interval_max: int,
+    ) -> None:
+        self._checks = checks
+        self._publishing = publishing
+        self._loops = loops
+        self._cancels = cancels
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._interval_max = interval_max
+        self._recent: dict[tuple[str, str], list[tuple[Slot, Call]] | None] = {}
+        """Id of an add with its topic -> who else waits for its answer; None once it is stored."""
+        self._repeated = metrics.counter(counted.REPEATED)
+
+    def handlers(self) -> dict[str, Handler]:
+        """Method name to handler."""
+        return {"sendDelaySync": self.send_delay}
+
+    def send_delay(self, connection: Connection, call: Call) -> None:
+        """Add or cancel a delayed message."""
+        message = scan_delay(call).message
+        said = ""
+        try:
+            put, port = self._check(message)
+            try:
+                if check_action(message) == CANCEL:
+                    said = message.get("uniqDelayMsgId", "")
+                    self._cancel(connection, call, put.topic.name, check_cancel(message))
+                    return
+                now_s = self._clock.wall_ms() // 1000
+                occurrence = check_add(message, now_s=now_s, interval_max=self._interval_max)
+            except Refusal:
+                give_tokens_back([port])
+                raise
+            self._add(connection, call, put, port, occurrence)
+        except Refusal as refusal:
+            self._publishing.refuse(connection, call, refusal, 1, partial(_refused, said))
+
+    def _check(self, message: Mapping[str, Any]) -> tuple[Put, TopicPort]:
+        """Ask what every message is asked; its rate is its topic's (R105). Raises Refusal."""
+        properties = message.get("properties") or None
+        sent = SendMessage(
+            topic=message.get("topic", "").encode(),
+            key=None,
+            value=None,
+            hash_id=0,
+            tags=message["tags"].encode() if message.get("tags") else None,
+            partition_id=0,
+            body=memoryview(message.get("body", b"")),
+            version=None,
+            properties=properties and _encoded(properties),
+            # Any delay: it is what a topic's message type looks at.
+            delay_level=_ANY_LEVEL,
+            deliver_at_ms=None,
+            delay_ms=None,
+        )
+        puts: list[Put] = []
+        ports: list[TopicPort] = []
+        self._checks.check([sent], puts, ports)
+        return puts[0], ports[0]
+
+    def _add(self, connection: Connection, call: Call, put: Put, port: TopicPort, occurrence: Occurrence) -> None:
+        key = put.topic.name, occurrence.id
+        if key in self._recent:
+            give_tokens_back([port])
+            self._repeat(connection, call, key)
+            return
+        # All occurrences of a loop in one queue: consumers get them in their order.
+        queue_id = (string_hash(occurrence.uuid) & 0x7FFF_FFFF) % port.queue_count
+        try:
+            waiting = self._loops.first(put._replace(queue_id=queue_id), occurrence)
+        except StoreError as error:
+            give_tokens_back([port])
+            raise store_refusal(error) from error
+        self._publishing.append(
+            [waiting],
+            [port],
+            connection,
+            call,
+            stored=partial(self._stored, key),
+            refused=partial(self._not_stored, key),
+        )
+        if len(self._recent) >= RECENT_MAX:
+            stored = [each for each, waiters in self._recent.items() if waiters is None]
+            for old in stored[: RECENT_MAX // 2]:
+                del self._recent[old]
+        self._recent[key] = []
+
+    def _repeat(self, connection: Connection, call: Call, key: tuple[str, str]) -> None:
+        """Answer an add that came before with what becomes, or became, of that."""
+        self._repeated.add()
+        waiters = self._recent[key]
+        if waiters is None:
+            connection.answer(_stored_reply(call, key[1]))
+        else:
+            waiters.append((connection.later(), call))
+
+    def _stored(self, key: tuple[str, str], call: Call, _: Sequence[Position]) -> bytes:
+        for slot, other in self._recent.get(key) or ():
+            slot.answer(_stored_reply(other, key[1]))
+        self._recent[key] = None
+        return _stored_reply(call, key[1])
+
+    def _not_stored(self, key: tuple[str, str], call: Call, code: ResultCode, text: str) -> bytes:
+        for slot, other in self._recent.pop(key, None) or ():
+            slot.answer(_refused("", other, code, text))
+        return _refused("", call, code, text)
+
+    def _cancel(self, connection: Connection, call: Call, topic: str, occurrence: Occurrence) -> None:
+        """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
+        self._publishing.check_open()
+        slot = connection.later()
+        steps = self._cancels.steps(topic, occurrence)
+        self._scheduler.call_later(0, self._step, steps, slot, call, occurrence.id)
+
+    def _step(self, steps: Generator[None, None, CancelOutcome], slot: Slot, call: Call, delay_id: str) -> None:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            outcome: CancelOutcome = ended.value
+            self._metrics.counter(counted.CANCELS, outcome.name.lower()).add()
+            text = _OUTCOME_TEXTS[outcome]
+            slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, outcome))
+        except (StoreError, OSError) as error:
+            self._metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_UNKNOWN))).add()
+            slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
+        else:
+            self._scheduler.call_later(0, self._step, steps, slot, call, delay_id)
+
+
+def _encoded(properties: Mapping[str, str]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    return tuple(name.encode() for name in properties), tuple(value.encode() for value in properties.values())
+
+
+def _stored_reply(call: Call, delay_id: str) -> bytes:
+    return encode_delay_result_reply(call, ResultCode.OK, "OK", delay_id)
+
+
+def _refused(delay_id: str, call: Call, code: ResultCode, text: str) -> bytes:
+    """Encode a refusal; that of a cancel has the id that it was given (R106)."""
+    return encode_delay_result_reply(call, code, text, delay_id)
