@@ -13,6 +13,7 @@ from broker.consume_queue import UNIT, ConsumeQueue
 from broker.delay.levels import SCHEDULE_NAME, STANDARD, DelayLevels, unit_code
 from broker.properties import find_property
 from broker.record import RECORD_OVERHEAD_BYTES, Entry
+from broker.timer.names import ROLLS_NAME, TIMER_NAME
 from broker.topics import Topics
 
 _TAIL_UNITS_MAX = 1 << 20
@@ -129,5 +130,9 @@ class QueueBuild:
 
 
 def _is_copy(entry: Entry) -> bool:
-    """Whether a batch mark is none: RocketMQ leaves all properties in what it delivers after a delay."""
-    return entry.topic != SCHEDULE_NAME and find_property(entry.properties, b"REAL_TOPIC") is not None
+    """Whether a batch mark is none: RocketMQ leaves all properties in what it delivers after a delay, or rolls."""
+    if entry.topic == SCHEDULE_NAME:
+        return False
+    if entry.topic == TIMER_NAME:
+        return find_property(entry.properties, ROLLS_NAME) is not None
+    return find_property(entry.properties, b"REAL_TOPIC") is not None

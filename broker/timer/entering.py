@@ -127,7 +127,8 @@ class Entering:
             taken = next(place for place, (_, entry) in enumerate(batch) if entry is wanted[done])
         for _ in range(taken):
             _, entry = self._waiting.popleft()
-            self.superseded.discard(entry.replaces)
+            if self.superseded:
+                self.superseded.discard(entry.replaces)
         self.offset = self._waiting[0][0] if self._waiting else self._read_to
         self._entered.add(done)
         if self._decided and not self._waiting and self.queue is not None and self.offset >= self.queue.max_offset:
@@ -137,7 +138,9 @@ class Entering:
     def _is_done(self, offset: int, entry: Entry) -> bool:
         if offset < self.floor[0] and entry.slot_ms < self.floor[1]:
             return True
-        if not self._decided:
-            return False
-        place = bisect_left(self._decided, entry.physical)
-        return place < len(self._decided) and self._decided[place] == entry.physical
+        return self.is_decided(entry.physical)
+
+    def is_decided(self, physical: int) -> bool:
+        """Whether the record at a commit-log offset, not entered yet, is known to have been replaced."""
+        place = bisect_left(self._decided, physical)
+        return place < len(self._decided) and self._decided[place] == physical

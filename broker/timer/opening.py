@@ -55,7 +55,7 @@ def find_pending(timers: Timers) -> Generator[None, None, None]:
             timers.metrics.counter(counted.LOST).add()
         else:
             timers.due.restore(physical, size, due_ms, topic_hash)
-            if saved.pending is None:
+            if saved.pending is None or not timers.store.recovery.clean:
                 timers.table.pending[topic_hash] = timers.table.pending.get(topic_hash, 0) + 1
 
 
@@ -71,11 +71,11 @@ def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]
     table.begin_at(check.read_ms)
     table.log.count = count
     timers.entering.begin_at(queue, check.offset)
-    yield from _take_over_units(timers)
-    if saved.pending is None:
+    if saved.pending is None or not timers.store.recovery.clean:
         yield from _count(timers)
     else:
         table.pending = dict(saved.pending)
+    yield from _take_over_units(timers)
     yield from _apply_decisions(timers, saved.decided_from, asides)
     yield from _enter(timers)
 
@@ -90,6 +90,7 @@ def rebuild(timers: Timers) -> Generator[None, None, None]:
     if queue.max_offset > queue.min_offset:
         timers.metrics.counter(counted.REBUILT).add()
         log.warning("timers_rebuilding", records=queue.max_offset - queue.min_offset)
+    timers.state.begin_anew(timers.entering.floor)
     table.log.reset()
     table.wheel.reset()
     table.pending.clear()
@@ -137,6 +138,8 @@ def _take_over_units(timers: Timers) -> Generator[None, None, None]:
             table.wheel.put(unit.slot_ms, Slot(position, position, count))
         elif slot.last < position:
             table.wheel.put(unit.slot_ms, Slot(slot.first, position, slot.timers + count))
+        if count > 0:
+            table.pending[unit.topic_hash] = table.pending.get(unit.topic_hash, 0) + 1
         replaces = timers.replaced_by(unit.physical, entry.size)
         if replaces >= 0:
             table.replace(replaces)

@@ -85,6 +85,9 @@ class TimerState:
         """
         found = self._load_check()
         own = self._load_own()
+        if own is not None and "anew" in own:
+            # A stop came while everything was made anew.
+            return Saved(None, floor=tuple(own["anew"]))
         if own is not None and own["decided_from"] > log_end:
             # The log was cut below what the file follows from.
             own = None
@@ -123,6 +126,15 @@ class TimerState:
     def _damaged(self, file: str) -> None:
         self._metrics.counter(FILES_DAMAGED, file).add()
         log.error("timer_file_damaged", file=file, what="the log says what is pending")
+
+    def begin_anew(self, floor: tuple[int, int]) -> None:
+        """Note, durably, that timer log and wheel are about to be made anew: what was saved says nothing of them.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._saved = None
+        self._own.save({"anew": list(floor)})
 
     def save(
         self,

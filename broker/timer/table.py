@@ -355,6 +355,10 @@ class TimerTable:
             left = [(position, unit) for position, unit in reversed(units) if self._stays(unit, position)]
             if len(left) == len(units):
                 continue
+            kept = {position for position, _ in left}
+            for position, _ in units:
+                if position not in kept:
+                    self.log.mark(position)
             previous = count = 0
             for place, (position, unit) in enumerate(left):
                 self.log.relink(position, previous if place else -1)

@@ -24,12 +24,14 @@ from broker.errors import NO_SPACE
 from broker.java import tags_code
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.opening import run_to_end
 from broker.properties import find_property
 from broker.record import prepared_offset, split
 from broker.release import REAL_TOPIC_NAME
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.store import Store
 from broker.timer import metrics as counted
+from broker.timer.cancel import CancelOutcome, Rescheduled, cancelling, rescheduling
 from broker.timer.due import DueTimers
 from broker.timer.entering import Entering
 from broker.timer.log import TimerLog, TimersDamaged, Unit
@@ -182,7 +184,8 @@ class Timers:
             store.make_durable()
             if clean:
                 table.relink()
-            decided_from = table.decided_from(store.end)
+            # What `relink` left needs no look at the log: all of it is pending.
+            decided_from = store.end if clean else table.decided_from(store.end)
             check = TimerCheck(table.read_ms, table.log.position(table.log.count), self.entering.offset)
             if not clean and check == self._saved and store.end - self._saved_end < LOG_BYTES_MAX:
                 return
@@ -253,6 +256,56 @@ class Timers:
         self.stages.resume(stage)
         self._arm(0.0)
 
+    # One timer
+
+    def cancel(self, topic: str, unique_key: str) -> CancelOutcome:
+        """Cancel the timer of a topic that has an id (UNIQ_KEY); durable when this returns. `cancelling` is in steps.
+
+        Raises:
+            DiskFull, StoreFailed: It cannot be stored; the timer stays.
+            OSError: The store cannot be read.
+        """
+        return run_to_end(self.cancelling(topic, unique_key))
+
+    def cancelling(self, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+        """`cancel` in steps of bounded work; returns the outcome."""
+        return cancelling(self, topic, unique_key)
+
+    def reschedule(self, topic: str, unique_key: str, due_ms: int) -> Rescheduled:
+        """Give a timer another moment, and with it another id; durable when this returns. `rescheduling` is in steps.
+
+        Raises:
+            MessageRefused: The moment is too far away, or the message would be refused as a new one; the timer stays.
+            DiskFull, StoreFailed, OSError: As `cancel`.
+        """
+        return run_to_end(self.rescheduling(topic, unique_key, due_ms))
+
+    def rescheduling(self, topic: str, unique_key: str, due_ms: int) -> Generator[None, None, Rescheduled]:
+        """`reschedule` in steps of bounded work; returns the outcome."""
+        return rescheduling(self, topic, unique_key, due_ms)
+
+    def is_pending(self, physical: int, offset: int) -> bool:
+        """Whether the record of the timer topic at a commit-log and queue offset is neither settled nor under way."""
+        if physical in self.due.superseded:
+            return False
+        if physical in self.due.aside:
+            return True
+        if offset >= self.entering.offset:
+            return not self.entering.is_decided(physical)
+        position = self.table.log.find(physical)
+        return position is not None and self.table.is_pending(self.table.log.unit(position), position)
+
+    def take_out(self, physical: int) -> None:
+        """Settle a pending timer whose record was just replaced."""
+        aside = self.due.aside.pop(physical, None)
+        if aside is not None:
+            self.table.forget(aside.timer.unit)
+        elif self.table.log.find(physical) is None:
+            # Until the record that replaces it is entered.
+            self.due.superseded.add(physical)
+        else:
+            self.table.replace(physical)
+
     # When
 
     def _arrived(self) -> None:
@@ -282,7 +335,7 @@ class Timers:
         entering = (runs(Stage.ENQUEUE_GET) or self.entering.depth) and runs(Stage.ENQUEUE_PUT)
         if (self.entering.lag and entering and not self._stuck) or (self._reading and runs(Stage.DEQUEUE_GET)):
             return 0.0
-        if not self.pending and not self.entering.lag:
+        if not (self.pending or self.entering.lag or table.coming.count or table.rolls.count):
             return None
         now = self.clock.wall_ms()
         waits = [LOOK_SECONDS]

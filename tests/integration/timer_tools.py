@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from broker.consume_queue import FILLER_SIZE
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
@@ -38,14 +39,18 @@ class Broker:
         return self.store.put(topic, body, delay_ms=delay_ms, **options).unique_key.decode()
 
     def delivered(self, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
-        """Bodies of a queue, in its order."""
-        return [body or b"" for body in bodies(self.store, topic, queue_id).values()]
+        """Bodies of a queue, in its order; a place that a power loss left empty is passed over."""
+        return [body for body in bodies(self.store, topic, queue_id).values() if body is not None]
 
     def times(self, topic: str = TOPIC, queue_id: int = 0) -> list[int]:
         """When the records of a queue were stored, ms after START_MS."""
         queue = self.store.topics[topic].queues[queue_id]
         units = queue.read(queue.min_offset, queue.max_offset)
-        return [store_timestamp(self.store.read(physical, size)) - START_MS for physical, size, _ in units]
+        return [
+            store_timestamp(self.store.read(physical, size)) - START_MS
+            for physical, size, _ in units
+            if size != FILLER_SIZE
+        ]
 
     @property
     def pending(self) -> int:
@@ -68,7 +73,9 @@ class Broker:
 def broker(disk: SimDisk | None = None, clock: ManualClock | None = None, **options: Any) -> Broker:
     """Open a store of a topic with one queue, and deliver."""
     disk, clock, metrics = disk or SimDisk(), clock or ManualClock(START_MS), Metrics()
-    store = open_store(disk, clock=clock, metrics=metrics, **{"timers": SMALL, **options})
+    # No two openings make the same ids.
+    options = {"timers": SMALL, "seed": disk.operations + 1, **options}
+    store = open_store(disk, clock=clock, metrics=metrics, **options)
     scheduler = ManualScheduler(clock)
     timers = run_to_end(
         Timers.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=Notices(clock))

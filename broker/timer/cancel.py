@@ -1,0 +1,155 @@
+"""Cancelling and rescheduling a timer (D31).
+
+A timer is named by topic and UNIQ_KEY; the index finds its record, and the record confirms it. A cancel is a record of
+the timer topic in RocketMQ's form, for the target's slot, that also names the target as replaced (D27): it holds from
+the moment it is durable, unless the target's delivery precedes it in the log. Rescheduling appends the cancel and the
+new timer, which has a new UNIQ_KEY, as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.decisions import prepared_offset_of
+from broker.errors import DamagedRecord, RecordGone
+from broker.message import Message
+from broker.properties import find_property
+from broker.put import Put
+from broker.query import KeyQuery, by_unique_key
+from broker.record import split
+from broker.release import release
+from broker.timer import metrics as counted
+from broker.timer.names import CANCEL_NAME, OUT_NAME, TIMER_NAMES, TIMER_TOPIC
+
+if TYPE_CHECKING:
+    from broker.timer.timers import Timers
+
+_CANCEL = b"TIMER_OUT_MS\x01%d\x02TIMER_DELIVER_MS\x01%d\x02TIMER_DEL_UNIQKEY\x01%b+%b\x02REAL_TOPIC\x01%b\x02"
+_CANCEL_REST = b"REAL_QID\x01%b\x02TAGS\x01_RECALL_TAG_\x02UNIQ_KEY\x01%b\x02"
+_TAG = b"_RECALL_TAG_"
+_BODY = b"0"
+_FOUND_MAX = 64
+"""Records of one UNIQ_KEY that are looked at, the newest: a far timer has one for every two days."""
+
+
+class CancelOutcome(StrEnum):
+    """What became of a cancel: the timer is not delivered; it was, or is being; no record of it is left."""
+
+    CANCELLED = "cancelled"
+    TOO_LATE = "too_late"
+    UNKNOWN = "unknown"
+
+
+class Rescheduled(NamedTuple):
+    """What became of it; the new UNIQ_KEY when it was in time, else ""."""
+
+    outcome: CancelOutcome
+    unique_key: str
+
+
+class _Target(NamedTuple):
+    """A pending timer: its record as a message and as bytes."""
+
+    message: Message
+    record: memoryview
+
+
+def cancelling(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+    """Cancel a timer, in steps of bounded work; durable when it ends.
+
+    Raises:
+        DiskFull, StoreFailed: It cannot be stored; the timer stays.
+        OSError: The store cannot be read.
+    """
+    target = yield from _find(timers, topic, unique_key)
+    if isinstance(target, CancelOutcome):
+        return target
+    _append(timers, target, [_cancel_put(timers, target)])
+    return CancelOutcome.CANCELLED
+
+
+def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> Generator[None, None, Rescheduled]:
+    """Give a timer another moment, in steps of bounded work; one that is over delivers it. Durable when it ends.
+
+    Raises:
+        MessageRefused: It would be refused as a new timer; the old one stays.
+        DiskFull, StoreFailed: It cannot be stored; the old one stays.
+        OSError: The store cannot be read.
+    """
+    target = yield from _find(timers, topic, unique_key)
+    if isinstance(target, CancelOutcome):
+        return Rescheduled(target, "")
+    released = release(target.record, timers.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))
+    again = timers.store.timed.put(released.put._replace(unique_key=b""), due_ms)
+    positions = _append(timers, target, [_cancel_put(timers, target), again])
+    return Rescheduled(CancelOutcome.CANCELLED, positions[1])
+
+
+def _find(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, _Target | CancelOutcome]:
+    """Find the pending record of a timer, or tell why there is none."""
+    store = timers.store
+    if TIMER_TOPIC not in store.topics:
+        return (yield from _delivered(timers, topic, unique_key))
+    found = yield from _run(by_unique_key(store, TIMER_TOPIC, unique_key, limit=_FOUND_MAX))
+    mine = [each for each in found if each.properties.get("REAL_TOPIC") == topic]
+    cancels = {each.prepared_offset for each in mine if CANCEL_NAME.decode() in each.properties}
+    timed = [each for each in mine if CANCEL_NAME.decode() not in each.properties]
+    if not timed:
+        return CancelOutcome.CANCELLED if cancels else (yield from _delivered(timers, topic, unique_key))
+    newest = max(timed, key=lambda each: each.physical)
+    if prepared_offset_of(newest.physical) in cancels:
+        return CancelOutcome.CANCELLED
+    if not timers.is_pending(newest.physical, newest.offset):
+        return CancelOutcome.TOO_LATE
+    try:
+        return _Target(newest, store.read(newest.physical, newest.size))
+    except (DamagedRecord, RecordGone):
+        return CancelOutcome.UNKNOWN
+
+
+def _delivered(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+    """Whether a message of that name is in its topic already."""
+    if topic not in timers.store.topics:
+        return CancelOutcome.UNKNOWN
+    found = yield from _run(by_unique_key(timers.store, topic, unique_key, limit=1))
+    return CancelOutcome.TOO_LATE if found else CancelOutcome.UNKNOWN
+
+
+def _run(query: KeyQuery) -> Generator[None, None, list[Message]]:
+    for _ in query.steps():
+        yield
+    return query.found
+
+
+def _cancel_put(timers: Timers, target: _Target) -> Put:
+    message, block = target.message, split(target.record)[1]
+    topic = find_property(block, b"REAL_TOPIC") or b""
+    queue = find_property(block, b"REAL_QID") or b"0"
+    key = find_property(block, b"UNIQ_KEY") or b""
+    out = find_property(block, OUT_NAME) or b"0"
+    slot_ms = int(out) if out.isdigit() else 0
+    properties = _CANCEL % (slot_ms, slot_ms + 1, topic, key, topic) + _CANCEL_REST % (queue, key)
+    return Put(
+        topic=timers.store.topics[TIMER_TOPIC],
+        queue_id=0,
+        body=_BODY,
+        properties=properties,
+        tags=_TAG,
+        unique_key=key,
+        prepared_offset=prepared_offset_of(message.physical),
+    )
+
+
+def _append(timers: Timers, target: _Target, puts: list[Put]) -> list[str]:
+    """Append, flush, and take the timer out; return the UNIQ_KEYs."""
+    store, message = timers.store, target.message
+    positions = store.append(puts, born_ms=message.born_ms, born_host=message.born_host, atomic=len(puts) > 1)
+    # Nothing is delivered between these two: one thread does both.
+    store.flush()
+    if store.failed is not None:
+        raise store.failed
+    timers.take_out(message.physical)
+    timers.metrics.counter(counted.CANCELLED).add()
+    return [position.unique_key.decode() for position in positions]

@@ -1,0 +1,168 @@
+"""Timers over every stop: killed or cut from power at any change of the disk, nothing is lost, early or twice (D27)."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.errors import StoreError
+from broker.testing import ManualClock, PowerCut, SimDisk
+from broker.timer import metrics as counted
+from tests.integration.store_tools import ROOT
+from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
+
+FILES = ("timerwheel", "timerlog", "config/timercheck", "pyddmq/timers.json")
+"""What tells what is pending; the log can do without."""
+DAY_S = 86_400
+
+
+def run(disk: SimDisk, clock: ManualClock, random: Random, sent: dict[bytes, int], *, flush: str = "sync") -> None:
+    """Publish timers, let time pass, deliver; `sent` has what was acknowledged, with its due time."""
+    made = broker(disk, clock, segment_bytes=16384, flush=flush)
+    for _ in range(6):
+        for _ in range(random.randrange(4)):
+            delay = random.choice((1, 700, 1000, 2500, 6000, 130_000))
+            body = b"%d" % (len(sent) + random.randrange(1, 1 << 40))
+            made.send(body, delay)
+            sent[body] = clock.wall_ms() + delay
+        made.scheduler.advance(random.choice((0.3, 1.0, 6.0, 20.0)))
+    if random.random() < 0.5:
+        made.close()
+    else:
+        made.timers.stop()
+        made.store.abandon()
+
+
+def stopped(disk: SimDisk, clock: ManualClock, random: Random, sent: dict[bytes, int], changes: int) -> None:
+    """Do that until the disk stops."""
+    disk.stop_after(changes)
+    with contextlib.suppress(PowerCut, StoreError, OSError):
+        run(disk, clock, random, sent)
+
+
+def lose(disk: SimDisk, which: int) -> None:
+    """Delete some of the files."""
+    for place, name in enumerate(FILES):
+        if not which >> place & 1:
+            continue
+        for path in [f"{ROOT}/{name}", *(f"{ROOT}/{name}/{each}" for each in disk.list(f"{ROOT}/{name}"))]:
+            if disk.exists(path) and not disk.is_folder(path):
+                disk.remove(path)
+
+
+def check(made: Broker, sent: dict[bytes, int]) -> None:
+    """Everything acknowledged was delivered once, and not before it was due."""
+    made.scheduler.advance(300)
+    found = made.delivered()
+    assert len(found) == len(set(found)), "delivered twice"
+    assert not sent.keys() - set(found), "lost"
+    for body, at in zip(found, made.times(), strict=True):
+        assert at + START_MS >= sent.get(body, 0), "early"
+    assert made.timers.pending == 0, "counted as pending"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stop_at_every_change_loses_repeats_and_hurries_nothing(seed: int) -> None:
+    """A kill or a power cut at each change of the disk around put, delivery and checkpoint; files that go besides."""
+    changes = 1
+    while True:
+        disk, clock, sent = SimDisk(), ManualClock(START_MS), dict[bytes, int]()
+        random = Random(seed)
+        stopped(disk, clock, random, sent, changes)
+        whole = disk.operations < changes
+        if changes % 2:
+            disk.crash(Random(changes))
+        else:
+            disk.kill()
+        lose(disk, changes // 2 % 32)
+        made = broker(disk, clock, segment_bytes=16384)
+        check(made, sent)
+        made.close()
+        if whole:
+            return
+        changes += 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 400), min_size=2, max_size=4), st.integers(0, 1 << 30), st.integers(0, 15))
+def test_stops_in_a_row(stops: list[int], seed: int, lost: int) -> None:
+    """One stop after the other, each anywhere, some of the files gone after the last."""
+    disk, clock, sent = SimDisk(), ManualClock(START_MS), dict[bytes, int]()
+    random = Random(seed)
+    for changes in stops:
+        stopped(disk, clock, random, sent, changes)
+        if random.random() < 0.5:
+            disk.crash(random)
+        else:
+            disk.kill()
+    lose(disk, lost)
+    made = broker(disk, clock, segment_bytes=16384)
+    check(made, sent)
+    made.close()
+    assert len(broker(disk, clock, segment_bytes=16384).delivered(TOPIC)) >= len(sent)
+
+
+@pytest.mark.parametrize("days", [0, 8, 400])
+@pytest.mark.parametrize("lost", range(16))
+def test_any_downtime_without_any_of_the_files(days: int, lost: int) -> None:
+    """Killed amid deliveries, started days later: what was delivered stays so, all else comes, in order, at once."""
+    disk, clock = SimDisk(), ManualClock(START_MS)
+    made = broker(disk, clock, segment_bytes=1 << 18)
+    for number in range(40):
+        made.send(b"%02d" % number, 500 + number * 250)
+    made.send(b"far", 600_000)
+    made.store.create_topic("gone", 1)
+    made.send(b"stuck", 1000, "gone")
+    made.store.topic_changes.delete("gone")
+    made.scheduler.advance(6)
+    before = made.delivered()
+    assert 0 < len(before) < 40
+    made.timers.stop()
+    made.store.abandon()
+    disk.kill()
+    lose(disk, lost)
+    clock.advance(days * DAY_S)
+    made = broker(disk, clock, segment_bytes=1 << 18)
+    assert made.timers.pending == 41 - len(before) + 1 - (0 if not days else 41 - len(before))
+    made.store.create_topic("gone", 1)
+    made.scheduler.advance(20)
+    wanted = [b"%02d" % number for number in range(40)]
+    assert made.delivered() == (wanted if not days else [*wanted, b"far"])
+    made.scheduler.advance(600)
+    assert (made.delivered(), made.delivered("gone")) == ([*wanted, b"far"], [b"stuck"])
+    assert made.timers.pending == 0
+
+
+def test_damaged_unit_and_slot_have_everything_made_anew() -> None:
+    """A flipped bit in the timer log or the wheel is found before anything is delivered by it, counted, and mended."""
+    for path, at in ((f"timerlog/{0:020d}", 28 + 7), (f"timerlog/{0:020d}", 44 + 6), ("timerwheel", None)):
+        made = broker()
+        for number in range(3):
+            made.send(b"%d" % number, 10_000 + number)
+        made.scheduler.advance(6)
+        index = (START_MS + 10_000) // 1000 % 1200
+        made.disk.flip_bit(f"{ROOT}/{path}", index * 32 + 23 if at is None else at, 3)
+        made.scheduler.advance(3.9)
+        assert made.delivered() == []
+        made.scheduler.advance(2)
+        assert made.delivered() == [b"0", b"1", b"2"]
+        assert (made.metrics.value(counted.DAMAGED), made.metrics.value(counted.REBUILT)) == (1, 1)
+        assert made.timers.pending == 0
+
+
+def test_damaged_record_is_lost_alone() -> None:
+    """The record itself is damaged: it is counted, and the others come."""
+    made = broker()
+    physical = made.store.put(TOPIC, b"damaged", delay_ms=5000).physical
+    made.send(b"whole", 5000)
+    made.scheduler.advance(1)
+    made.close()
+    made.disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", physical + 90)
+    made = broker(made.disk, made.clock)
+    made.scheduler.advance(10)
+    assert made.delivered() == [b"whole"]
+    assert (made.metrics.value(counted.LOST), made.metrics.value(counted.DAMAGED)) == (1, 0)
