@@ -25,6 +25,11 @@ from broker.put import Put
 from broker.record import BLANK_BYTES
 from broker.seams import Disk
 from broker.store_metrics import REFUSED, RESERVE, RESERVE_USED
+from broker.timer.names import TIMER_TOPIC
+from broker.transaction.names import HALF_TOPIC
+
+_PUBLISHED = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
+"""System topics that hold what clients publish."""
 
 FREE_SEGMENTS_MIN = 2
 """Log files that the free space must hold before the first spare is claimed: itself, and one to publish into."""
@@ -162,5 +167,5 @@ class Room:
 
 
 def _is_own(puts: Sequence[Put]) -> bool:
-    """Whether all messages are the broker's own: clients publish to no system topic, but for delayed messages."""
-    return all(put.topic.system and put.topic.name != SCHEDULE_TOPIC for put in puts)
+    """Whether all messages are the broker's own: clients publish to no system topic, but for what is to wait."""
+    return all(put.topic.system and put.topic.name not in _PUBLISHED for put in puts)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.metrics import Metrics
-from broker.store import DiskFull, Store
+from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, SimDisk
 from broker.topics import dead_letter_topic
+from broker.transaction.names import HALF_TOPIC
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 BODY = bytes(800)
@@ -96,6 +97,27 @@ def test_reserve_survives_a_restart() -> None:
     assert len(bodies(store, LETTERS)) == 1
     disk.kill()
     assert len(bodies(open_store(disk), LETTERS)) == 1
+
+
+@pytest.mark.parametrize("kind", ["level", "timer", "half"])
+def test_messages_that_wait_do_not_use_the_reserve(kind: str) -> None:
+    """They are publishes, though they lie in a topic of the broker's own."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 1)
+    half_topic = store.create_topic(HALF_TOPIC, 1, system=True)
+    plain = Put(store.topics["t"], 0, BODY, b"")
+
+    waits = {
+        "level": store.delayed.put(plain, 3),
+        "timer": store.timed.put(plain, ManualClock().wall_ms() + 60_000),
+        "half": plain._replace(topic=half_topic),
+    }[kind]
+    disk.capacity_bytes = 0
+    publish_until_full(store)
+    with pytest.raises(DiskFull):
+        store.append([waits], born_ms=0, born_host=bytes(8))
+    assert disk.exists(SPARE)
 
 
 def test_disk_too_small_for_a_reserve_still_takes_publishes() -> None:

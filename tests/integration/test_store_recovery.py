@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.consume_queue import FILLER
 from broker.metrics import Metrics
-from broker.record import CRC_PREFIX, split
+from broker.record import CRC_PREFIX, batch_property, split
 from broker.recovery import RecoveryProgress
 from broker.store import Put, Store
 from broker.testing import ManualClock, PowerCut, SimDisk
@@ -255,6 +255,41 @@ def test_complete_atomic_batch_at_the_tail_is_kept() -> None:
     store = open_store(disk)
     assert bodies(store) == {0: b"body 0", 1: b"body 1", 2: b"b0", 3: b"b1", 4: b"b2"}
     assert (store.recovery.batches_cut, store.recovery.truncated_to) == (0, None)
+
+
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"])
+def test_batch_with_members_that_wait_is_whole_after_a_stop(topic: str) -> None:
+    """Such a member names its real topic, as a copy of RocketMQ's does, and is none."""
+    disk, clock = SimDisk(), ManualClock()
+    store = filled(disk, count=2)
+    put = Put(store.topics["t"], 0, b"b1", b"")
+    waits = (
+        store.delayed.put(put, 3) if topic.startswith("SCHEDULE") else store.timed.put(put, clock.wall_ms() + 60_000)
+    )
+    assert waits.topic.name == topic
+    puts = [Put(store.topics["t"], 0, b"b0", b""), waits[topic], Put(store.topics["t"], 0, b"b2", b"")]
+    store.append(puts, born_ms=0, born_host=bytes(8), atomic=True)
+    store.flush()
+    disk.kill()
+    store = open_store(disk)
+    assert (store.recovery.batches_cut, store.recovery.batches_broken) == (0, 0)
+    assert [*bodies(store).values()] == [b"body 0", b"body 1", b"b0", b"b2"]
+    assert sum(queue.max_offset for queue in store.topics[topic].queues) == 1
+
+
+def test_rolled_copy_of_a_batch_member_does_not_make_a_batch() -> None:
+    """RocketMQ puts all properties again when it rolls a timer, this broker's batch mark, too."""
+    disk, clock = SimDisk(), ManualClock()
+    store = filled(disk, count=1)
+    waits = store.timed.put(Put(store.topics["t"], 0, b"rolled", b""), clock.wall_ms() + 60_000)
+    key = b"K" * 32
+    block = waits.properties + b"UNIQ_KEY\x01%b\x02TIMER_ROLL_TIMES\x011\x02" % key + batch_property(1, 3)
+    store.append([waits._replace(properties=block, unique_key=key)], born_ms=0, born_host=bytes(8))
+    store.flush()
+    disk.kill()
+    store = open_store(disk)
+    assert (store.recovery.batches_cut, store.recovery.batches_broken) == (0, 0)
+    assert store.topics["rmq_sys_wheel_timer"].queues[0].max_offset == 1
 
 
 def test_damage_in_a_batch_with_records_behind_it_costs_one_member() -> None:
