@@ -7,6 +7,7 @@ from proxy.dead_letter_changes import dead_letter_changes
 from proxy.group_changes import group_changes
 from proxy.node import Node
 from proxy.offset_changes import offset_changes
+from proxy.timer_changes import timer_changes
 from proxy.topic_changes import topic_changes
 from proxy.transaction_changes import transaction_changes
 
@@ -19,4 +20,5 @@ def node_changes(node: Node) -> list[Change]:
         *offset_changes(node),
         *topic_changes(node),
         *transaction_changes(node),
+        *timer_changes(node),
     ]

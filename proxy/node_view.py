@@ -12,6 +12,7 @@ from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.seams import Clock
 from broker.store import Store
+from broker.timer.timers import Timers
 from broker.transaction.transactions import Transactions
 from proxy.admin.groups import group_view
 from proxy.admin.text import moment
@@ -163,6 +164,15 @@ class LiveNode:
     def transactions(self) -> Transactions | None:
         """Return the transactions, or None before they are open."""
         return self._node.transactions if self._node.is_open else None
+
+    def timers(self) -> Timers | None:
+        """Return the delivery of timers, or None before it is open."""
+        return self._node.timers if self._node.is_open else None
+
+    @property
+    def broker_name(self) -> str:
+        """Name of the broker."""
+        return self._node.config.node.broker_name
 
     def positions(self, *, group: str | None) -> Sequence[PositionView]:
         """Where groups stand."""

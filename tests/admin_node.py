@@ -10,6 +10,7 @@ from broker.metrics import Metrics
 from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.store import Store
+from broker.timer.timers import Timers
 from broker.transaction.transactions import Transactions
 from proxy.admin.view import (
     ConnectionView,
@@ -95,6 +96,13 @@ class PlainNode:
 
     def transactions(self) -> Transactions | None:
         return None
+
+    def timers(self) -> Timers | None:
+        return None
+
+    @property
+    def broker_name(self) -> str:
+        return "broker-0"
 
     def searchable(self) -> Searchable | None:
         return self.messages

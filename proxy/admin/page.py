@@ -11,12 +11,14 @@ from html import escape
 from urllib.parse import quote
 
 from broker.metrics import SPECS
+from broker.timer.listing import timer_status
 from broker.topics import kind_of
 from proxy.admin.attention import STUCK_SECONDS, UNPULLED_SECONDS, findings
 from proxy.admin.delays import delays_table
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.text import age, amount, byte_size, moment
+from proxy.admin.timers import timers_table
 from proxy.admin.transactions import transactions_table
 from proxy.admin.view import GroupView, NodeView, SubscriptionView, whereabouts
 
@@ -42,7 +44,9 @@ def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None,
         parts.append(_queues_table(groups[0]))
     parts += [_stuck_table(groups, node.clock.wall_ms()), _out_table(groups, node.clock.wall_ms())]
     if group is None:
-        parts += [delays_table(node.delays(), node.clock.wall_ms())]
+        timers = node.timers()
+        status = None if timers is None else timer_status(timers)
+        parts += [delays_table(node.delays(), node.clock.wall_ms()), timers_table(status, node.clock.wall_ms())]
         parts += [transactions_table(node.transactions(), node.clock.wall_ms())]
         parts += [_clients_table(node), _topics_table(node), _counters_table(node)]
     parts.append(

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import structlog
 from aiohttp import web
 
+from broker.errors import StoreError
 from broker.metrics import declare
 from broker.query import NotFound, QueryRefused
-from proxy.admin import api, dead_letters, delays, page, transactions
+from proxy.admin import api, dead_letters, delays, page, timers, transactions
 from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
@@ -40,6 +42,18 @@ _BODY_BYTES_MAX = 64 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger()
+
+
+class Search(Protocol):
+    """Something that is looked for in steps."""
+
+    def steps(self) -> Iterator[None]:
+        """Search, yielding after each bounded piece of work. Raises QueryRefused, NotFound, OSError."""
+        ...
+
+    def document(self) -> dict[str, Any]:
+        """Return what was found."""
+        ...
 
 
 class AdminServer:
@@ -128,6 +142,8 @@ class _Routes:
         application.router.add_get("/api/offsets", self._offsets)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/transactions", self._transactions)
+        application.router.add_get("/api/timers", self._timers)
+        application.router.add_get("/api/timers/show", self._timer)
         application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
@@ -264,21 +280,29 @@ class _Routes:
                 raise web.HTTPNotFound(text=f"There is no transaction {asked.id!r}, or none any more.")
         return _json(document)
 
+    async def _timers(self, request: web.Request) -> web.Response:
+        opened, given = self._node.timers(), dict(request.query)
+        limit, now_ms = _limit(request), self._node.clock.wall_ms()
+        return await self._stepwise(
+            request, None if opened is None else lambda: timers.TimerSearch(opened, given, limit, now_ms)
+        )
+
+    async def _timer(self, request: web.Request) -> web.Response:
+        store, name = self._node.searchable(), self._node.broker_name
+        given, now_ms = dict(request.query), self._node.clock.wall_ms()
+        return await self._stepwise(
+            request, None if store is None else lambda: timers.TimerShow(store, given, name, now_ms)
+        )
+
     async def _stats(self, request: web.Request) -> web.Response:
         return _json(api.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
     async def _messages(self, request: web.Request) -> web.Response:
         store = self._node.searchable()
-
-        async def search() -> api.Document:
-            if store is None:
-                raise web.HTTPServiceUnavailable(text=_OPENING)
-            search = MessageSearch(store, dict(request.query), now_ms=self._node.clock.wall_ms())
-            for _ in search.steps():
-                await asyncio.sleep(0)
-            return search.document()
-
-        return await self._searched(request, search)
+        now_ms = self._node.clock.wall_ms()
+        return await self._stepwise(
+            request, None if store is None else lambda: MessageSearch(store, dict(request.query), now_ms=now_ms)
+        )
 
     async def _dead_letters(self, request: web.Request) -> web.Response:
         opened = self._node.dead_letters()
@@ -287,6 +311,19 @@ class _Routes:
             if opened is None:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
             return await dead_letters.document(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
+
+        return await self._searched(request, search)
+
+    async def _stepwise(self, request: web.Request, begin: Callable[[], Search] | None) -> web.Response:
+        """Answer with what a search in steps finds; None while the store is being opened."""
+
+        async def search() -> api.Document:
+            if begin is None:
+                raise web.HTTPServiceUnavailable(text=_OPENING)
+            found = begin()
+            for _ in found.steps():
+                await asyncio.sleep(0)
+            return found.document()
 
         return await self._searched(request, search)
 
@@ -303,6 +340,8 @@ class _Routes:
                 raise web.HTTPNotFound(text=_sentence(error)) from error
             except QueryRefused as error:
                 raise web.HTTPBadRequest(text=_sentence(error)) from error
+            except StoreError as error:
+                raise web.HTTPServiceUnavailable(text=_sentence(error)) from error
 
     def _handler_of(self, change: Change) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -16,6 +16,7 @@ from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.seams import Clock
 from broker.store import Store
+from broker.timer.timers import Timers
 from broker.transaction.transactions import Transactions
 from proxy.startup import RecoveryView
 
@@ -325,6 +326,15 @@ class NodeView(Protocol):
 
     def transactions(self) -> Transactions | None:
         """Return the transactions, or None before they are open."""
+        ...
+
+    def timers(self) -> Timers | None:
+        """Return the delivery of timers, or None before it is open."""
+        ...
+
+    @property
+    def broker_name(self) -> str:
+        """Name of the broker, which the handles of timers hold."""
         ...
 
     def searchable(self) -> Searchable | None:

@@ -30,6 +30,7 @@ from proxy.cli import (
     store_check_command,
     store_command,
     store_read_commands,
+    timer_commands,
     topic_commands,
     transaction_commands,
 )
@@ -153,6 +154,17 @@ def build() -> typer.Typer:
     )
     for name, action in of_transactions:
         transactions.command(name)(_ending(_on_sigterm(action)))
+    timers = typer.Typer(help="Look at messages that wait for their moment, and change them.", no_args_is_help=True)
+    app.add_typer(timers, name="timers")
+    of_timers: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("list", timer_commands.list_timers),
+        ("show", timer_commands.show),
+        ("pause", timer_commands.pause),
+        ("resume", timer_commands.resume),
+        ("stats", timer_commands.stats),
+    )
+    for name, action in of_timers:
+        timers.command(name)(_ending(_on_sigterm(action)))
     messages = typer.Typer(help="Look at stored messages.", no_args_is_help=True)
     app.add_typer(messages, name="messages")
     of_messages: tuple[tuple[str, Callable[..., int]], ...] = (

@@ -1,0 +1,150 @@
+"""Timers on the admin port: searches with their JSON documents, and the table of the status page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from broker.query import NotFound, QueryRefused, Searchable
+from broker.timer.listing import ALL_MS, PendingTimer, TimerListing, TimerStatus, timer_status
+from broker.timer.timers import Timers
+from proxy.admin.tables import Cell, table
+from proxy.admin.text import age, moment
+from proxy.moments import parse_moment
+from proxy.timer_lookup import TimerLookup, TimerState
+
+LIST_PARAMETERS = ("topic", "from", "to", "limit", "cursor")
+SHOW_PARAMETERS = ("id", "topic")
+_CURSOR = re.compile(r"(\d{1,18})-(\d{1,18})")
+
+Document = dict[str, Any]
+
+
+class TimerSearch:
+    """`GET /api/timers`: all timers together, and a page of them.
+
+    Raises:
+        QueryRefused: A parameter makes no sense.
+    """
+
+    def __init__(self, timers: Timers, given: Mapping[str, str], limit: int, now_ms: int) -> None:
+        _check_names(given, LIST_PARAMETERS)
+        self._timers = timers
+        self._now_ms = now_ms
+        try:
+            begin_ms = parse_moment(given["from"], self._now_ms) if "from" in given else 0
+            end_ms = parse_moment(given["to"], self._now_ms) if "to" in given else ALL_MS
+        except ValueError as error:
+            raise QueryRefused(str(error)) from error
+        if begin_ms > end_ms:
+            raise QueryRefused("`from` is later than `to`; turn them round")
+        after = _CURSOR.fullmatch(given.get("cursor", "0-0"))
+        if after is None:
+            raise QueryRefused(f"cursor is {given['cursor']!r}; take the one of the page before")
+        self._listing = TimerListing(
+            timers,
+            topic=given.get("topic"),
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            after=(int(after[1]), int(after[2])) if "cursor" in given else None,
+            limit=limit,
+        )
+
+    def steps(self) -> Iterator[None]:
+        """Search; see `TimerListing.steps`."""
+        yield from self._listing.steps()
+
+    def document(self) -> Document:
+        """Return what was found."""
+        after = self._listing.after
+        return {
+            **_status(timer_status(self._timers), self._now_ms),
+            "timers": [_timer(each) for each in self._listing.found],
+            "cursor": None if after is None else f"{after[0]}-{after[1]}",
+        }
+
+
+class TimerShow:
+    """`GET /api/timers/show`: one timer, whatever became of it.
+
+    Raises:
+        QueryRefused: It is not named, or its handle is another broker's.
+    """
+
+    def __init__(self, store: Searchable, given: Mapping[str, str], broker_name: str, now_ms: int) -> None:
+        _check_names(given, SHOW_PARAMETERS)
+        if not given.get("id"):
+            raise QueryRefused("name a timer with id: its UNIQ_KEY, or its handle")
+        self._now_ms = now_ms
+        self._lookup = TimerLookup(store, given["id"], given.get("topic"), broker_name=broker_name)
+
+    def steps(self) -> Iterator[None]:
+        """Search; see `TimerLookup.steps`."""
+        yield from self._lookup.steps()
+
+    def document(self) -> Document:
+        """Return what became of it. Raises NotFound."""
+        if self._lookup.state is TimerState.UNKNOWN:
+            raise NotFound(f"no record of timer {self._lookup.unique_key} is left, or there was none")
+        return {"nowMs": self._now_ms, **self._lookup.document()}
+
+
+def _check_names(given: Mapping[str, str], names: tuple[str, ...]) -> None:
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise QueryRefused(f"there is no parameter {unknown[0]!r}; use {', '.join(names)}")
+
+
+def _status(status: TimerStatus, now_ms: int) -> Document:
+    return {
+        "nowMs": now_ms,
+        "pendingTotal": status.pending,
+        "entering": status.entering,
+        "refused": status.aside,
+        "nextDueMs": status.next_due_ms,
+        "lateMs": 0 if status.next_due_ms is None else max(0, now_ms - status.next_due_ms),
+        "topics": [{"topic": name, "pending": count} for name, count in status.topics],
+        "stages": [
+            {
+                "stage": each.stage,
+                "depth": each.depth,
+                "ms": each.us / 1000,
+                "count": each.passed,
+                "paused": each.paused,
+            }
+            for each in status.stages
+        ],
+    }
+
+
+def _timer(timer: PendingTimer) -> Document:
+    return {
+        "topic": timer.topic,
+        "queue": timer.queue_id,
+        "id": timer.unique_key,
+        "key": timer.key,
+        "storedMs": timer.stored_ms,
+        "dueMs": timer.due_ms,
+        "rolls": timer.rolls,
+        "refusedBecause": timer.reason,
+        "tries": timer.tries,
+    }
+
+
+def timers_table(status: TimerStatus | None, now_ms: int) -> str:
+    """Return the section of the status page; nothing while no message ever waited for a moment."""
+    if status is None or not status.known:
+        return ""
+    notes = [f"{status.pending:,} pending"]
+    if status.next_due_ms is not None:
+        left = (status.next_due_ms - now_ms) / 1000
+        when = f"in {age(left)}" if left >= 0 else f"late by {age(-left)}"
+        notes.append(f"the next due {moment(status.next_due_ms)}, {when}")
+    if status.aside:
+        notes.append(f"{status.aside:,} refused")
+    paused = [each.stage for each in status.stages if each.paused]
+    if paused:
+        notes.append(f"paused: {', '.join(paused)}")
+    rows = [[Cell(name, "k"), Cell(f"{count:,}", "n")] for name, count in status.topics]
+    return table("Timers", ("Topic", "#Pending"), rows, "Nothing waits for a moment.", note="; ".join(notes))

@@ -1,0 +1,145 @@
+"""`pyddmq timers list | show | pause | resume | stats`: what waits for its moment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+
+from broker.seams import SystemClock
+from proxy.admin.text import age, moment
+from proxy.cli.admin_client import get, post
+from proxy.cli.codes import ExitCode
+from proxy.cli.moments import moment_option
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_json, print_line, print_table
+from proxy.moments import moment_text
+
+PAGE = 1_000
+
+TimerId = Annotated[str, typer.Argument(metavar="ID", help="The message's id (UNIQ_KEY), or its handle.")]
+OfTopic = Annotated[str | None, typer.Option("--topic", help="Topic of the message; needed when its id is not unique.")]
+OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages for this topic.")]
+From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Due then or later, such as `in 10m`.")]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Due before then.")]
+Stage = Annotated[str, typer.Argument(help="Stage of the work, as `timers stats` names them, or all.")]
+
+
+def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, str | int]:
+    """Return the parameters that select timers. Raises CliError: a moment is none."""
+    clock = SystemClock()
+    asked: dict[str, str | int] = {}
+    if topic is not None:
+        asked["topic"] = topic
+    if begin is not None:
+        asked["from"] = moment_option(begin, option="--from", clock=clock)
+    if end is not None:
+        asked["to"] = moment_option(end, option="--to", clock=clock)
+    return asked
+
+
+def list_timers(
+    *,
+    topic: OnlyTopic = None,
+    begin: From = None,
+    end: To = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Messages shown at most.")] = 100,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List the messages that wait for their moment, those due first at the front."""
+    asked = asked_parameters(topic, begin, end)
+    found, cursor = pages(admin, asked, limit)
+    if as_json:
+        for each in found:
+            print_json(each)
+        return ExitCode.OK
+    print_timers("Timers", found)
+    if cursor is not None:
+        print_line("there are more; name a topic, --from and --to, or a higher --limit")
+    return ExitCode.OK
+
+
+def pages(admin: str, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], str | None]:
+    """Fetch the timers of a selection, page after page, and where a further page would begin."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        more = {**asked, "limit": min(PAGE, limit - len(found)), **({} if cursor is None else {"cursor": cursor})}
+        answer = get(admin, f"/api/timers?{urlencode(more)}")
+        found += answer["timers"]
+        cursor = answer["cursor"]
+        if cursor is None:
+            break
+    return found, cursor
+
+
+def print_timers(title: str, found: list[dict[str, Any]]) -> None:
+    """Print a table of timers."""
+    rows = [
+        [moment_text(each["dueMs"]), each["topic"], each["key"], each["id"], each["refusedBecause"] or ""]
+        for each in found
+    ]
+    print_table(title, ["due", "topic", "key", "id", "refused because"], rows)
+
+
+def show(*, timer: TimerId, topic: OfTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Show one timer, whether it is pending, was delivered or was cancelled."""
+    asked = {"id": timer} if topic is None else {"id": timer, "topic": topic}
+    answer = get(admin, f"/api/timers/show?{urlencode(asked)}")
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    print_line(f"id        {answer['id']}")
+    print_line(f"topic     {answer['topic']}")
+    print_line(f"state     {answer['text']}")
+    for name, label in (("storedMs", "stored"), ("dueMs", "due")):
+        if answer[name] is not None:
+            print_line(f"{label:<9} {moment_text(answer[name])}")
+    for name, label in (("key", "key"), ("handle", "handle")):
+        if answer[name]:
+            print_line(f"{label:<9} {answer[name]}")
+    return ExitCode.OK
+
+
+def pause(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Halt a stage of the timers' work until `resume` or a restart; timers become late, none is lost."""
+    return _switch("pause", stage, admin, as_json=as_json)
+
+
+def resume(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Let a paused stage go on."""
+    return _switch("resume", stage, admin, as_json=as_json)
+
+
+def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
+    answer = post(admin, f"/api/timers/{action}", {"stage": stage})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    before = "" if answer["changed"] else "nothing changed: "
+    paused = ", ".join(answer["pausedStages"])
+    print_line(before + (f"paused: {paused}" if paused else "no stage is paused"))
+    return ExitCode.OK
+
+
+def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Show how many timers wait, for which topics, how late they are, and what each stage has before it."""
+    answer = get(admin, "/api/timers?limit=0")
+    if as_json:
+        print_json({name: value for name, value in answer.items() if name not in ("timers", "cursor")})
+        return ExitCode.OK
+    due = "" if answer["nextDueMs"] is None else f", the next one due {moment(answer['nextDueMs'])}"
+    late = f", late by {age(answer['lateMs'] / 1000)}" if answer["lateMs"] else ""
+    print_line(f"pending: {answer['pendingTotal']:,}{due}{late}")
+    if answer["refused"]:
+        print_line(f"refused by their topics, and tried again: {answer['refused']:,}")
+    topics = [[each["topic"], f"{each['pending']:,}"] for each in answer["topics"]]
+    print_table("Pending by topic", ["topic", "pending"], topics, right=(1,))
+    stages = [
+        [each["stage"], f"{each['depth']:,}", f"{each['ms']:,.1f}", "paused" if each["paused"] else ""]
+        for each in answer["stages"]
+    ]
+    print_table("Stages", ["stage", "waiting", "ms at work", ""], stages, right=(1, 2))
+    return ExitCode.OK

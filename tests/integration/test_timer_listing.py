@@ -1,0 +1,114 @@
+"""Listing what is pending in the timers: in order, by topic and due time, page by page, the refused too."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.timer.listing import PendingTimer, TimerListing, timer_status
+from broker.timer.stages import Stage
+from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
+
+
+def listed(node: Broker, **options: object) -> list[PendingTimer]:
+    """All pages of a listing."""
+    found: list[PendingTimer] = []
+    asked = {"limit": 100, **options}
+    while True:
+        page = TimerListing(node.timers, **asked)  # type: ignore[arg-type]
+        for _ in page.steps():
+            pass
+        found += page.found
+        if page.after is None:
+            return found
+        asked["after"] = page.after
+
+
+def dues(found: list[PendingTimer]) -> list[int]:
+    """Due times, ms after the start."""
+    return [each.due_ms - START_MS for each in found]
+
+
+def test_pending_timers_are_listed_by_due_time() -> None:
+    """With topic, id, key and times; those that are rolled for days are in their place."""
+    node = broker()
+    node.store.create_topic("other", 2)
+    late = node.send(b"late", 3_000, key="k")
+    node.send(b"far", 9 * 86_400_000, topic="other")
+    node.send(b"soon", 1_500)
+    node.scheduler.run_until_idle()
+    found = listed(node)
+    assert dues(found) == [1_500, 3_000, 9 * 86_400_000]
+    assert [each.topic for each in found] == [TOPIC, TOPIC, "other"]
+    assert (found[1].unique_key, found[1].key, found[1].stored_ms) == (late, "k", START_MS)
+    assert found[0].reason is None
+
+
+def test_listing_is_narrowed_by_topic_and_time() -> None:
+    """From inclusive, to exclusive."""
+    node = broker()
+    node.store.create_topic("other", 1)
+    for number in range(6):
+        node.send(b"x", 1_000 * (number + 1), topic="other" if number % 2 else TOPIC)
+    node.scheduler.run_until_idle()
+    assert dues(listed(node, topic="other")) == [2_000, 4_000, 6_000]
+    assert dues(listed(node, begin_ms=START_MS + 2_000, end_ms=START_MS + 5_000)) == [2_000, 3_000, 4_000]
+    assert listed(node, topic="nowhere") == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 300_000), max_size=60), st.integers(1, 20))
+def test_pages_hold_each_timer_once(delays: list[int], limit: int) -> None:
+    """However long a page is, and however many are due together."""
+    node = broker()
+    for delay in delays:
+        node.send(b"x", delay)
+    node.scheduler.run_until_idle()
+    found = listed(node, limit=limit)
+    assert dues(found) == sorted(delays)
+    assert len({each.physical for each in found}) == len(delays)
+
+
+def test_delivered_ones_are_not_listed() -> None:
+    """Nor after a restart; and those of slots that were read already are."""
+    node = broker()
+    for delay in (500, 1_200, 1_900, 60_000):
+        node.send(b"x", delay)
+    node.scheduler.run_until_idle()
+    node.scheduler.advance(1.25)
+    assert node.times() == [500, 1_200]
+    assert dues(listed(node)) == [1_900, 60_000]
+    node = node.again()
+    assert dues(listed(node)) == [1_900, 60_000]
+
+
+def test_refused_ones_say_why() -> None:
+    """A timer whose topic is gone is listed with the reason, until it is delivered."""
+    node = broker()
+    node.store.create_topic("gone", 1)
+    node.send(b"x", 1_000, topic="gone")
+    node.scheduler.run_until_idle()
+    node.store.topic_changes.delete("gone")
+    node.scheduler.advance(2.0)
+    [refused] = listed(node)
+    assert (refused.topic, refused.tries) == ("gone", 1)
+    assert "create it" in (refused.reason or "")
+    assert timer_status(node.timers).aside == 1
+
+
+def test_status_tells_of_all_timers() -> None:
+    """Counts by topic, the next due time, and the stages."""
+    node = broker()
+    assert not timer_status(node.timers).known
+    node.store.create_topic("other", 1)
+    for delay in (1_000, 50_000):
+        node.send(b"x", delay)
+    node.send(b"x", 70_000, topic="other")
+    node.scheduler.run_until_idle()
+    node.timers.pause(Stage.DEQUEUE_GET)
+    status = timer_status(node.timers)
+    assert status.known
+    assert (status.pending, status.entering, status.next_due_ms) == (3, 0, START_MS + 1_000)
+    assert status.topics == [(TOPIC, 2), ("other", 1)]
+    assert [each.stage for each in status.stages if each.paused] == ["dequeue_get"]
+    assert [each.passed for each in status.stages][:2] == [3, 3]
