@@ -16,27 +16,31 @@ from bench import profile, report, runs
 from bench.hostile import ATTACK, TINY_ATTACK, hostile
 from bench.processes import BenchError, Cores, cores, redis_version
 from bench.runs import Figures, Kind
+from bench.timers import TimerPlan, timers
 
-MEASURES = ("publish", "pull", "latency", "memory")
+MEASURES = ("publish", "pull", "latency", "memory", "timers")
 ON_REQUEST = ("hostile",)
 """Measured when asked for: it needs 13,500 open files."""
 ON_REQUEST_STEPS = ("quiet", "hostile")
+ALONE = ("timers", *ON_REQUEST_STEPS)
+"""Measured without the rival."""
 BATCHES = (1, 8, 32)
 
 
 class Plan(NamedTuple):
-    """How much is measured: messages by batch size, latency at a rate, memory, and how often all of it."""
+    """How much is measured: messages by batch size, latency at a rate, memory, how often all of it, and timers."""
 
     messages: dict[int, int]
     latency_rate: int
     latency_seconds: float
     memory_messages: int
     repeat: int
+    timers: TimerPlan
 
 
-FULL = Plan({1: 12_000, 8: 48_000, 32: 96_000}, 1_000, 10.0, 1_000_000, 3)
-QUICK = Plan({1: 2_000, 8: 8_000, 32: 16_000}, 1_000, 2.0, 50_000, 1)
-TINY = Plan({32: 640}, 200, 0.5, 960, 1)
+FULL = Plan({1: 12_000, 8: 48_000, 32: 96_000}, 1_000, 10.0, 1_000_000, 3, TimerPlan(1_000_000, 5_000, 10.0, 100_000))
+QUICK = Plan({1: 2_000, 8: 8_000, 32: 16_000}, 1_000, 2.0, 50_000, 1, TimerPlan(50_000, 2_000, 3.0, 10_000))
+TINY = Plan({32: 640}, 200, 0.5, 960, 1, TimerPlan(640, 200, 0.5, 320))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,9 +78,9 @@ def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores
     for number in range(plan.repeat):
         for name, step in _steps(options.only or MEASURES, plan, folder, where):
             # The rival runs right after the node, so that a noisy neighbour hits both.
-            for kind in kinds if name not in ON_REQUEST_STEPS else kinds[:1]:
+            for kind in kinds if name not in ALONE else kinds[:1]:
                 print(f"{number + 1}/{plan.repeat} {name} {kind}", file=sys.stderr, flush=True)
-                results.append(step(kind))
+                results += step(kind)
     if options.json:
         document = {"environment": facts, "results": [each.document() for each in results]}
         Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
@@ -91,7 +95,7 @@ def _show(text: str, name: str, document: str | None) -> None:
         path.write_text(report.put_between(path.read_text(), name, text))
 
 
-Step = tuple[str, Callable[[Kind], Figures]]
+Step = tuple[str, Callable[[Kind], list[Figures]]]
 
 
 def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores) -> list[Step]:
@@ -103,9 +107,11 @@ def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores) -> l
             ]
     if "latency" in measures:
         rate, seconds = plan.latency_rate, plan.latency_seconds
-        steps.append(("latency", lambda kind: runs.latency(kind, folder, where, rate=rate, seconds=seconds)))
+        steps.append(("latency", lambda kind: [runs.latency(kind, folder, where, rate=rate, seconds=seconds)]))
     if "memory" in measures:
-        steps.append(("memory", lambda kind: runs.memory(kind, folder, where, count=plan.memory_messages)))
+        steps.append(("memory", lambda kind: [runs.memory(kind, folder, where, count=plan.memory_messages)]))
+    if "timers" in measures:
+        steps.append(("timers", lambda _: timers(folder, where, plan.timers)))
     if "hostile" in measures:
         attack = TINY_ATTACK if plan is TINY else ATTACK
         for name, kinds in zip(ON_REQUEST_STEPS, ((), attack), strict=True):
@@ -113,15 +119,15 @@ def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores) -> l
     return steps
 
 
-def _hostile(plan: Plan, folder: Path, where: Cores, attack: tuple[str, ...]) -> Callable[[Kind], Figures]:
+def _hostile(plan: Plan, folder: Path, where: Cores, attack: tuple[str, ...]) -> Callable[[Kind], list[Figures]]:
     rate, seconds = plan.latency_rate, plan.latency_seconds
-    return lambda _: hostile(folder, where, rate=rate, seconds=seconds, attack=attack)
+    return lambda _: [hostile(folder, where, rate=rate, seconds=seconds, attack=attack)]
 
 
 def _throughput(
     run: Callable[..., Figures], plan: Plan, folder: Path, where: Cores, batch: int
-) -> Callable[[Kind], Figures]:
-    return lambda kind: run(kind, folder, where, batch=batch, count=plan.messages[batch])
+) -> Callable[[Kind], list[Figures]]:
+    return lambda kind: [run(kind, folder, where, batch=batch, count=plan.messages[batch])]
 
 
 def _parser() -> argparse.ArgumentParser:

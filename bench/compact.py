@@ -20,13 +20,14 @@ class UnexpectedReply(Exception):
 
 
 class Message(NamedTuple):
-    """What a producer sends; properties as pairs."""
+    """What a producer sends; properties as pairs; `deliver_at_ms` above 0 of a timer."""
 
     topic: bytes
     key: bytes
     body: bytes
     tags: bytes
     properties: Sequence[tuple[bytes, bytes]]
+    deliver_at_ms: int = 0
 
 
 class Pulled(NamedTuple):
@@ -65,7 +66,7 @@ def _frame(method: bytes, arguments: bytes) -> bytes:
 
 
 def _message(message: Message) -> bytes:
-    """Encode the producer's Message: fields 1 topic, 2 key, 5 tags, 7 body, 9 properties."""
+    """Encode the producer's Message: fields 1 topic, 2 key, 5 tags, 7 body, 9 properties, 102 deliverAtMs."""
     parts = [
         b"\x18" + _binary(message.topic),
         b"\x18" + _binary(message.key),
@@ -75,6 +76,8 @@ def _message(message: Message) -> bytes:
     if message.properties:
         parts.append(b"\x2b" + _varint(len(message.properties)) + b"\x88")
         parts += [_binary(name) + _binary(value) for name, value in message.properties]
+    if message.deliver_at_ms:
+        parts.append(bytes((_I64,)) + _zigzag(102) + _zigzag(message.deliver_at_ms))
     return b"".join(parts) + b"\0"
 
 

@@ -99,6 +99,12 @@ class ServerProcess:
             before = now
         raise BenchError(f"process {self.pid} is busy {seconds_max:.0f} s after its clients have stopped")
 
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+        self.stop()
+
     def stop(self) -> None:
         """End it by SIGTERM, by SIGKILL when that does not help within 15 s."""
         if self._process.poll() is None:

@@ -60,7 +60,7 @@ class Figures:
     """What one measurement gave. Figures that it does not have are None.
 
     Attributes:
-        measure: publish, pull, latency, memory, or quiet and hostile.
+        measure: publish, pull, latency, memory, timers and timer burst, or quiet and hostile.
         server: pyddmq or redis.
         batch: Messages per request.
         messages: How many were measured.
@@ -69,6 +69,7 @@ class Figures:
         latency_ms: Percentile name -> milliseconds, from when the publish was due to the pull's answer.
         ack_ms: The same, to the publish's answer.
         memory: Point -> bytes: own at the start, after a tenth, at the end, at most; mapped files at most.
+        facts: What else a measurement gives, by name.
     """
 
     measure: str
@@ -80,6 +81,7 @@ class Figures:
     latency_ms: dict[str, float] = field(default_factory=dict)
     ack_ms: dict[str, float] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return the figures as JSON takes them."""

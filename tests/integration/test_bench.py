@@ -30,7 +30,12 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
     found: dict[tuple[str, str], dict[str, Any]] = {
         (each["measure"], each["server"]): each for each in document["results"]
     }
-    assert sorted(found) == sorted((m, s) for m in ("publish", "pull", "latency", "memory") for s in servers)
+    alone = [("timers", "pyddmq"), ("timer burst", "pyddmq")]
+    assert sorted(found) == sorted(
+        [*((m, s) for m in ("publish", "pull", "latency", "memory") for s in servers), *alone]
+    )
+    assert found["timers", "pyddmq"]["facts"]["early"] == 0
+    assert found["timer burst", "pyddmq"]["messages"] == 320
     for server in servers:
         assert found["publish", server]["messages"] == 640
         assert found["pull", server]["per_second"] > 0

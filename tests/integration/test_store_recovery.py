@@ -267,7 +267,7 @@ def test_batch_with_members_that_wait_is_whole_after_a_stop(topic: str) -> None:
         store.delayed.put(put, 3) if topic.startswith("SCHEDULE") else store.timed.put(put, clock.wall_ms() + 60_000)
     )
     assert waits.topic.name == topic
-    puts = [Put(store.topics["t"], 0, b"b0", b""), waits[topic], Put(store.topics["t"], 0, b"b2", b"")]
+    puts = [Put(store.topics["t"], 0, b"b0", b""), waits, Put(store.topics["t"], 0, b"b2", b"")]
     store.append(puts, born_ms=0, born_host=bytes(8), atomic=True)
     store.flush()
     disk.kill()

@@ -1,0 +1,224 @@
+"""Timers: lateness at a parked client, memory per pending timer, a burst in one millisecond, the start after a kill.
+
+All clients and the node are on one machine and read one wall clock. What is pending meanwhile is due hours later.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.clients import PULL_LINGER_MS, QUIET_PULLS_MAX, ClientProcess, Target, open_loop_publish
+from bench.compact import Message, publish_frame
+from bench.load import NodeConnection, body_of, key_of, stamp_of
+from bench.processes import BenchError, Cores, Node
+from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config, percentiles
+
+PENDING_FROM_MS = 3_600_000
+PENDING_SPREAD_MS = 4 * 3_600_000
+"""What is pending is due from an hour to five hours from now."""
+OTHER_TOPIC, OTHER_GROUP = b"idle", b"bench-other"
+OTHER_RATE = 500
+_OTHER = """\
+  - group: bench-other
+    topics:
+      - {topic: idle, orderKey: KEY, actions: [Async, PullServer], maxPullBatchSize: 32, timeout: 60000}
+"""
+_BATCH = 32
+_PUBLISHED_PER_SECOND = 4_000
+"""What a slow machine publishes at least: how far ahead of the first due time publishing begins."""
+
+
+class TimerPlan(NamedTuple):
+    """How many are pending, the rate and time of what is delivered, and how many fall due in one millisecond."""
+
+    pending: int
+    rate: int
+    seconds: float
+    burst: int
+
+
+def timers(folder: Path, where: Cores, plan: TimerPlan) -> list[Figures]:
+    """Measure all of it on one node; returns the steady lateness, and the burst."""
+    config = node_config(BENCH_GROUP, _OTHER, queues=1).replace(
+        "idle: {queues: 8}", "idle: {queues: 1}\n  burst: {queues: 1}"
+    )
+    with tempfile.TemporaryDirectory(dir=folder, prefix="timers-") as own:
+        node = Node(Path(own), config, core=where.server)
+        try:
+            target = Target("pyddmq", node.producer, node.consumer, TOPIC.encode(), GROUP.encode())
+            # Whatever the first timer brings about is not what each of them takes.
+            ClientProcess(where.client, publish_timers, target, 1, _wall_ms() + PENDING_FROM_MS, 1.0).result()
+            node.process.wait_idle()
+            before = node.process.memory().own
+            spacing = PENDING_SPREAD_MS / plan.pending
+            begin = _wall_ms() + PENDING_FROM_MS
+            filled = ClientProcess(where.client, publish_timers, target, plan.pending, begin, spacing).result()
+            node.process.wait_idle()
+            after = node.process.memory().own
+            late = _lateness(where, target, plan)
+            burst = _burst(where, node, plan)
+            restart = _restart(node, Path(own), config, where)
+        finally:
+            node.stop()
+    steady = Figures(
+        measure="timers",
+        server="pyddmq",
+        batch=_BATCH,
+        messages=len(late),
+        per_second=float(plan.rate),
+        latency_ms=percentiles(late),
+        memory={"own_start": before, "own_end": after},
+        facts={
+            "pending": plan.pending,
+            "early": sum(each < 0 for each in late),
+            "bytes_per_pending": (after - before) / plan.pending,
+            "published_per_second": plan.pending / filled,
+            "restart_seconds": restart,
+        },
+    )
+    return [steady, burst]
+
+
+def _lateness(where: Cores, target: Target, plan: TimerPlan) -> list[int]:
+    """Nanoseconds from when each timer was due to when a parked client had it; the first half second is left out."""
+    warm_up = plan.rate // 2
+    count = warm_up + int(plan.rate * plan.seconds)
+    puller = ClientProcess(where.client, pull_timers, target, count)
+    begin = _wall_ms() + 2_000 + count * 1_000 // _PUBLISHED_PER_SECOND
+    ClientProcess(where.client, publish_timers, target, count, begin, 1_000 / plan.rate).result()
+    pairs: list[tuple[int, int]] = puller.result()
+    taken: list[int] = [at - due for due, at in sorted(pairs)]
+    return taken[warm_up:]
+
+
+def _burst(where: Cores, node: Node, plan: TimerPlan) -> Figures:
+    """Have many fall due at once, and see how long they take, and what another topic's clients notice of it."""
+    other = Target("pyddmq", node.producer, node.consumer, OTHER_TOPIC, OTHER_GROUP)
+    target = Target("pyddmq", node.producer, node.consumer, b"burst", b"")
+    quiet = _other_latency(where, other, seconds=2.0)
+    due = _wall_ms() + 3_000 + plan.burst * 1_000 // _PUBLISHED_PER_SECOND
+    ClientProcess(where.client, publish_timers, target, plan.burst, due, 0.0).result()
+    left_s = max(0.0, due / 1000 - time.time())
+    pending = _pending(node)
+    seconds = left_s + 1.0 + plan.burst / 10_000
+    count = int(OTHER_RATE * seconds)
+    puller = ClientProcess(where.client, pull_other, other, count)
+    publisher = ClientProcess(where.client, open_loop_publish, other, OTHER_RATE, count, LEAD_NS)
+    time.sleep(max(0.0, due / 1000 - time.time()))
+    begun = time.monotonic_ns()
+    while _pending(node) > pending - plan.burst:
+        time.sleep(0.02)
+    drained = time.monotonic_ns()
+    acks: list[int] = publisher.result()
+    pulls: list[tuple[int, int]] = puller.result()
+    # What was due to be sent while the burst was on.
+    meanwhile = [place for place, (sent, _) in enumerate(pulls) if begun <= sent <= drained] or [len(pulls) - 1]
+    return Figures(
+        measure="timer burst",
+        server="pyddmq",
+        batch=1,
+        messages=plan.burst,
+        per_second=plan.burst / ((drained - begun) / 1e9),
+        latency_ms=percentiles([pulls[place][1] - pulls[place][0] for place in meanwhile]),
+        ack_ms=percentiles([acks[place] for place in meanwhile]),
+        facts={
+            "drain_seconds": (drained - begun) / 1e9,
+            "quiet_pull_p99_ms": percentiles(quiet[0])["p99"],
+            "quiet_publish_p99_ms": percentiles(quiet[1])["p99"],
+        },
+    )
+
+
+def _other_latency(where: Cores, other: Target, *, seconds: float) -> tuple[list[int], list[int]]:
+    """Nanoseconds from when messages of another topic were due to be sent, to their pull and to their answer."""
+    count = int(OTHER_RATE * seconds)
+    puller = ClientProcess(where.client, pull_other, other, count)
+    publisher = ClientProcess(where.client, open_loop_publish, other, OTHER_RATE, count, LEAD_NS)
+    acks: list[int] = publisher.result()
+    return [taken - sent for sent, taken in puller.result()], acks
+
+
+def _restart(node: Node, folder: Path, config: str, where: Cores) -> float:
+    """Kill the node and start it again; seconds until it is ready with all that was pending."""
+    pending = _pending(node)
+    node.process.kill()
+    begun = time.monotonic()
+    again = Node(folder, config, core=where.server)
+    seconds = time.monotonic() - begun
+    try:
+        found = _pending(again)
+        if found != pending:
+            raise BenchError(f"{pending} timers were pending, {found} are after a kill")
+    finally:
+        again.stop()
+    return seconds
+
+
+def _pending(node: Node) -> int:
+    host, port = node.addresses["admin"].rsplit(":", 1)
+    connection = HTTPConnection(host, int(port), timeout=30)
+    try:
+        connection.request("GET", "/api/timers?limit=0")
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    return int(answer["pendingTotal"]) + int(answer["entering"])
+
+
+# In the clients' processes
+
+
+def publish_timers(target: Target, count: int, begin_ms: int, spacing_ms: float) -> float:
+    """Publish timers of which each is due so long after the one before; returns the seconds that it took.
+
+    Their bodies begin with the due time, nanoseconds of the wall clock.
+    """
+    connection = NodeConnection(target.publish_address, target.topic, target.group)
+    begun = time.perf_counter()
+    for start in range(0, count, _BATCH):
+        batch = []
+        for number in range(start, min(start + _BATCH, count)):
+            due_ms = begin_ms + int(number * spacing_ms)
+            body = body_of(due_ms * 1_000_000, number)
+            batch.append(Message(target.topic, key_of(number), body, b"", (), due_ms))
+        connection.publish(publish_frame(batch))
+    connection.socket.close()
+    return time.perf_counter() - begun
+
+
+def pull_timers(target: Target, count: int) -> list[tuple[int, int]]:
+    """Pull with a long linger until `count` timers came; returns (due, received), nanoseconds of the wall clock.
+
+    Raises:
+        BenchError: They did not all come.
+    """
+    return _pull(target, count, time.time_ns, quiet_max=10 * QUIET_PULLS_MAX)
+
+
+def pull_other(target: Target, count: int) -> list[tuple[int, int]]:
+    """Likewise what `open_loop_publish` sends, by the monotonic clock."""
+    return _pull(target, count, time.monotonic_ns, quiet_max=QUIET_PULLS_MAX)
+
+
+def _pull(target: Target, count: int, now: Any, *, quiet_max: int) -> list[tuple[int, int]]:
+    connection = target.connect(pull=True)
+    taken: list[tuple[int, int]] = []
+    quiet = 0
+    while len(taken) < count:
+        bodies = connection.pull(_BATCH, PULL_LINGER_MS)
+        at = now()
+        taken.extend((stamp_of(body)[0], at) for body in bodies)
+        quiet = 0 if bodies else quiet + 1
+        if quiet == quiet_max:
+            raise BenchError(f"{count - len(taken)} of {count} messages did not come")
+    connection.finish()
+    return taken
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
