@@ -120,7 +120,7 @@ class Encoder:
 
     def _measure_one(self, put: Put, stamp: Stamp) -> Measured:
         """Do `measure` for one message, where columns cost more than they save."""
-        topic, queue_id, body, block, _, key, *_ = put
+        topic, queue_id, body, block, _, key, _, _, _, _ = put
         if key:
             tail = b"%b\x02" % block.removesuffix(b"\x02")
         else:

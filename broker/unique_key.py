@@ -34,6 +34,9 @@ class UniqueKeys:
         if now_ms != self._now_ms:
             self._now_ms = now_ms
             self._stem = b"%b%08X" % (self._prefix, self._since_month(now_ms) & 0xFFFFFFFF)
+        if count == 1:
+            number = self._counter = (self._counter + 1) & 0xFFFF
+            return [self._stem + _HEX[number >> 8] + _HEX[number & 0xFF]]
         keys: list[bytes] = []
         while count > 0:
             # Keys with the same high byte of the counter share all but their last two digits.
