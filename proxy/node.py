@@ -21,6 +21,7 @@ from broker.notices import Notices
 from broker.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
 from broker.store import Store, StoreError
+from broker.timer.keeper import TimerKeeper
 from broker.timer.timers import Timers
 from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.transactions import Transactions
@@ -323,6 +324,7 @@ class Node:
             self.ports.publish(self.config)
             self.store.retention.limits = retention_limits(node)
             self.store.retention.keepers.append(DelayKeeper(self.delays, self.metrics))
+            self.store.retention.keepers.append(TimerKeeper(self.timers, self.metrics))
             self.store.retention.keepers.append(TransactionKeeper(self.transactions, self.metrics))
             self._retaining = Retaining(self.store, expiry(self), seams.loop)
         except asyncio.CancelledError:

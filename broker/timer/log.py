@@ -199,6 +199,11 @@ class TimerLog:
         """Whether `mark` was called for it since the last `write_marks`."""
         return position in self._marked
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether there are marks that are not in the file."""
+        return bool(self._marked)
+
     def write_marks(self) -> None:
         """Write the marks. Whoever calls it made durable before what they follow from. Raises OSError."""
         for position in list(self._marked):

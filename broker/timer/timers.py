@@ -187,7 +187,8 @@ class Timers:
             # What `relink` left needs no look at the log: all of it is pending.
             decided_from = store.end if clean else table.decided_from(store.end)
             check = TimerCheck(table.read_ms, table.log.position(table.log.count), self.entering.offset)
-            if not clean and check == self._saved and store.end - self._saved_end < LOG_BYTES_MAX:
+            changed = check != self._saved or table.log.has_marks or store.end - self._saved_end >= LOG_BYTES_MAX
+            if not clean and not changed:
                 return
             table.log.write_marks()
             table.log.sync()
@@ -305,6 +306,18 @@ class Timers:
             self.due.superseded.add(physical)
         else:
             self.table.replace(physical)
+
+    @property
+    def is_mending(self) -> bool:
+        """Whether timer log and wheel are being made anew, or have still to be made."""
+        return self._mending is not None or self._fresh
+
+    def drop_before(self, physical: int) -> None:
+        """Delete timer-log files that only name records below a commit-log offset; a failed one stops the store."""
+        try:
+            self.table.log.drop_before(physical)
+        except OSError as error:
+            self.store.fail("deleting a file of the timer log", error)
 
     # When
 
