@@ -15,12 +15,13 @@ from typing import Any
 
 from broker.java import string_hash
 from broker.loop import metrics as counted
-from broker.loop.cancel import CancelOutcome, DelayCancels
+from broker.loop.cancel import DelayCancels
 from broker.loop.loops import Loops
 from broker.loop.occurrence import Occurrence
 from broker.metrics import Metrics
 from broker.seams import Clock, Scheduler
 from broker.store import Position, Put, StoreError
+from broker.timer.cancel import CancelOutcome
 from proxy.connection import Connection
 from proxy.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.message_checks import MessageChecks, give_tokens_back, store_refusal
@@ -35,6 +36,8 @@ from proxy.wire.codes import ResultCode
 RECENT_MAX = 16_384
 """Adds that are known by their id if they come again."""
 _ANY_LEVEL = 1
+_OUTCOMES = {CancelOutcome.CANCELLED: 1, CancelOutcome.TOO_LATE: 2, CancelOutcome.UNKNOWN: 3}
+"""As `DelayResult.cancelOutcome` (D33)."""
 _OUTCOME_TEXTS = {
     CancelOutcome.CANCELLED: "cancelled",
     CancelOutcome.TOO_LATE: "too late: the last delivery was made before",
@@ -186,9 +189,9 @@ class DelayService:
             next(steps)
         except StopIteration as ended:
             outcome: CancelOutcome = ended.value
-            self._metrics.counter(counted.CANCELS, outcome.name.lower()).add()
+            self._metrics.counter(counted.CANCELS, outcome.value).add()
             text = _OUTCOME_TEXTS[outcome]
-            slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, outcome))
+            slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))
         except (StoreError, OSError) as error:
             self._metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_UNKNOWN))).add()
             slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))

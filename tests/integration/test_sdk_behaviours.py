@@ -5,6 +5,7 @@ Each test plays one library's habit with plain frames: what it sends again, what
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ LONG = 60_000
 SHORT = 100
 JAVA_BATCH, JAVA_LINGER_MS = 8, 50
 GO_BATCH, GO_LINGER_MS = 8, 50
+DELAY_UUID = "14f22520-ad72-11e7-91be-6ee54da579e3"
 
 
 def run(data: Path, *, timeout_ms: int = LONG) -> RunningNode:
@@ -275,6 +277,27 @@ def test_s9_producer_sends_again_when_its_answer_was_lost(tmp_path: Path) -> Non
         with Peer(node.consumer) as consumer:
             copies = consumer.pull("billing").messages
         assert [(each.key, each.value) for each in copies] == [("abcdefghij012345", b"once")] * 2
+
+
+def test_s9_delayed_message_that_is_sent_again_is_one(tmp_path: Path) -> None:
+    """S9: over another connection, with the same uuid: the same id, one message, and one cancel ends it."""
+    with run(tmp_path) as node:
+        message = producer_idl.DelayMessage(
+            topic="orders", body=b"later", action=1, timestamp=int(time.time()) + 60, dmsgtype=2, uuid=DELAY_UUID
+        )
+        with Peer(node.producer) as impatient:
+            impatient.socket.sendall(impatient.frame("sendDelaySync", delayMessage=message, timeout=50))
+        with Peer(node.producer) as patient:
+            topics = node.node.store.topics
+            wait_until(node, lambda: "rmq_sys_wheel_timer" in topics and node.node.timers.pending == 1)
+            answer = patient.call("sendDelaySync", delayMessage=message, timeout=50).value
+            assert answer.code == ResultCode.OK
+            assert topics["rmq_sys_wheel_timer"].queues[0].max_offset == 1
+            cancel = producer_idl.DelayMessage(
+                topic="orders", body=b"-", action=2, uniqDelayMsgId=answer.uniqDelayMsgId
+            )
+            outcomes = [patient.call("sendDelaySync", delayMessage=cancel, timeout=50).value for _ in range(2)]
+        assert [(each.code, each.cancelOutcome) for each in outcomes] == [(ResultCode.OK, 1)] * 2
 
 
 @pytest.mark.parametrize(
