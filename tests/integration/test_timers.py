@@ -252,3 +252,16 @@ def test_wheel_has_rocketmqs_form() -> None:
     assert check[8:32] == (52).to_bytes(8, "big") + (1).to_bytes(8, "big") * 2
     assert int.from_bytes(check[:8], "big") == START_MS + 3000
     assert SMALL.precision_ms == 1000
+
+
+def test_kill_between_a_clean_stop_and_the_first_checkpoint_forgets_no_timer() -> None:
+    """What was entered meanwhile is not in the counts of the clean stop, and is pending all the same."""
+    made = broker()
+    made.send(b"x", 1000)
+    made.scheduler.advance(1)
+    made.send(b"y", 60_000)
+    made.close()
+    made = broker(made.disk, made.clock).again()
+    assert made.pending == 1
+    made.scheduler.advance(60)
+    assert made.delivered() == [b"x", b"y"]

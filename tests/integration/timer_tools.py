@@ -70,8 +70,10 @@ class Broker:
         return broker(self.disk, self.clock, **options)
 
 
-def broker(disk: SimDisk | None = None, clock: ManualClock | None = None, **options: Any) -> Broker:
-    """Open a store of a topic with one queue, and deliver."""
+def broker(
+    disk: SimDisk | None = None, clock: ManualClock | None = None, *, start: bool = True, **options: Any
+) -> Broker:
+    """Open a store of a topic with one queue, and deliver if `start` says so."""
     disk, clock, metrics = disk or SimDisk(), clock or ManualClock(START_MS), Metrics()
     # No two openings make the same ids.
     options = {"timers": SMALL, "seed": disk.operations + 1, **options}
@@ -81,6 +83,7 @@ def broker(disk: SimDisk | None = None, clock: ManualClock | None = None, **opti
         Timers.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=Notices(clock))
     )
     store.create_topic(TOPIC, 1)
-    timers.start()
-    scheduler.run_until_idle()
+    if start:
+        timers.start()
+        scheduler.run_until_idle()
     return Broker(store, timers, disk, clock, scheduler, metrics)
