@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench.parts import PARTS, measure
 from bench.processes import redis_version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,3 +57,11 @@ def test_profile_names_the_nodes_functions(tmp_path: Path) -> None:
     """`--profile` runs the node under a profiler and lists its functions by their own time."""
     text = _bench("--tiny", "--profile", "pull", "--folder", str(tmp_path))
     assert "`upstream/" in text
+
+
+def test_parts_of_a_publish_are_all_measured() -> None:
+    """Each part of the way of a message has its figure, for one message per request and for many."""
+    for batch in (1, 32):
+        found = measure(batch, passes=1)
+        assert set(found) == {*PARTS, "index"}
+        assert all(value > 0 for value in found.values())
