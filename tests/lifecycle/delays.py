@@ -12,6 +12,7 @@ from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import DamagedRecord, DiskFull, RecordGone
 from broker.record import split, store_timestamp
 from broker.retention import RetentionLimits
+from broker.store import Store
 from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import ROOT
 from tests.lifecycle.scenario import DERIVED, Scenario
@@ -198,14 +199,14 @@ class Delays(Scenario):
         return "aside" if offset in level.aside else "waiting"
 
     def _tell(self) -> None:
-        tell(self, self._made)
+        tell(self, self._made.store)
 
     def finish(self) -> None:
         """Start, with the topics that were gone, and wait for more than any delay."""
         made = broker(self.disk, self.clock)
         made.store.create_topic(GONE, 1)
         made.scheduler.advance(30)
-        tell(self, made)
+        tell(self, made.store)
         self.account.open_ones |= {f"level {each.level}" for each in made.delays.levels.values() if each.pending}
         made.close()
 
@@ -219,14 +220,14 @@ def _places(level: DelayLevel) -> list[tuple[int, int]]:
     return [(each.offset, each.physical) for each in level.waiting(level.position)]
 
 
-def tell(scenario: Scenario, made: Broker) -> None:
+def tell(scenario: Scenario, store: Store) -> None:
     """Tell the account what is in the topics that messages were delivered to."""
     for name in (TOPIC, GONE):
-        topic = made.store.topics.get(name)
+        topic = store.topics.get(name)
         for queue in topic.queues if topic else ():
             for physical, size, _ in queue.read(queue.min_offset, queue.max_offset):
                 try:
-                    record = made.store.read(physical, size)
+                    record = store.read(physical, size)
                 except (DamagedRecord, RecordGone):
                     continue
                 scenario.account.see(physical, bytes(split(record)[0]), store_timestamp(record))

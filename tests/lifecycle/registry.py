@@ -9,8 +9,9 @@ from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.scenario import Scenario
+from tests.lifecycle.timers import Timers
 
-SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries, DeadLetters)
+SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries, DeadLetters, Timers)
 
 ELSEWHERE: Mapping[str, str] = {
     "delivery.md: Life of a job": "tests/unit/test_state.py: states of a process, which end with it",
