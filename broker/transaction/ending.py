@@ -19,7 +19,7 @@ from broker.seams import Scheduler
 from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Checker
-from broker.transaction.half import Half, commit_of, delay_of, resumed_of
+from broker.transaction.half import Half, commit_of, resumed_of
 from broker.transaction.halves import Halves
 from broker.transaction.handles import Handle, parse_handle
 from broker.transaction.names import DISCARD_TOPIC, FATES, HALF_TOPIC, STATES, Fate, State
@@ -298,7 +298,7 @@ _DISCARDED = "the transaction was discarded after its checks; `pyddmq transactio
 
 def _waiting(halves: Halves, put: Put, half: Half) -> Put:
     """Return what to append for a message whose delay begins now. Raises StoreError."""
-    delay = delay_of(half)
+    delay = half.delay
     store = halves.store
     if delay.level:
         return store.delayed.put(put, delay.level)

@@ -6,9 +6,9 @@ RocketMQ's forms. What a commit stores is the message as it was sent: without th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.properties import find_property
 from broker.record import SYS_TRANSACTION_MASK, born_timestamp, physical_offset, split, store_timestamp
 from broker.release import Released, moved, without
 from broker.topics import Topic
@@ -32,6 +32,14 @@ _COPIED = (names.CHECK_TIMES, names.PREPARED_OFFSET, names.AGE_MS)
 IMMUNITY_SECONDS_MAX = 366 * 86_400
 
 
+class CommitDelay(NamedTuple):
+    """What a commit starts: a level, a moment (ms since the epoch) or ms from the commit; 0 where not."""
+
+    level: int
+    deliver_at_ms: int
+    delay_ms: int
+
+
 class Half(NamedTuple):
     """A half as its record says it; times in ms.
 
@@ -44,6 +52,7 @@ class Half(NamedTuple):
         transaction_id: Its id; the unique key where the record names none.
         times: Checks that the record counts.
         age_ms: How old it was when it was put again.
+        delay: What the commit starts.
         immunity_ms: How long no check is made; None: the broker's default.
         immune: The record asks for a time of its own, also when that cannot be read.
         store_ms: When it was stored, by the broker's clock.
@@ -60,6 +69,7 @@ class Half(NamedTuple):
     transaction_id: str
     times: int
     age_ms: int
+    delay: CommitDelay
     immunity_ms: int | None
     immune: bool
     store_ms: int
@@ -75,18 +85,21 @@ def half_of(record: memoryview) -> Half:
         DamagedRecord: The bytes are no record.
     """
     body, block = split(record)
-    queue = _number(block, names.REAL_QUEUE)
-    immunity = find_property(block, names.IMMUNITY)
+    # One pass in place of a search per property; the first of two equal names wins, as it does for `find_property`.
+    found = dict([pair.partition(b"\x01")[::2] for pair in reversed(block.split(b"\x02")) if pair])
+    queue = _number(found, names.REAL_QUEUE)
+    immunity = found.get(names.IMMUNITY) or None
     seconds = int(immunity) if immunity is not None and immunity.isdigit() and len(immunity) < 12 else None
     return Half(
         record=record,
         physical=physical_offset(record),
-        topic=_text(block, names.REAL_TOPIC),
+        topic=_text(found, names.REAL_TOPIC),
         queue_id=-1 if queue is None else queue,
-        group=_text(block, names.PRODUCER_GROUP),
-        transaction_id=_text(block, names.TRANSACTION_ID) or _text(block, b"UNIQ_KEY"),
-        times=_number(block, names.CHECK_TIMES) or 0,
-        age_ms=_number(block, names.AGE_MS) or 0,
+        group=_text(found, names.PRODUCER_GROUP),
+        transaction_id=_text(found, names.TRANSACTION_ID) or _text(found, b"UNIQ_KEY"),
+        times=_number(found, names.CHECK_TIMES) or 0,
+        age_ms=_number(found, names.AGE_MS) or 0,
+        delay=CommitDelay(*[_number(found, name) or 0 for name in (names.LEVEL, names.DELIVER_AT, names.DELAY_MS)]),
         immunity_ms=None if seconds is None else min(seconds, IMMUNITY_SECONDS_MAX) * 1000,
         immune=immunity is not None,
         store_ms=store_timestamp(record),
@@ -105,20 +118,6 @@ def commit_of(half: Half, topic: Topic) -> Released:
     """Make the message that a commit stores, without its delay; sysFlag says commit."""
     made = _copy(half, message_block(half), topic, half.queue_id)
     return made._replace(put=made.put._replace(sys_flag=made.put.sys_flag | names.SYS_COMMIT))
-
-
-class CommitDelay(NamedTuple):
-    """What a commit starts: a level, a moment (ms since the epoch) or ms from the commit; 0 where not."""
-
-    level: int
-    deliver_at_ms: int
-    delay_ms: int
-
-
-def delay_of(half: Half) -> CommitDelay:
-    """Return the delay that a half's message was sent with."""
-    found = [_number(half.block, name) or 0 for name in (names.LEVEL, names.DELIVER_AT, names.DELAY_MS)]
-    return CommitDelay(*found)
 
 
 def put_back_of(half: Half, topic: Topic, *, times: int, age_ms: int) -> Released:
@@ -146,10 +145,10 @@ def _copy(half: Half, block: bytes, topic: Topic, queue_id: int) -> Released:
     return made._replace(put=made.put._replace(sys_flag=made.put.sys_flag & ~SYS_TRANSACTION_MASK))
 
 
-def _number(block: bytes, name: bytes) -> int | None:
-    value = find_property(block, name)
+def _number(found: Mapping[bytes, bytes], name: bytes) -> int | None:
+    value = found.get(name)
     return int(value) if value is not None and value.isdigit() and len(value) < 19 else None
 
 
-def _text(block: bytes, name: bytes) -> str:
-    return (find_property(block, name) or b"").decode("utf-8", "replace")
+def _text(found: Mapping[bytes, bytes], name: bytes) -> str:
+    return found.get(name, b"").decode("utf-8", "replace")

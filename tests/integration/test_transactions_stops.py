@@ -45,9 +45,10 @@ class Ledger:
             assert self.told.setdefault(handle, outcome.decided) is outcome.decided, "decided otherwise before"
 
     def decide(self, made: Broker, handle: str, state: State) -> None:
-        """Ask for a decision."""
-        self.asked.setdefault(handle, set()).add(state)
-        made.transactions.end(handle, group=GROUP, state=state, done=partial(self.note, handle))
+        """Ask for a decision, by the first handle of a transaction or a later one."""
+        first = next(each for each in self.halves if each.split("-")[2] == handle.split("-")[2])
+        self.asked.setdefault(first, set()).add(state)
+        made.transactions.end(handle, group=GROUP, state=state, done=partial(self.note, first))
 
     def look(self, made: Broker) -> list[bytes]:
         """Remember what can be seen; return all that ever could."""
@@ -102,7 +103,8 @@ def run(disk: SimDisk, clock: ManualClock, random: Random, ledger: Ledger, *, re
         if random.random() < 0.3:
             made.scheduler.run_until_idle()
         for check in made.transactions.fetch_checks(GROUP, random.randrange(3)):
-            ledger.decide(made, check.handle, random.choice((State.COMMIT, State.ROLLBACK, State.UNKNOWN)))
+            if any(each.endswith(check.transaction_id) for each in ledger.halves):
+                ledger.decide(made, check.handle, random.choice((State.COMMIT, State.ROLLBACK, State.UNKNOWN)))
         if retain:
             made.store.put("filling", bytes(3000))
             made.clock.advance(11)
