@@ -1,11 +1,57 @@
-"""What an operator may do to timers through the admin port: halt the stages of their work."""
+"""What an operator may do to timers through the admin port: cancel, reschedule, and halt the stages of their work."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Generator
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from broker.errors import MessageRefused
+from broker.query import QueryRefused
+from broker.timer.cancel import CancelOutcome, Rescheduled
+from broker.timer.handle import RecallHandle
+from broker.timer.names import slot_of
 from broker.timer.stages import Stage
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
 from proxy.group_changes import need_ready
+from proxy.moments import moment_text
 from proxy.node import Node
+from proxy.timer_lookup import TimerLookup
+
+TIMERS_MAX = 1_000
+"""Timers of one request; each takes a search of the index."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
+Result = TypeVar("Result")
+
+_OUTCOMES = {
+    CancelOutcome.CANCELLED: "cancelled",
+    CancelOutcome.TOO_LATE: "tooLate",
+    CancelOutcome.UNKNOWN: "unknown",
+}
+
+
+class TimerName(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A timer: UNIQ_KEY or handle, and the topic where the UNIQ_KEY alone is not clear."""
+
+    id: Name
+    topic: str | None = None
+
+
+class CancelBody(ChangeBody, frozen=True):
+    """Timers to cancel."""
+
+    timers: Annotated[list[TimerName], msgspec.Meta(min_length=1, max_length=TIMERS_MAX)]
+
+
+class RescheduleBody(ChangeBody, frozen=True):
+    """A timer, and the moment that it is to have, ms since the epoch."""
+
+    id: Name
+    deliver_at_ms: Annotated[int, msgspec.Meta(ge=0)]
+    topic: str | None = None
 
 
 class StageBody(ChangeBody, frozen=True):
@@ -18,6 +64,8 @@ def timer_changes(node: Node) -> list[Change]:
     """Return the changes of timers."""
     desk = _Timers(node)
     return [
+        Change(name="cancel_timers", path="/api/timers/cancel", body=CancelBody, run=desk.cancel),
+        Change(name="reschedule_timer", path="/api/timers/reschedule", body=RescheduleBody, run=desk.reschedule),
         Change(name="pause_timers", path="/api/timers/pause", body=StageBody, run=desk.pause),
         Change(name="resume_timers", path="/api/timers/resume", body=StageBody, run=desk.resume),
     ]
@@ -26,6 +74,82 @@ def timer_changes(node: Node) -> list[Change]:
 class _Timers:
     def __init__(self, node: Node) -> None:
         self._node = node
+
+    async def cancel(self, body: CancelBody) -> Document:
+        need_ready(self._node)
+        results = []
+        for name in body.timers:
+            found = await self._look(name.id, name.topic)
+            outcome = CancelOutcome.UNKNOWN
+            if found.topic:
+                outcome = await self._run(self._node.timers.cancelling(found.topic, found.unique_key))
+            results.append(await self._told(found, outcome))
+        self._node.settle()
+        return {"results": results}
+
+    async def _told(self, found: TimerLookup, outcome: CancelOutcome) -> Document:
+        """Say what a cancel did; of one that came too late also when and where the message was delivered."""
+        if outcome is CancelOutcome.TOO_LATE and found.delivery is None:
+            # It was delivered in the very turn of the cancel.
+            found = await self._look(found.unique_key, found.topic)
+        due = "" if found.due_ms is None else f"; it was due at {moment_text(found.due_ms)}"
+        text = {
+            CancelOutcome.CANCELLED: f"cancelled{due}",
+            CancelOutcome.TOO_LATE: f"too late: {found.text()}",
+            CancelOutcome.UNKNOWN: "unknown: no record of it is left, or there was none",
+        }[outcome]
+        return {
+            "id": found.unique_key,
+            "topic": found.topic,
+            "outcome": _OUTCOMES[outcome],
+            "dueMs": found.due_ms,
+            "text": f"{found.unique_key}: {text}",
+        }
+
+    async def reschedule(self, body: RescheduleBody) -> Document:
+        need_ready(self._node)
+        found = await self._look(body.id, body.topic)
+        rescheduled = Rescheduled(CancelOutcome.UNKNOWN, "")
+        if found.topic:
+            rescheduled = await self._run(
+                self._node.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms)
+            )
+        self._node.settle()
+        told = await self._told(found, rescheduled.outcome)
+        new_id = rescheduled.unique_key
+        if not new_id:
+            return {**told, "newId": None, "handle": None}
+        text = f"{found.unique_key}: rescheduled to {moment_text(body.deliver_at_ms)}"
+        handle = self._handle(found.topic, new_id, body.deliver_at_ms)
+        return {**told, "outcome": "rescheduled", "text": text, "newId": new_id, "handle": handle}
+
+    def _handle(self, topic: str, unique_key: str, due_ms: int) -> str:
+        slot = slot_of(due_ms, self._node.store.timed.options.precision_ms)
+        return str(RecallHandle(topic, self._node.config.node.broker_name, slot + 1, unique_key))
+
+    async def _look(self, name: str, topic: str | None) -> TimerLookup:
+        try:
+            found = TimerLookup(self._node.store, name, topic, broker_name=self._node.config.node.broker_name)
+            for _ in found.steps():
+                await asyncio.sleep(0)
+        except QueryRefused as refusal:
+            raise ChangeRefused(400, f"{name}: {refusal}.") from refusal
+        return found
+
+    @staticmethod
+    async def _run(steps: Generator[None, None, Result]) -> Result:
+        """Do a change in steps, between which the node does everything else."""
+        try:
+            while True:
+                next(steps)
+                await asyncio.sleep(0)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        except MessageRefused as refusal:
+            raise ChangeRefused(409, f"{refusal}.") from refusal
+        except OSError as error:
+            raise ChangeRefused(503, f"The store cannot be read: {error.strerror or error}.") from error
 
     def pause(self, body: StageBody) -> Document:
         stages = self._stages(body)

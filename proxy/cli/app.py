@@ -16,6 +16,7 @@ from proxy.cli import (
     config_command,
     delay_commands,
     demo_command,
+    demo_delay_command,
     demo_order_command,
     demo_transaction_command,
     dlq_commands,
@@ -30,6 +31,7 @@ from proxy.cli import (
     store_check_command,
     store_command,
     store_read_commands,
+    timer_cancel_command,
     timer_commands,
     topic_commands,
     transaction_commands,
@@ -92,6 +94,7 @@ def build() -> typer.Typer:
     app.add_typer(demos, name="demo")
     of_demos: tuple[tuple[str, Callable[..., int]], ...] = (
         ("events", demo_command.events),
+        ("delay", demo_delay_command.delay),
         ("order", demo_order_command.order),
         ("transaction", demo_transaction_command.transaction),
     )
@@ -159,6 +162,8 @@ def build() -> typer.Typer:
     of_timers: tuple[tuple[str, Callable[..., int]], ...] = (
         ("list", timer_commands.list_timers),
         ("show", timer_commands.show),
+        ("cancel", timer_cancel_command.cancel),
+        ("reschedule", timer_commands.reschedule),
         ("pause", timer_commands.pause),
         ("resume", timer_commands.resume),
         ("stats", timer_commands.stats),

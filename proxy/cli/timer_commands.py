@@ -1,4 +1,4 @@
-"""`pyddmq timers list | show | pause | resume | stats`: what waits for its moment."""
+"""`pyddmq timers list | show | reschedule | pause | resume | stats`: what waits for its moment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from broker.seams import SystemClock
 from proxy.admin.text import age, moment
 from proxy.cli.admin_client import get, post
 from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
@@ -103,6 +104,27 @@ def show(*, timer: TimerId, topic: OfTopic = None, admin: AdminAddress = ADMIN_D
     return ExitCode.OK
 
 
+def reschedule(
+    *,
+    timer: TimerId,
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help="The new moment: ISO 8601, ms, or `in 90s`.")],
+    topic: OfTopic = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Give a timer another moment, in one piece; it has a new id then."""
+    due_ms = moment_option(at, option="--at", clock=SystemClock())
+    answer = post(admin, "/api/timers/reschedule", {"id": timer, "topic": topic, "deliverAtMs": due_ms})
+    if as_json:
+        print_json(answer)
+    else:
+        print_line(answer["text"])
+        if answer["newId"]:
+            print_line(f"new id    {answer['newId']}")
+            print_line(f"handle    {answer['handle']}")
+    return ExitCode.OK if answer["outcome"] == "rescheduled" else ExitCode.NOT_FOUND
+
+
 def pause(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Halt a stage of the timers' work until `resume` or a restart; timers become late, none is lost."""
     return _switch("pause", stage, admin, as_json=as_json)
@@ -143,3 +165,12 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
     ]
     print_table("Stages", ["stage", "waiting", "ms at work", ""], stages, right=(1, 2))
     return ExitCode.OK
+
+
+def named(timers: list[str], topic: str | None) -> list[dict[str, Any]]:
+    """Return timers as a change names them. Raises CliError: none is given."""
+    if not timers:
+        raise CliError(
+            "name timers by id or handle, or select them with --topic, --from, --to or --all", ExitCode.USAGE
+        )
+    return [{"id": timer, "topic": topic} for timer in timers]

@@ -113,3 +113,20 @@ def test_demo_says_what_the_node_lacks(start_node: StartNode, configuration: str
     assert done.code == ExitCode.REFUSED
     assert missing in done.err
     assert "sample configuration" in done.err
+
+
+def test_demo_of_delays_passes_and_can_fail(node: NodeProcess) -> None:
+    """A level, timers, a loop and cancels; after an aborted run and a spoilt one; each spoilt check is named."""
+    begun = subprocess.Popen([PYDDMQ, "demo", "delay", *node.thrift()], stdout=subprocess.PIPE, env=environment())
+    assert begun.stdout is not None
+    while b"cancelled at once" not in begun.stdout.readline():
+        assert begun.poll() is None
+    begun.send_signal(signal.SIGKILL)
+    begun.wait(timeout=60)
+    begun.stdout.close()
+    for spoil, failed in ((None, []), ("early", ["timer"]), ("cancel", ["cancel"])):
+        options = [] if spoil is None else ["--break", spoil]
+        done = command("demo", "delay", "--json", *options, *node.thrift())
+        report = done.json_lines()[0]
+        assert [each["check"] for each in report["checks"] if not each["passed"]] == failed, report
+        assert (done.code, report["deliveries"]) == (ExitCode.CHECK_FAILED if failed else ExitCode.OK, 46)

@@ -107,3 +107,60 @@ def test_impossible_options_are_refused_in_words(start_node: StartNode) -> None:
     assert (turned.code, "turn them round" in turned.err) == (5, True)
     foreign = command("timers", "show", "djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDEwMDEgQUI=", *node.admin())
     assert "of broker broker-a" in foreign.err
+
+
+def test_cancel_says_whether_it_was_in_time(start_node: StartNode) -> None:
+    """Cancelled, too late with the place, unknown; final over a kill, and the same when asked again."""
+    node = start_node(configuration=CONFIGURATION)
+    waiting, kept = sent(node, "orders", "--delay", "1h"), sent(node, "orders", "--delay", "2h")
+    [result] = asked(node, "cancel", waiting["handle"])
+    assert (result["id"], result["topic"], result["outcome"]) == (waiting["id"], "orders", "cancelled")
+    assert asked(node, "cancel", waiting["id"])[0]["outcome"] == "cancelled"
+    assert asked(node, "show", waiting["id"])[0]["state"] == "cancelled"
+    soon = sent(node, "orders", "--delay", "50ms")
+    with Consumer(node.ready["consumer"], "readers", linger_ms=500) as consumer:
+        message = next(iter(consumer))
+    [late] = asked(node, "cancel", soon["id"], code=11)
+    assert late["outcome"] == "tooLate"
+    assert f"queue 0, offset {message.offset}" in late["text"]
+    both = asked(node, "cancel", "0" * 32, waiting["id"], code=11)
+    assert [each["outcome"] for each in both] == ["unknown", "cancelled"]
+    words = command("timers", "cancel", soon["handle"], *node.admin())
+    assert (words.code, "too late: delivered at" in words.out) == (11, True)
+    node.stop(signal.SIGKILL)
+    node = start_node(configuration=CONFIGURATION)
+    assert asked(node, "cancel", waiting["id"])[0]["outcome"] == "cancelled"
+    assert [each["id"] for each in asked(node, "list")] == [kept["id"]]
+
+
+def test_selection_is_shown_before_it_is_cancelled(start_node: StartNode) -> None:
+    """By topic and time; --yes does it; all of them too."""
+    node = start_node(configuration=CONFIGURATION)
+    for topic, delay in (("orders", "1h"), ("notes", "1h"), ("orders", "2h"), ("orders", "3h")):
+        sent(node, topic, "--delay", delay)
+    shown = command("timers", "cancel", "--topic", "orders", "--from", "in 90m", *node.admin())
+    assert (shown.code, "2 timers would be cancelled; --yes does it" in shown.out) == (0, True)
+    assert len(asked(node, "list")) == 4
+    done = command("timers", "cancel", "--topic", "orders", "--from", "in 90m", "--yes", *node.admin())
+    assert "2 timers cancelled, 0 too late, 0 unknown" in done.out
+    assert len(asked(node, "cancel", "--all", "--yes", "--rate", "100")) == 2
+    assert asked(node, "list") == []
+    for wrong in ((), ("0" * 32, "--all")):
+        assert command("timers", "cancel", *wrong, *node.admin()).code == 2
+
+
+def test_rescheduled_timer_comes_at_its_new_moment(start_node: StartNode) -> None:
+    """With a new id, once; the old id is cancelled, and what was delivered is not rescheduled."""
+    node = start_node(configuration=CONFIGURATION)
+    old = sent(node, "orders", "--delay", "1h")
+    [answer] = asked(node, "reschedule", old["id"], "--at", "in 300ms")
+    assert (answer["outcome"], answer["id"]) == ("rescheduled", old["id"])
+    with Consumer(node.ready["consumer"], "readers", linger_ms=500) as consumer:
+        message = next(iter(consumer))
+    assert message.key == "key of orders"
+    assert asked(node, "show", answer["handle"])[0]["state"] == "delivered"
+    assert asked(node, "show", old["id"])[0]["state"] == "cancelled"
+    [late] = asked(node, "reschedule", answer["newId"], "--at", "in 1h", code=11)
+    assert (late["outcome"], late["newId"]) == ("tooLate", None)
+    assert asked(node, "list") == []
+    assert command("timers", "reschedule", old["id"], "--at", "in 9000d", *node.admin()).code in (5, 11)
