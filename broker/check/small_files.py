@@ -18,15 +18,25 @@ STATE_FILES = ("topics.json", "consumerOffset.json")
 """Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""
 
 _ROOT_NAMES = frozenset(
-    {"abort", "backup.json", "checkpoint", "commitlog", "config", "consumequeue", "index", "lock", "pyddmq"}
+    {
+        "abort",
+        "backup.json",
+        "checkpoint",
+        "commitlog",
+        "config",
+        "consumequeue",
+        "index",
+        "lock",
+        "pyddmq",
+        "timerlog",
+        "timerwheel",
+    }
 )
 _ROCKETMQ_NAMES = frozenset(
     {
         "batchconsumequeue",
         "compaction",
         "consumequeue_ext",
-        "timerlog",
-        "timerwheel",
         "rocksdbstore",
         "dledgerCommitlog",
     }
@@ -42,6 +52,7 @@ _COSTS_OF_SEALED = {
     "transactions.json": "nothing: the next start reads the whole log for what was decided",
     "delays.json": "nothing: the next start reads the whole log for what was delivered",
     "delayOffset.json": "nothing: the log says what was delivered",
+    "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
     "index.json": "nothing: the index is made anew from the log",
 }
 _OWN_NAMES = frozenset({"acks", "broadcast", "segment.spare", "set-aside"})

@@ -29,7 +29,9 @@ from broker.timer.names import TimerOptions
 from broker.timer.wheel import Slot, TimerWheel
 
 CHUNK_UNITS = 4096
-"""Units or empty slots read in one step."""
+"""Units read in one step."""
+SKIP_SLOTS = 16_384
+"""Empty slots passed over in one step."""
 
 
 class Entry(NamedTuple):
@@ -333,7 +335,7 @@ class TimerTable:
     def skip_empty(self, end_ms: int, log_end: int) -> None:
         """Pass over the empty slots that come next, a bounded number of them, up to and with that of a moment."""
         precision = self.wheel.precision_ms
-        last = min((end_ms // precision + 1) * precision, self.next_ms + CHUNK_UNITS * precision)
+        last = min((end_ms // precision + 1) * precision, self.next_ms + SKIP_SLOTS * precision)
         used = self.wheel.next_used(self.next_ms, last)
         if used > self.next_ms:
             self._decided_from[used - precision] = log_end
