@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
+from broker.errors import MessageRefused
 from broker.properties import parse_properties
+from broker.put import Put
 from broker.query import at_offset
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.outcomes import End, EndOutcome
@@ -266,3 +269,46 @@ def test_handle_of_a_resumed_half_is_answered_after_a_restart(state: State) -> N
     made.close()
     made = broker(made.disk, made.clock)
     assert made.end(handle, state) == EndOutcome(End.ALREADY_SAME, decided=state)
+
+
+def test_commit_starts_a_relative_delay_and_keeps_a_moment() -> None:
+    """A delay runs from the commit; a moment is what it was, and a commit after it delivers at once."""
+    made = broker(segment_bytes=65536)
+    start = made.clock.wall_ms()
+    delayed = made.half(b"a", delay_ms=60_000)
+    later = made.half(b"b", deliver_at_ms=start + 500_000)
+    past = made.half(b"c", deliver_at_ms=start + 1000)
+    made.scheduler.advance(100)
+    for handle in (delayed, later, past):
+        assert made.commit(handle).end is End.OK
+    found = [at_offset(made.store, "rmq_sys_wheel_timer", 0, offset) for offset in range(2)]
+    assert [message.properties["TIMER_DELIVER_MS"] for message in found] == [str(start + 160_000), str(start + 500_000)]
+    assert [message.properties["REAL_TOPIC"] for message in found] == [TOPIC, TOPIC]
+    assert made.visible() == [b"c"]
+    assert made.commit(delayed).end is End.ALREADY_SAME
+
+
+def test_retry_of_a_message_of_a_transaction_is_an_ordinary_one() -> None:
+    """With reconsume times and a level it goes to the schedule topic: RocketMQ's rule."""
+    made = broker()
+    put = Put(made.store.topics[TOPIC], 0, b"x", b"", reconsume_times=1)
+    assert made.transactions.half(put, group=GROUP, delay_level=3).topic.name == "SCHEDULE_TOPIC_XXXX"
+    assert made.transactions.half(put, group=GROUP).topic.name == HALF_TOPIC
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"group": ""}, "is no name"),
+        ({"group": "a\x01b"}, "is no name"),
+        ({"delay_level": -1}, "negative"),
+        ({"delay_ms": 1 << 50}, "timerMaxDelaySec"),
+        ({"block": b"k\x01" + b"v" * 32_500 + b"\x02"}, "are allowed"),
+    ],
+)
+def test_half_that_could_never_be_committed_is_refused(options: dict[str, Any], why: str) -> None:
+    """Before anything is stored."""
+    made = broker(segment_bytes=65536)
+    with pytest.raises(MessageRefused, match=why):
+        made.half(b"x", **options)
+    assert made.undecided == 0
