@@ -41,26 +41,29 @@ class PropertyRules:
         Raises:
             Refusal: Something is too long, reserved, blank, or holds one of the block's own separators.
         """
-        parts: list[bytes] = []
         pairs = 0
+        block = b""
         if key:
             if len(key) > KEY_CHARS_MAX and len(key.decode()) > KEY_CHARS_MAX:
                 raise _illegal(f"the key is longer than {KEY_CHARS_MAX} characters")
             pairs = 1
-            parts += (b"KEYS\x01", key, b"\x02")
         if tags:
             if len(tags) > TAGS_CHARS_MAX and len(tags.decode()) > TAGS_CHARS_MAX:
                 raise _illegal(f"the tags are longer than {TAGS_CHARS_MAX} characters")
             pairs += 1
-            parts += (b"TAGS\x01", tags, b"\x02")
         if properties:
             names, values = properties
             for value in values:
                 if not value or value.isspace():
                     raise _illegal(f"property {names[values.index(value)].decode()!r} has a blank value")
             pairs += len(values)
-            parts.append((self._good.get(names) or self._check_names(names)) % values)
-        block = b"".join(parts)
+            block = (self._good.get(names) or self._check_names(names)) % values
+        if key and tags:
+            block = b"KEYS\x01%b\x02TAGS\x01%b\x02%b" % (key, tags, block)
+        elif key:
+            block = b"KEYS\x01%b\x02%b" % (key, block)
+        elif tags:
+            block = b"TAGS\x01%b\x02%b" % (tags, block)
         # Two separators for a pair mean that no name or value brought its own (D7).
         if len(block) - len(block.translate(None, b"\x01\x02")) != 2 * pairs:
             raise _illegal("key, tags, property names and values must not hold the characters 0x01 and 0x02")
