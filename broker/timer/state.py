@@ -21,7 +21,7 @@ import structlog
 from broker.errors import StoreUnreadable
 from broker.metrics import Metrics
 from broker.seams import Clock, Disk
-from broker.state_file import SealedFile, read_whole
+from broker.state_file import SealedFile, read_whole, write_whole
 from broker.store_metrics import FILES_DAMAGED
 
 _CHECK = struct.Struct(">qqqqqqq")
@@ -173,12 +173,7 @@ class TimerState:
         state, _, counter = self._versions
         self._versions = [state, self._clock.wall_ms(), counter + 1]
         data = _CHECK.pack(check.read_ms, check.log_end, check.offset, check.offset, *self._versions)
-        file = self._disk.open(self._check_path, create=True)
-        try:
-            if file.size() < CHECK_BYTES:
-                file.truncate(CHECK_BYTES)
-            file.write(0, [data + _MARK.pack(_MARK_MAGIC, zlib.crc32(data))])
-            file.sync()
-        finally:
-            file.close()
+        data += _MARK.pack(_MARK_MAGIC, zlib.crc32(data))
+        # In one step: half of it would be taken for RocketMQ's, whose positions go before what the log says.
+        write_whole(self._disk, self._check_path, data.ljust(CHECK_BYTES, b"\x00"))
         self._saved = own

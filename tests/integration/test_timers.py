@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from broker.message import message_of
 from broker.properties import encode_properties
 from broker.put import Put
 from broker.store import DiskFull
-from broker.testing import SimDisk
+from broker.testing import PowerCut, SimDisk
 from broker.timer import metrics as counted
 from broker.timer.names import TIMER_TOPIC, TimerOptions
 from broker.timer.stages import Stage
-from tests.integration.store_tools import HOST
+from tests.integration.store_tools import HOST, ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 
 DAY = 86_400_000
@@ -265,3 +267,26 @@ def test_kill_between_a_clean_stop_and_the_first_checkpoint_forgets_no_timer() -
     assert made.pending == 1
     made.scheduler.advance(60)
     assert made.delivered() == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("changes", range(5))
+def test_kill_while_the_checkpoint_is_written_is_not_taken_for_rocketmqs(changes: int) -> None:
+    """Half of `timercheck` would say that RocketMQ delivered what lies below, refused timers too."""
+    made = broker()
+    made.store.create_topic("gone", 1)
+    made.send(b"far", 60_000)
+    made.send(b"stuck", 1000, "gone")
+    made.store.topic_changes.delete("gone")
+    made.scheduler.advance(2)
+    made.timers.save()
+    made.scheduler.advance(2)
+    made.disk.stop_after(changes, path_part="timercheck")
+    with contextlib.suppress(PowerCut):
+        made.timers.save()
+    made.disk.kill()
+    for name in made.disk.list(f"{ROOT}/timerlog"):
+        made.disk.remove(f"{ROOT}/timerlog/{name}")
+    made = broker(made.disk, made.clock)
+    made.store.create_topic("gone", 1)
+    made.scheduler.advance(60)
+    assert (made.delivered("gone"), made.delivered()) == ([b"stuck"], [b"far"])
