@@ -7,17 +7,20 @@ further ones are put again at the log's tail, due DEFER_MS later, so that memory
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from broker.decisions import prepared_offset_of
 from broker.delivery import Delivery, Due
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.properties import find_property
 from broker.put import Put
-from broker.record import prepared_offset, split, topic_of
+from broker.record import SYS_BORN_HOST_V6, SYS_STORE_HOST_V6, prepared_offset, split, topic_of
 from broker.release import REAL_TOPIC_NAME, Released, moved, release, without
 from broker.seams import Clock
 from broker.store import Store
@@ -157,6 +160,9 @@ class DueTimers:
             return None
         record = self._read(unit)
         body, block = split(record)
+        usual = self._usual(unit, record, body, block)
+        if usual is not None:
+            return usual
         if topic_of(record) != TIMER_NAME or due_of(block, self._table.wheel.precision_ms) != unit.due_ms:
             raise TimersDamaged(f"a unit of the timer log names the record at {unit.physical}, which says other things")
         if unit.magic & MAGIC_ROLL:
@@ -175,6 +181,26 @@ class DueTimers:
             if followed is not None:
                 return Due(tuple(followed.puts), released.born_ms, released.born_host)
         return Due((released.put,), released.born_ms, released.born_host)
+
+    def _usual(self, unit: Unit, record: memoryview, body: memoryview, block: bytes) -> Due | None:
+        """What `release` makes of nearly every timer, at a third of the cost; None when it is not one of those."""
+        facts = _FACTS.search(block)
+        if facts is None or unit.magic != MAGIC_TIMER or int(facts[1]) != unit.due_ms or record[39] & _UNUSUAL:
+            return None
+        rest = block[: facts.start()] + block[facts.end() :]
+        topic = self._store.topics.get(facts[2].decode("utf-8", "replace"))
+        queue_id = int(facts[3])
+        if topic is None or topic.system or queue_id >= len(topic.queues) or _OTHERS.search(rest) is not None:
+            return None
+        if unit.slot_ms in self._table.cancels:
+            return None
+        flag, sys_flag, born_ms, born_host, reconsumed = _unpack_header(record)
+        tags = find_property(rest, b"TAGS") or b""
+        key = find_property(rest, b"UNIQ_KEY") or b""
+        origin = prepared_offset_of(unit.physical)
+        return Due(
+            (Put(topic, queue_id, body, rest, tags, key, origin, reconsumed, sys_flag, flag),), born_ms, born_host
+        )
 
     def _read(self, unit: Unit) -> memoryview:
         try:
@@ -305,6 +331,15 @@ class DueTimers:
         self.aside[physical] = Aside(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
 
 
+_FACTS = re.compile(
+    rb"(?<![^\x02])TIMER_DELIVER_MS\x01(\d{1,18})\x02TIMER_OUT_MS\x01\d{1,18}\x02"
+    rb"REAL_TOPIC\x01([^\x01\x02]+)\x02REAL_QID\x01(\d{1,4})\x02"
+)
+"""As this broker writes them."""
+_OTHERS = re.compile(rb"TIMER_|REAL_|__PYDDMQ_LOOP")
+_UNUSUAL = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
+_unpack_header = struct.Struct(">16xi16xiq8s16xi").unpack_from
+"""The producer's flag, sysFlag, born time and host, reconsume times, where both hosts are IPv4."""
 _ROLLS = b"TIMER_ROLL_TIMES\x01%d\x02"
 _MOMENT = b"TIMER_DELIVER_MS\x01%d\x02TIMER_OUT_MS\x01%d\x02"
 _MOMENT_NAMES = (DELIVER_NAME, OUT_NAME, b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC")
