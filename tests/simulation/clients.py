@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 from proxy.wire.codes import PullCode
 from tests.simulation.ledger import Place, PromiseBroken, Publish, Stamp
 from tests.simulation.lines import Client, Link, Surroundings
+from tests.simulation.waits import Wait
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
+
+LEVELS_MS = (1_000, 2_000, 4_000)
+"""Delay levels of the simulated node."""
 
 REFUSED_CODES = frozenset({11, 13, 14, 15})
 """Result codes that promise that nothing was stored; any other failure leaves it open."""
@@ -33,6 +37,8 @@ class ProducerHabits:
     keys: int = 12
     pipelined: int = 6
     pad_bytes_max: int = 200
+    wait_share: float = 0.0
+    """Of messages that wait: a third by level, until a moment, for a time. The node must know three levels."""
 
 
 class Producer(Client):
@@ -136,9 +142,22 @@ class Producer(Client):
             json=is_json,
             connection=id(self.link),
             sent=self.link.stamp(self.around.edge.now()),
+            wait=self._wait() if habits.wait_share and self.chance(habits.wait_share) else None,
         )
         ledger.sent(publish)
         return publish
+
+    def _wait(self) -> Wait:
+        """Draw a wait of up to some seconds; a moment may be over already."""
+        random = self.around.random
+        if (kind := random.choice(("level", "at", "delay"))) == "level":
+            level = random.randrange(1, 4)
+            return Wait("level", LEVELS_MS[level - 1], level)
+        if kind == "at":
+            due_ms = self.around.wall_ms() + random.randrange(-500, 4_000)
+            return Wait("at", due_ms, due_ms)
+        delay_ms = random.randrange(1, 4_000)
+        return Wait("delay", delay_ms, delay_ms)
 
     def on_reply(self, link: Link, about: list[Publish], reply: Reply, stamp: Stamp) -> None:
         ledger = self.around.ledger
@@ -151,11 +170,13 @@ class Producer(Client):
             for publish in about:
                 ledger.settled(publish.uid, outcome, stamp)
             return
-        receipts = [(result.qid, result.offset)]
-        if reply.method == "sendBatchSync":
-            receipts = [(receipt.qid, receipt.offset) for receipt in result.receipts]
-        for publish, receipt in zip(about, receipts, strict=True):
-            ledger.settled(publish.uid, "stored", stamp, receipt)
+        told = result.receipts if reply.method == "sendBatchSync" else [result]
+        for publish, receipt in zip(about, told, strict=True):
+            placed = bool(receipt.qid)
+            if placed == (publish.wait is not None) and not (placed and publish.wait and publish.wait.kind != "level"):
+                raise PromiseBroken(7, f"message {publish.uid} with {publish.wait} was answered with {receipt}")
+            self.around.counts[f"wait_{publish.wait.kind if publish.wait and not placed else 'none'}"] += 1
+            ledger.settled(publish.uid, "stored", stamp, (receipt.qid, receipt.offset) if placed else None)
 
     def on_lost(self, link: Link) -> None:
         now = link.stamp(self.around.edge.now())
@@ -377,4 +398,12 @@ def message_of(publish: Publish) -> Any:
         tags=publish.tag or None,
         body=publish.body,
         properties={"uid": str(publish.uid)},
+        **wait_of(publish),
     )
+
+
+def wait_of(publish: Publish) -> dict[str, int]:
+    """Return the fields of a publish's wait."""
+    if publish.wait is None:
+        return {}
+    return {{"level": "delayLevel", "at": "deliverAtMs", "delay": "delayMs"}[publish.wait.kind]: publish.wait.value}

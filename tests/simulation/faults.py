@@ -95,7 +95,7 @@ def fill_disk(world: World, random: Random) -> None:
 
 def step_clock(world: World, random: Random) -> None:
     """Step the wall clock by up to an hour, either way."""
-    world.clock.step(random.randrange(-3_600_000, 3_600_000))
+    world.step_clock(random.randrange(-3_600_000, 3_600_000))
 
 
 def reset_connections(world: World, random: Random) -> None:

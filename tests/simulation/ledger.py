@@ -15,6 +15,7 @@ The sentences it holds the node to:
 6. In the end every stored message was, for every group that wants it, answered with success or dead-lettered, with
    a reason and where it came from; and nothing was dead-lettered twice or without enough attempts.
 7. What was refused changed nothing; an offset names one message for ever.
+8. A message that is to wait is not delivered before its moment; 1 holds for it when its moment has come.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from tests.simulation.waits import Wait, Walls
 
 ACK_LOSS_SECONDS = 0.1
 """D9: how old an ack may be and still be lost with the power."""
@@ -74,6 +77,7 @@ class Publish:
     settled: Stamp | None = None
     receipt: tuple[str, int] | None = None
     batch: int = 0
+    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +165,7 @@ class Ledger:
         subscriptions: Every (group, topic) that is consumed.
         slack_seconds: How much later than the node the clients may have seen a delivery.
         ack_loss_seconds: How old an ack may be and still go with the power; 0 under `ackFlush: sync`.
+        walls: The wall clock's history; without it no message waits.
     """
 
     def __init__(
@@ -169,8 +174,10 @@ class Ledger:
         *,
         slack_seconds: float = SLACK_SECONDS,
         ack_loss_seconds: float = ACK_LOSS_SECONDS,
+        walls: Walls | None = None,
     ) -> None:
         self._slack_seconds = slack_seconds
+        self._walls = walls
         self._ack_loss_seconds = ack_loss_seconds
         self.subscriptions = {(each.group, each.topic): each for each in subscriptions}
         self.publishes: dict[int, Publish] = {}
@@ -221,6 +228,7 @@ class Ledger:
         self._same(publish, f"delivered to {group}", place.topic, key or "", tag or "", body)
         if publish.outcome == "refused":
             raise PromiseBroken(7, f"message {uid} was refused and delivered to {group}")
+        self._check_moment(group, publish, stamp)
         rules = self.subscriptions.get((group, place.topic))
         if rules is None or not rules.wants(publish):
             raise PromiseBroken(7, f"message {uid} (tag {tag!r}) does not belong to {group}")
@@ -328,6 +336,16 @@ class Ledger:
         if seen != (publish.topic, publish.key, publish.tag, publish.body):
             raise PromiseBroken(1, f"message {publish.uid} was changed when {where}: {seen}")
 
+    def _check_moment(self, group: str, publish: Publish, stamp: Stamp) -> None:
+        """Nothing comes early."""
+        if publish.wait is None or self._walls is None:
+            return
+        received = stamp.time if publish.settled is None else publish.settled.time
+        if self._walls.early(publish.wait, sent=publish.sent.time, received=received, delivered=stamp.time):
+            raise PromiseBroken(
+                8, f"message {publish.uid} came to {group} at {stamp}, before its moment: {publish.wait}"
+            )
+
     def _check_acked(self, group: str, account: Account, place: Place, delivered: Stamp) -> None:
         """Nothing is delivered after its success was answered, but for acks that went with the power (D9)."""
         for confirmed in account.confirmed:
@@ -377,6 +395,8 @@ class Ledger:
         settled_after = None
         for record in reversed(records):
             publish = self.publishes[record.uid]
+            if publish.wait is not None:
+                continue
             if settled_after is not None and publish.sent.sequence > settled_after.sequence:
                 raise PromiseBroken(
                     3, f"message {record.uid} stands in the log before one acknowledged before it was sent"

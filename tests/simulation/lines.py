@@ -71,6 +71,7 @@ class Surroundings(NamedTuple):
     failed: Callable[[Exception], None]
     noticed: Callable[[], None] = lambda: None
     exact: bool = True
+    wall_ms: Callable[[], int] = lambda: 0
 
 
 class Link(asyncio.Protocol):

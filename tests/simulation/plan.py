@@ -21,6 +21,8 @@ from tests.simulation.world import NodeFactory, Report, World
 
 SEED_SECONDS = 7.0
 FAULTS_PER_SEED = 7
+WAIT_SHARE = 0.12
+"""Of the messages of a run that wait for a level, a moment or a time."""
 GROUPS = ("by-key", "by-path", "free")
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
 """Events that speak of a fault of the node's own."""
@@ -58,7 +60,8 @@ class Plan:
         begin: Seconds before the first fault.
         steps: The faults.
         sends: The only sends that are made; None: all.
-        good: Pull clients have no bad habits, producers send single valid messages.
+        good: Pull clients have no bad habits, producers send single valid messages that do not wait.
+        wait_share: Of the messages that wait.
     """
 
     seed: int
@@ -68,6 +71,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
     sends: frozenset[Send] | None = None
     good: bool = False
+    wait_share: float = WAIT_SHARE
 
 
 def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
@@ -145,7 +149,7 @@ def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_P
 
 def _add(world: World, plan: Plan, client: ClientPlan) -> None:
     if not client.group:
-        habits = ProducerHabits(pause_seconds=0.08)
+        habits = ProducerHabits(pause_seconds=0.08, wait_share=plan.wait_share)
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
         producer = world.add_producer(habits, compact=client.compact, number=client.number)

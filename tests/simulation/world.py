@@ -29,12 +29,15 @@ from conf import Loaded, loads
 from proxy.node import Node, Seams
 from proxy.reload import Reloader, ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
-from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.ledger import ACK_LOSS_SECONDS, DeadLetter, Ledger, Place, PromiseBroken, Stored, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
+from tests.simulation.waits import Walls
 
 DATA = "/data"
 TIMEOUT_MS = 1_500
+STEP_MS_MAX = 12 * 3_600_000
+"""More than the steps of a run can have put the wall clock back by."""
 LOG_LOSS_SECONDS = 0.5
 """How old an acknowledged publish may be and still go with the power under `flush: async`."""
 QID_PREFIX = "pyddmq_broker-0_"
@@ -59,6 +62,7 @@ def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
             "commitIntervalMs": 1_000,
             "drainSeconds": 5,
             "maxMessageBytes": 32_768,
+            "messageDelayLevel": " ".join(f"{ms // 1000}s" for ms in LEVELS_MS),
             # The ledger wants to see every record again at the end, and the disk gets full on purpose.
             "retentionDiskRatio": 0,
             "retentionDiskRatioForced": 0,
@@ -141,7 +145,12 @@ class World:
         self.disk = SimDisk()
         self.disk_random = Random(f"disk {seed}")
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
-        self.ledger = make_ledger(subscriptions(), ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS)
+        self.walls = Walls(self.clock.wall_ms, self.loop.time)
+        self.ledger = make_ledger(
+            subscriptions(),
+            ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS,
+            walls=self.walls,
+        )
         self.report = Report(seed)
         self.ack_flush = ack_flush
         self.flush = flush
@@ -246,6 +255,7 @@ class World:
             consumer_address=lambda: ("127.0.0.1", 9713),
             producer_address=lambda: ("127.0.0.1", 9613),
             failed=self._errors.append,
+            wall_ms=self.clock.wall_ms,
         )
 
     def add_producer(
@@ -297,6 +307,12 @@ class World:
 
     # Time.
 
+    def step_clock(self, delta_ms: int) -> None:
+        """Step the wall clock."""
+        before = self.clock.wall_ms()
+        self.clock.step(delta_ms)
+        self.walls.stepped(before, self.clock.wall_ms())
+
     def run(self, *, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Let virtual time pass; a broken promise or an unhandled exception ends the run here."""
         done = self.loop.run(until, seconds=seconds, turns_max=400_000)
@@ -313,6 +329,10 @@ class World:
         self.network.faults = NetworkFaults()
         if self.node is None:
             self.start()
+        if self._waiting():
+            # Steps back have put moments hours away.
+            self.run(seconds=8)
+            self.step_clock(STEP_MS_MAX)
         for client in self.clients:
             if isinstance(client, Producer):
                 client.stopped = True
@@ -350,7 +370,12 @@ class World:
     def _nothing_left(self) -> bool:
         return not any(
             client.link.pending for client in self.clients if client.link and isinstance(client, Producer)
-        ) and (not self._lag())
+        ) and not (self._lag() or self._waiting())
+
+    def _waiting(self) -> int:
+        """Return how many messages wait for their moment."""
+        assert self.node is not None
+        return sum(level.pending for level in self.node.delays.levels.values()) + self.node.timers.pending
 
     def _lag(self) -> Mapping[str, int]:
         """Return messages unfinished per group, topic and queue, where there are any."""
