@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from broker.loop.occurrence import parse_id
 from broker.query import NotFound, QueryRefused, Searchable
 from broker.timer.listing import ALL_MS, PendingTimer, TimerListing, TimerStatus, timer_status
 from broker.timer.timers import Timers
@@ -129,6 +130,21 @@ def _timer(timer: PendingTimer) -> Document:
         "rolls": timer.rolls,
         "refusedBecause": timer.reason,
         "tries": timer.tries,
+        "loop": _loop(timer.key),
+    }
+
+
+def _loop(keys: str) -> Document | None:
+    """What the keys of a loop's pending occurrence say of it (docs/loops.md); None of other timers."""
+    occurrence = parse_id(keys.partition(" ")[0])
+    if occurrence is None or not occurrence.is_loop:
+        return None
+    return {
+        "id": occurrence.first.id,
+        "made": occurrence.made,
+        "left": occurrence.left,
+        "interval": occurrence.interval,
+        "expireMs": occurrence.expire_s * 1000,
     }
 
 

@@ -79,10 +79,16 @@ def pages(admin: str, asked: dict[str, str | int], limit: int) -> tuple[list[dic
 def print_timers(title: str, found: list[dict[str, Any]]) -> None:
     """Print a table of timers."""
     rows = [
-        [moment_text(each["dueMs"]), each["topic"], each["key"], each["id"], each["refusedBecause"] or ""]
+        [moment_text(each["dueMs"]), each["topic"], _key(each), each["id"], each["refusedBecause"] or ""]
         for each in found
     ]
     print_table(title, ["due", "topic", "key", "id", "refused because"], rows)
+
+
+def _key(timer: dict[str, Any]) -> str:
+    """Key of a timer; of a loop its id, and how many deliveries it has made and may make."""
+    loop = timer.get("loop")
+    return str(timer["key"]) if loop is None else f"{loop['id']} ({loop['made']} made, {loop['left']} left)"
 
 
 def show(*, timer: TimerId, topic: OfTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
