@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from broker.seams import Buffer
+from broker.testing.file_bytes import FileBytes, resized, written
 
 SECTOR_BYTES = 512
 CRASH_MODES = ("none", "all", "prefix", "sectors")
@@ -37,8 +38,8 @@ class PowerCut(BaseException):
 class _Node:
     """A file's content. `changes` holds (offset, bytes) of writes and (size, None) of size changes since the sync."""
 
-    content: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
+    content: FileBytes = field(default_factory=bytearray)
+    durable: FileBytes = field(default_factory=bytearray)
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     claimed: int = 0
     path: str = ""
@@ -71,10 +72,7 @@ class SimFile:
 
     def _apply(self, offset: int, data: bytes) -> None:
         node = self._node
-        end = offset + len(data)
-        if end > len(node.content):
-            node.content = node.content + bytes(end - len(node.content))
-        node.content[offset:end] = data
+        node.content = written(node.content, offset, data)
         node.changes.append((offset, data))
 
     def read(self, offset: int, size: int) -> bytes:
@@ -103,10 +101,9 @@ class SimFile:
             raise
         for offset, data in node.changes:
             if data is None:
-                node.durable = node.durable[:offset] + bytes(max(offset - len(node.durable), 0))
-                continue
-            node.durable.extend(bytes(max(offset + len(data) - len(node.durable), 0)))
-            node.durable[offset : offset + len(data)] = data
+                node.durable = resized(node.durable, offset)
+            else:
+                node.durable = written(node.durable, offset, data)
         node.changes.clear()
         self._disk.synced_files += 1
 
@@ -128,8 +125,7 @@ class SimFile:
 
     def _resize(self, size: int) -> None:
         # A new object: a bytearray with views on it cannot change its size.
-        old = self._node.content
-        self._node.content = bytearray(old[:size]) + bytes(max(size - len(old), 0))
+        self._node.content = resized(self._node.content, size)
         self._node.claimed = size
         self._node.changes.append((size, None))
 
@@ -430,35 +426,31 @@ def _settle_content(node: _Node, random: Random, modes: Sequence[str]) -> None:
         changes = []
     elif mode == "prefix":
         changes = changes[: random.randint(0, len(changes))]
-    content = bytearray(node.durable)
+    content = resized(node.durable, len(node.durable))
     for offset, data in changes:
         if data is None:
             if mode != "sectors" or random.random() < 0.5:
-                content = content[:offset] + bytes(max(offset - len(content), 0))
+                content = resized(content, offset)
             continue
         at = 0
         while at < len(data):
             piece = data[at : at + SECTOR_BYTES - (offset + at) % SECTOR_BYTES]
             if mode != "sectors" or random.random() < 0.5:
-                end = offset + at + len(piece)
-                content.extend(bytes(max(end - len(content), 0)))
-                content[offset + at : end] = piece
+                content = written(content, offset + at, piece)
             at += len(piece)
     if mode == "prefix" and changes and len(changes) < len(node.changes):
-        _tear(content, node.changes[len(changes)], random)
+        content = _torn(content, node.changes[len(changes)], random)
     node.content = content
-    node.durable = bytearray(content)
+    node.durable = resized(content, len(content))
     node.changes = []
     node.claimed = len(content)
 
 
-def _tear(content: bytearray, change: tuple[int, bytes | None], random: Random) -> None:
+def _torn(content: FileBytes, change: tuple[int, bytes | None], random: Random) -> FileBytes:
     """Let the first sectors of the write after the surviving ones survive as well."""
     offset, data = change
     if data is None:
-        return
+        return content
     first = SECTOR_BYTES - offset % SECTOR_BYTES
     piece = data[: first + SECTOR_BYTES * random.randint(-1, len(data) // SECTOR_BYTES)] if first else b""
-    end = offset + len(piece)
-    content.extend(bytes(max(end - len(content), 0)))
-    content[offset:end] = piece
+    return written(content, offset, piece)
