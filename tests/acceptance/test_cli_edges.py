@@ -138,7 +138,7 @@ def test_missing_action_is_an_error_with_file_and_line(tmp_path: Path) -> None:
     done = command("config", "check", file)
     assert done.code == ExitCode.CONFIG_INVALID
     assert re.search(
-        r"node\.yaml:9: groups\[permits-audit\].*actions\[1\]: .*No module named 'shop'.*PYTHONPATH", done.out
+        r"node\.yaml:10: groups\[permits-audit\].*actions\[1\]: .*No module named 'shop'.*PYTHONPATH", done.out
     )
     served = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data")
     assert (served.code, served.err) == (ExitCode.CONFIG_INVALID, done.out.splitlines()[0] + "\n")
