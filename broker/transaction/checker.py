@@ -8,6 +8,7 @@ cannot be read is lost and holds up nobody.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -31,6 +32,8 @@ from broker.transaction.states import Known
 STEP_HALVES = 512
 AGE_LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
+WAIT_SECONDS_MIN = 0.001
+"""A loop runs its timers a little early; waiting less than that would be a step that finds nothing due."""
 REMARK_CHARS_MAX = 200
 
 
@@ -165,7 +168,8 @@ class Checker:
         if halves.checks.cursor < halves.states.end:
             arrival = halves.checks.arrival()
             waits.append(0.0 if arrival is None else arrival + self.settings.timeout_ms / 1000 - now)
-        return max(0.0, min(waits))
+        left = min(waits)
+        return max(left, WAIT_SECONDS_MIN) if left > 0 else 0.0
 
     def _age_look(self) -> float:
         return min(AGE_LOOK_SECONDS, self.settings.age_seconds_max / 100)
@@ -246,7 +250,8 @@ class Checker:
     def _pass_aged(self) -> None:
         halves = self._halves
         now = halves.clock.monotonic()
-        if now - self._aged_at < self._age_look():
+        # The sum that `_seconds_left` makes: a difference may be a hair shorter, and the next step be due for ever.
+        if self._aged_at + self._age_look() > now:
             return
         self._aged_at = now
         states = halves.states
@@ -254,7 +259,7 @@ class Checker:
         old = halves.ages.too_old(states.waiting(states.position), halves.running(), self.settings.age_seconds_max)
         for count, offset in enumerate(old):
             if count == STEP_HALVES:
-                self._aged_at = now - self._age_look()
+                self._aged_at = -math.inf
                 return
             self._discard(offset, "age")
 

@@ -11,6 +11,7 @@ from broker.errors import MessageRefused
 from broker.properties import parse_properties
 from broker.put import Put
 from broker.query import at_offset
+from broker.transaction import metrics as counted
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.settings import CheckSettings
@@ -236,6 +237,18 @@ def test_half_without_pollers_waits_for_days_of_uptime() -> None:
     made.scheduler.advance(0.2 * 86_400)
     assert made.undecided == 0
     assert at_offset(made.store, DISCARD_TOPIC, 0, 0).properties.get("TRANSACTION_CHECK_TIMES") is None
+
+
+@pytest.mark.parametrize("age_seconds", [10.0, 100.0])
+@pytest.mark.parametrize("at", [0.0, 0.1, 1.1, 12.7])
+def test_moments_that_no_float_hits_are_passed_in_one_step(age_seconds: float, at: float) -> None:
+    """A step that comes a rounding error early does not call itself again for ever."""
+    made = broker(checks=CheckSettings(timeout_ms=1000, age_seconds_max=age_seconds))
+    made.scheduler.advance(at)
+    made.half(b"x")
+    made.scheduler.advance(1.5 * age_seconds)
+    assert made.undecided == 0
+    assert made.metrics.value(counted.DISCARDED, "age") == 1
 
 
 def test_immunity_puts_off_checks_and_late_decisions() -> None:
