@@ -83,6 +83,7 @@ class DueTimers:
     Attributes:
         aside: Refused timers, by the commit-log offset of their record.
         superseded: Records that were replaced or cancelled by one that is not in the wheel yet.
+        aside_max: With so many aside, further ones are put again.
         delivery: Appends.
         follower: Asked for timers whose properties hold `MARK`.
         on_done: Called when deliveries are durable.
@@ -91,6 +92,7 @@ class DueTimers:
     def __init__(self, store: Store, table: TimerTable, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
         self.aside: dict[int, Aside] = {}
         self.superseded: set[int] = set()
+        self.aside_max = ASIDE_MAX
         self.follower: Follower | None = None
         self.on_done: Callable[[], None] = lambda: None
         self.delivery: Delivery[Taken] = Delivery(store, self)
@@ -251,7 +253,7 @@ class DueTimers:
         if known is not None:
             known.reason, known.tries = reason, known.tries + 1
             return
-        if len(self.aside) >= ASIDE_MAX and self._defer(message):
+        if len(self.aside) >= self.aside_max and self._defer(message):
             return
         if not self.aside:
             self.retry_at = self._clock.monotonic() + RETRY_SECONDS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +67,7 @@ def read_tables(text: str, page: str) -> list[Table]:
     return tables
 
 
+@cache
 def all_tables() -> dict[str, Table]:
     """Every table of every page, by name.
 

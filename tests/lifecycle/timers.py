@@ -1,4 +1,4 @@
-"""docs/states.md: timed messages."""
+"""docs/timers.md: timed messages, cancels and other moments."""
 
 from __future__ import annotations
 
@@ -6,39 +6,57 @@ import contextlib
 from functools import partial
 
 from broker.errors import DamagedRecord, DiskFull, RecordGone
-from broker.record import split
+from broker.message import message_of
+from broker.retention import RetentionLimits
 from broker.timer import metrics as counted
+from broker.timer.cancel import CancelOutcome
+from broker.timer.keeper import TimerKeeper
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import TOPIC, Broker, broker
 from tests.lifecycle.delays import GONE, tell
-from tests.lifecycle.scenario import DERIVED, Scenario
+from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
 
-TIME = "its millisecond has come"
-REFUSED = "the store refuses"
+TIME = "its moment has come"
+REFUSED = "the store refuses the message"
+KILLED = "kill, power loss"
 
 
 class _Killed(Exception):
-    """The scenario's own kill, while deliveries are staged."""
+    """The scenario's own kill, while something is staged."""
 
 
 class Timers(Scenario):
-    """Sends for later; flushes at the end of a turn, so that a delivery under way can be seen."""
+    """Sends for later; flushes at the end of a turn, so that what is under way can be seen."""
 
-    table = "states.md: States of a timer"
+    table = "timers.md: States"
     losses = DERIVED
+
+    def __init__(self, moment: Moment) -> None:
+        super().__init__(moment)
+        self._kill = False
+        self._keys: dict[bytes, str] = {}
+        """UNIQ_KEY of each body, the last that it was given."""
+        self._due: dict[str, int] = {}
+        self._damaged = ""
+        self._answered: list[tuple[str, str]] = []
+        """Topics and UNIQ_KEYs of cancels that were answered."""
+        self._records: dict[str, dict[int, int]] = {}
+        """By UNIQ_KEY: queue offset by commit-log offset of its records in the timer topic."""
+        self._cancels: set[str] = set()
+        self._delivered: set[str] = set()
+        self._looked: set[int] = set()
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""
         self._walk = walk
-        self._kill = False
-        self._known: dict[int, bytes] = {}
-        self._due: dict[bytes, int] = {}
         self._open()
         self._deliver()
         self._roll()
         self._refuse()
+        self._retain()
+        self._cancel_and_reschedule()
         self._fill_the_disk()
         self._kill_while_delivering()
         self._damage()
@@ -51,35 +69,83 @@ class Timers(Scenario):
             self._send(body, delay_ms)
         self._advance(1.3)
         self._again()
-        self._walk.went(b"c", self._state(b"c"), "kill, power loss")
-        self._walk.went(b"a", self._state(b"a"), "kill, power loss")
+        self._went(b"c", KILLED)
+        self._went(b"a", KILLED)
         self._made.timers.start()
         self._advance(5)
 
     def _roll(self) -> None:
-        before = len(self._records(b"far"))
-        for _ in range(10):
-            self._made.scheduler.advance(90)
-            if len(self._records(b"far")) > before:
-                break
-        assert len(self._records(b"far")) > before
-        self._walk.went(b"far", self._state(b"far"), "its slot is one of a roll")
-        self._made.timers.save()
+        """Two rolls of the wheel: one ends in a kill and comes again."""
+        self._kill = True
+        with contextlib.suppress(_Killed):
+            self._advance(200)
+        self._again()
+        self._went(b"far", KILLED)
+        self._made.timers.start()
+        self._advance(10)
+        assert len(self._records[self._keys[b"far"]]) == 2
 
     def _refuse(self) -> None:
         made = self._made
         made.store.create_topic(GONE, 1)
-        self._send(b"g", 1500, GONE)
+        for body in (b"g", b"h"):
+            self._send(body, 1500, GONE)
         made.store.topic_changes.delete(GONE)
-        made.scheduler.advance(1.6)
-        self._walk.went(b"g", self._state(b"g"), TIME, REFUSED)
+        made.timers.due.aside_max = 1
+        self._advance(1.6)
         made.scheduler.advance(10)
-        self._walk.went(b"g", self._state(b"g"), "10 s have passed", REFUSED)
+        self._went(b"g", "10 s have passed", REFUSED)
         made.timers.save()
         self._again()
-        self._walk.went(b"g", self._state(b"g"), "kill, power loss")
+        self._went(b"g", KILLED)
         self._made.store.create_topic(GONE, 1)
         self._made.timers.start()
+        self._advance(20)
+
+    def _retain(self) -> None:
+        """Log files go below what waits and what is aside."""
+        made, store = self._made, self._made.store
+        store.create_topic(GONE, 1)
+        self._send(b"old", 30_000)
+        self._send(b"stuck", 500, GONE)
+        store.topic_changes.delete(GONE)
+        self._advance(1)
+        for number in range(16):
+            store.put("other", b"%d" % number * 900)
+        self.clock.advance(11)
+        store.checkpoint()
+        self._see()
+        store.retention.keepers.append(TimerKeeper(made.timers, made.metrics))
+        store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
+        before = store.min_offset
+        while store.retention.step():
+            self._see()
+            made.scheduler.run_until_idle()
+        store.retention.limits = RetentionLimits()
+        assert store.min_offset > before
+        self._went(b"old", "its log file is to be deleted")
+        self._see()
+
+    def _cancel_and_reschedule(self) -> None:
+        made = self._made
+        for body, delay_ms in ((b"no", 3000), (b"later", 4000), (b"sooner", 600_000)):
+            self._send(body, delay_ms)
+        self._cancel(b"no", TOPIC)
+        self._cancel(b"far", TOPIC)
+        self._reschedule(b"later", 9000)
+        self._reschedule(b"sooner", 5000)
+        self._advance(1)
+        self._again()
+        self._went(b"no", KILLED)
+        self._made.timers.start()
+        self._advance(10)
+        made = self._made
+        made.store.create_topic(GONE, 1)
+        self._send(b"refused", 500, GONE)
+        made.store.topic_changes.delete(GONE)
+        self._advance(1)
+        self._cancel(b"refused", GONE)
+        made.store.create_topic(GONE, 1)
         self._advance(20)
 
     def _fill_the_disk(self) -> None:
@@ -91,7 +157,7 @@ class Timers(Scenario):
             while True:
                 self._made.store.put("other", b"x" * 50)
         self._made.scheduler.advance(1)
-        self._walk.went(full, self._state(full), TIME, "the disk is full")
+        self._went(full, TIME, "the disk is full")
         self.disk.capacity_bytes = None
         self._advance(3)
 
@@ -100,9 +166,8 @@ class Timers(Scenario):
         self._kill = True
         with contextlib.suppress(_Killed):
             self._advance(2)
-        self._kill = False
         self._again()
-        self._walk.went(b"k", self._state(b"k"), "kill, power loss before")
+        self._went(b"k", KILLED)
         self._made.timers.start()
         self._advance(2)
 
@@ -111,14 +176,15 @@ class Timers(Scenario):
         self._advance(1)
         self._send(b"e", 9000)
         self.account.unsure(b"d")
-        [physical] = self._records(b"d")
+        self._damaged = self._keys[b"d"]
+        [physical] = self._records[self._damaged]
         self._made.close()
         segment = self._made.store.options.segment_bytes
         self.disk.flip_bit(f"{ROOT}/commitlog/{physical - physical % segment:020d}", physical % segment + 90)
         self.moment.stop()
         self._open()
         self._made.scheduler.advance(5)
-        self._walk.went(b"d", self._state(b"d"), TIME, "its record is damaged")
+        self._went(b"d", TIME, "its record is damaged")
         self._advance(5)
 
     # How it runs
@@ -131,6 +197,7 @@ class Timers(Scenario):
             made.timers.start()
 
     def _again(self) -> None:
+        self._kill = False
         self._made.timers.stop()
         self._made.store.abandon()
         self.moment.stop()
@@ -149,10 +216,33 @@ class Timers(Scenario):
         self._see()
 
     def _send(self, body: bytes, delay_ms: int, topic: str = TOPIC) -> None:
-        self._due[body] = self.clock.wall_ms() + delay_ms
-        self.account.asked(body, self._due[body])
-        self._made.send(body, delay_ms, topic)
+        due = self.clock.wall_ms() + delay_ms
+        self.account.asked(body, due)
+        self._name(body, self._made.send(body, delay_ms, topic), due)
         self.account.answered(body)
+        self._see()
+
+    def _name(self, body: bytes, key: str, due_ms: int) -> None:
+        self._keys[body] = key
+        self._due[key] = due_ms
+
+    def _cancel(self, body: bytes, topic: str) -> None:
+        self.account.unsure(body)
+        assert self._made.timers.cancel(topic, self._keys[body]) is CancelOutcome.CANCELLED
+        self.account.forbid(body)
+        self._answered.append((topic, self._keys[body]))
+        self._went(body, "a cancel is durable")
+
+    def _reschedule(self, body: bytes, delay_ms: int) -> None:
+        """Until it is answered either moment holds; the message comes once in any case."""
+        key, due = self._keys[body], self.clock.wall_ms() + delay_ms
+        self.account.promised[body] = min(due, self._due[key])
+        outcome, again = self._made.timers.reschedule(TOPIC, key, due)
+        assert outcome is CancelOutcome.CANCELLED
+        self.account.promised[body] = due
+        self._answered.append((TOPIC, key))
+        self._went(body, "it is rescheduled")
+        self._name(body, again, due)
         self._see()
 
     def _advance(self, seconds: float) -> None:
@@ -161,39 +251,69 @@ class Timers(Scenario):
 
     # What can be seen
 
+    def _went(self, body: bytes, *events: str) -> None:
+        self._look()
+        key = self._keys[body]
+        self._walk.went(key, self._state(key), *events)
+
     def _see(self) -> None:
-        self._read()
-        self._walk.saw_all({body: self._state(body) for body in set(self._known.values())})
+        before = {key: len(records) for key, records in self._records.items()}
+        self._look()
+        for key in self._records:
+            state, was = self._state(key), self._walk.states.get(key, "")
+            again = len(self._records[key]) > before.get(key, 0)
+            if (was, state) == ("pending", "aside"):
+                self._walk.went(key, state, TIME, REFUSED)
+            elif again and (was, state) == ("rolling", "pending"):
+                self._walk.went(key, state, "the copy is durable")
+            elif again and (was, state) == ("delivering", "pending"):
+                self._walk.went(key, state, "the store refuses it, and")
+            else:
+                self._walk.saw(key, state)
 
-    def _read(self) -> None:
-        tell(self, self._made.store)
-        topic = self._made.store.topics.get(TIMER_TOPIC)
-        for queue in topic.queues if topic else ():
-            for physical, size, _ in queue.read(queue.min_offset, queue.max_offset - queue.min_offset):
-                if physical not in self._known:
+    def _look(self) -> None:
+        """Tell the account what is delivered, and read what is new in the topics."""
+        store = self._made.store
+        tell(self, store)
+        for name in (TIMER_TOPIC, TOPIC, GONE):
+            topic = store.topics.get(name)
+            for queue in topic.queues if topic else ():
+                offsets = range(queue.min_offset, queue.max_offset)
+                units = queue.read(queue.min_offset, len(offsets))
+                for offset, (physical, size, _) in zip(offsets, units, strict=True):
+                    if physical in self._looked:
+                        continue
                     with contextlib.suppress(DamagedRecord, RecordGone):
-                        self._known[physical] = bytes(split(self._made.store.read(physical, size))[0])
+                        self._note(name, offset, store.read(physical, size))
+                        self._looked.add(physical)
 
-    def _records(self, body: bytes) -> list[int]:
-        """Commit-log offsets of a message's records in the timer topic."""
-        self._read()
-        return [physical for physical, each in sorted(self._known.items()) if each == body]
+    def _note(self, topic: str, offset: int, record: memoryview) -> None:
+        message = message_of(record)
+        if topic != TIMER_TOPIC:
+            self._delivered.add(message.unique_key)
+        elif "TIMER_DEL_UNIQKEY" in message.properties:
+            self._cancels.add(message.unique_key)
+        else:
+            self._records.setdefault(message.unique_key, {})[message.physical] = offset
 
-    def _state(self, body: bytes) -> str:
-        """Where a message is, told by the timers and by its topic."""
-        due, records = self._made.timers.due, self._records(body)
-        if body in [thing for thing, _ in self.account.visible.values()]:
+    def _state(self, key: str) -> str:
+        """Where a message is, told by the timers, the timer topic and its own topic."""
+        timers = self._made.timers
+        physical, offset = max(self._records[key].items())
+        if key in self._delivered:
             return "delivered"
-        if body == b"d" and self._made.metrics.value(counted.LOST):
+        if key == self._damaged and self._made.metrics.value(counted.LOST):
             return "lost"
-        if records[-1] in due.aside:
-            return "delivering" if due.delivery.in_flight else "aside"
-        if due.delivery.in_flight and self._due[body] <= self.clock.wall_ms():
-            return "delivering"
-        return "waiting"
+        if key in self._cancels and not timers.is_pending(physical, offset):
+            return "cancelled"
+        if physical in timers.due.aside:
+            return "delivering" if timers.due.delivery.in_flight else "aside"
+        if timers.is_pending(physical, offset):
+            return "pending"
+        return "delivering" if self._due[key] <= self.clock.wall_ms() else "rolling"
 
     def finish(self) -> None:
-        """Start, with the topic that was gone, and wait for more than any delay."""
+        """Start, with the topic that was gone, wait for more than any delay, and ask again for what was cancelled."""
         made = broker(self.disk, self.clock)
         made.store.create_topic(GONE, 1)
         made.scheduler.advance(30)
@@ -201,4 +321,7 @@ class Timers(Scenario):
         tell(self, made.store)
         if made.pending:
             self.account.open_ones.add(f"{made.pending} timers")
+        for topic, key in self._answered:
+            if made.timers.cancel(topic, key) is not CancelOutcome.CANCELLED:
+                self.account.open_ones.add(f"the cancel of {key}")
         made.close()
