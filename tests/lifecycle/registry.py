@@ -8,16 +8,14 @@ from tests.lifecycle.batches import Batches
 from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
 from tests.lifecycle.halves import Halves
+from tests.lifecycle.loops import Loops
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.scenario import Scenario
 from tests.lifecycle.timers import Timers
 
-SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries, DeadLetters, Timers, Halves)
+SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries, DeadLetters, Timers, Loops, Halves)
 
 ELSEWHERE: Mapping[str, str] = {
     "delivery.md: Life of a job": "tests/unit/test_state.py: states of a process, which end with it",
 }
 """Tables that are in the code themselves, where a test compares the two."""
-
-COMING = ("loops.md",)
-"""Tables that get their runs next."""

@@ -1,0 +1,217 @@
+"""docs/loops.md: occurrences of loops, and what is sent once for later."""
+
+from __future__ import annotations
+
+import contextlib
+
+from broker.errors import DamagedRecord, RecordGone
+from broker.loop.occurrence import Occurrence
+from broker.message import message_of
+from broker.timer.cancel import CancelOutcome
+from broker.timer.names import TIMER_TOPIC
+from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
+from tests.integration.timer_tools import SMALL
+from tests.lifecycle.delays import GONE
+from tests.lifecycle.scenario import DERIVED, Moment, Scenario
+from tests.lifecycle.walk import Walk
+
+TIME = "its time has come, and it "
+KILLED = "kill, power loss"
+
+
+class Loops(Scenario):
+    """Adds loops of both kinds, some of the past, cancels them by any of their ids, and takes their topic away."""
+
+    table = "loops.md: States"
+    losses = DERIVED
+
+    def __init__(self, moment: Moment) -> None:
+        super().__init__(moment)
+        self._waiting: dict[str, dict[int, int]] = {}
+        """By id: queue offset by commit-log offset of its records in the timer topic."""
+        self._cancels: set[int] = set()
+        self._delivered: list[str] = []
+        self._looked: set[int] = set()
+        self._answered: list[tuple[str, Occurrence]] = []
+        self._number = 0
+
+    def walk(self, walk: Walk) -> None:
+        """Go along every row."""
+        self._walk = walk
+        self._made = self._open()
+        self._deliver()
+        self._miss()
+        self._cancel_some()
+        self._refuse()
+        self._made.close()
+
+    # What happens
+
+    def _deliver(self) -> None:
+        short = self._add(loop(self._from_now(2), every=3, times=4))
+        self._add(loop(self._from_now(1), growth=2, times=4))
+        single = self._add(once(self._from_now(3)))
+        self._advance(1.5)
+        self._again()
+        self._went(short, KILLED)
+        self._advance(4)
+        self._again()
+        self._went(single, KILLED)
+        self._advance(20)
+
+    def _miss(self) -> None:
+        """What is of the past comes at once, and so does what nobody was there for."""
+        self._add(loop(self._from_now(-20), every=3, times=9))
+        self._add(loop(self._from_now(2), every=3, times=9))
+        self._advance(3)
+        self.clock.advance(10)
+        self._again()
+        self._advance(20)
+
+    def _cancel_some(self) -> None:
+        """The only one, one that waits for its first time, and one by an occurrence that is delivered."""
+        single = self._add(once(self._from_now(5)))
+        fresh = self._add(loop(self._from_now(5), every=3, times=5))
+        under_way = self._add(loop(self._from_now(1), every=4, times=5))
+        self._cancel(single, single)
+        self._cancel(walked(fresh)[3], fresh)
+        self._advance(6)
+        self._cancel(under_way, walked(under_way)[2])
+        self._again()
+        self._went(fresh, KILLED)
+        self._advance(20)
+
+    def _refuse(self) -> None:
+        made = self._made
+        made.store.create_topic(GONE, 1)
+        kept = self._add(loop(self._from_now(1), every=3, times=3), GONE)
+        ended = self._add(loop(self._from_now(1), every=3, times=3), GONE)
+        made.store.topic_changes.delete(GONE)
+        self._advance(2)
+        self._cancel(ended, ended, GONE)
+        made.timers.save()
+        self._again()
+        self._went(kept, KILLED)
+        self._made.store.create_topic(GONE, 1)
+        self._advance(25)
+
+    # How it runs
+
+    def _open(self) -> World:
+        # No two openings make the same ids.
+        return world(self.disk, self.clock, timers=SMALL, seed=self.disk.operations + 1)
+
+    def _again(self) -> None:
+        self._made.stop()
+        self.moment.stop()
+        self._made = self._open()
+
+    def _from_now(self, seconds: int) -> int:
+        return self.clock.wall_ms() // 1000 - START_S + seconds
+
+    def _add(self, first: Occurrence, topic: str = TOPIC) -> Occurrence:
+        self._number += 1
+        first = first._replace(uuid=f"{self._number:08x}{first.uuid[8:]}")
+        for each in walked(first):
+            self.account.asked(each.id, each.at_s * 1000)
+        self._made.add(first, topic=topic)
+        self.account.answered(*[each.id for each in walked(first)])
+        self._see()
+        return first
+
+    def _cancel(self, named: Occurrence, waits: Occurrence, topic: str = TOPIC) -> None:
+        """Cancel by one id what waits under another."""
+        left = [each.id for each in walked(waits)]
+        for each in left:
+            self.account.unsure(each)
+        assert self._made.cancel(named, topic) is CancelOutcome.CANCELLED
+        for each in left:
+            self.account.forbid(each)
+        self._answered.append((topic, named))
+        self._went(waits, "a cancel is durable")
+
+    def _advance(self, seconds: float) -> None:
+        """Look every half second: what is due is due at whole ones."""
+        for _ in range(int(seconds * 2)):
+            self._made.scheduler.advance(0.5)
+            self._see()
+
+    # What can be seen
+
+    def _went(self, occurrence: Occurrence, *events: str) -> None:
+        self._look(self._made)
+        self._walk.went(occurrence.id, self._state(occurrence.id), *events)
+
+    def _see(self) -> None:
+        self._look(self._made)
+        for found in [*self._delivered, *self._waiting]:
+            state, was = self._state(found), self._walk.states.get(found, "")
+            if (was, state) == ("waiting", "delivered"):
+                self._walk.went(found, state, TIME + ("has a next one" if self._has_next(found) else "is the last"))
+            elif (was, state) == ("", "waiting"):
+                first = int(found.split("-")[4]) == 0
+                self._walk.went(found, state, "the add is durable" if first else "the one before it is delivered")
+            else:
+                self._walk.saw(found, state)
+
+    def _has_next(self, found: str) -> bool:
+        """Whether a later one of its loop is known by now: it waits, or is delivered."""
+        *_, made, _, _, uuid = found.split("-", 7)
+        later = [each.split("-", 7) for each in [*self._delivered, *self._waiting]]
+        return any(each[7] == uuid and int(each[4]) > int(made) for each in later)
+
+    def _look(self, made: World) -> None:
+        """Read what is new in the topics, and tell the account what is delivered."""
+        for name in (TIMER_TOPIC, TOPIC, GONE):
+            topic = made.store.topics.get(name)
+            for queue in topic.queues if topic else ():
+                offsets = range(queue.min_offset, queue.max_offset)
+                units = queue.read(queue.min_offset, len(offsets))
+                for offset, (physical, size, _) in zip(offsets, units, strict=True):
+                    if physical in self._looked:
+                        continue
+                    with contextlib.suppress(DamagedRecord, RecordGone):
+                        self._note(name, offset, made.store.read(physical, size))
+                        self._looked.add(physical)
+
+    def _note(self, topic: str, offset: int, record: memoryview) -> None:
+        message = message_of(record)
+        if topic != TIMER_TOPIC:
+            self._delivered.append(message.properties["KEYS"])
+            self.account.see(message.physical, message.properties["KEYS"], message.store_ms)
+        elif "TIMER_DEL_UNIQKEY" in message.properties:
+            self._cancels.add(max(message.prepared_offset, 0))
+        else:
+            found = message.properties["KEYS"].split()[0]
+            self._waiting.setdefault(found, {})[message.physical] = offset
+
+    def _state(self, found: str) -> str:
+        """Where an occurrence is, told by the timers, the timer topic and its own topic."""
+        if found in self._delivered:
+            return "delivered"
+        physical, offset = max(self._waiting[found].items())
+        timers = self._made.timers
+        if physical in self._cancels and not timers.is_pending(physical, offset):
+            return "cancelled"
+        return "aside" if physical in timers.due.aside else "waiting"
+
+    def finish(self) -> None:
+        """Start, with the topic that was gone, wait for the last of all, and ask again for what was cancelled."""
+        self._looked.clear()
+        self._delivered.clear()
+        made = self._open()
+        made.store.create_topic(GONE, 1)
+        made.scheduler.advance(100)
+        self._look(made)
+        if made.timers.pending:
+            self.account.open_ones.add(f"{made.timers.pending} occurrences")
+        numbers: dict[str, int] = {}
+        for found in self._delivered:
+            *_, number, _, _, uuid = found.split("-", 7)
+            if int(number) != numbers.get(uuid, -1) + 1:
+                self.account.open_ones.add(f"{found}, which is out of order,")
+            numbers[uuid] = int(number)
+        for topic, occurrence in self._answered:
+            if made.cancel(occurrence, topic) is not CancelOutcome.CANCELLED:
+                self.account.open_ones.add(f"the cancel of {occurrence.id}")
+        made.close()
