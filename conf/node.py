@@ -148,6 +148,14 @@ class NodeConfig(Model):
         reload=_RESTART,
         ge=0,
     )
+    timer_log_file_bytes: int = setting(
+        100 * _MIB,
+        "Size of a new file of the timer log in bytes, sparse; that of the files that are there wins. RocketMQ's is "
+        "mappedFileSizeTimerLog.",
+        reload=_RESTART,
+        ge=4096,
+        le=2**30,
+    )
     transaction_time_out: int = setting(
         6_000,
         "Age in ms at which an undecided transaction is checked for the first time, where its message asks for no "

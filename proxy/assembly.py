@@ -70,7 +70,9 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
         message_bytes_max=node.max_message_bytes,
         delay_levels=node.message_delay_level,
         timers=TimerOptions(
-            delay_ms_max=node.timer_max_delay_sec * 1000, slot_messages_max=node.timer_congest_num_each_slot
+            delay_ms_max=node.timer_max_delay_sec * 1000,
+            slot_messages_max=node.timer_congest_num_each_slot,
+            log_file_bytes=node.timer_log_file_bytes,
         ),
     )
     return Store.opening(

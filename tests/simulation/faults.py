@@ -12,6 +12,7 @@ from proxy.testing import NetworkFaults, SimTransport
 from tests.simulation.clients import Consumer, ProducerHabits
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.operator import operate, pause_group
+from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import World
 
 ROUGH = NetworkFaults(delay_ms_max=30, fragment_share=0.8, join_share=0.5, reset_share=0.01, window_bytes=2_048)
@@ -206,6 +207,7 @@ FAULTS: dict[str, Callable[[World, Random], None]] = {
     "attack": attack,
     "pause_group": pause_group,
     "operate": operate,
+    "change_timers": change_timers,
 }
 
 

@@ -15,7 +15,9 @@ The sentences it holds the node to:
 6. In the end every stored message was, for every group that wants it, answered with success or dead-lettered, with
    a reason and where it came from; and nothing was dead-lettered twice or without enough attempts.
 7. What was refused changed nothing; an offset names one message for ever.
-8. A message that is to wait is not delivered before its moment; 1 holds for it when its moment has come.
+8. A message that is to wait is not delivered before its moment; 1 holds for it when its moment has come. A timer that
+   was answered as cancelled is never delivered, one that was rescheduled once, at its new moment, and one for which it
+   was too late was due. No other is unknown.
 """
 
 from __future__ import annotations
@@ -23,61 +25,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from tests.simulation.waits import Wait, Walls
+from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
+from tests.simulation.timer_account import TimerAccount
+from tests.simulation.waits import Walls
+
+__all__ = ["DeadLetter", "Ledger", "Place", "PromiseBroken", "Publish", "Stamp", "Stored", "Subscription"]
 
 ACK_LOSS_SECONDS = 0.1
 """D9: how old an ack may be and still be lost with the power."""
 SLACK_SECONDS = 0.001
-
-
-class PromiseBroken(AssertionError):
-    """The node broke a promise; the text says which, and the facts."""
-
-    def __init__(self, promise: int, text: str) -> None:
-        super().__init__(f"promise {promise} is broken: {text}")
-        self.promise = promise
-
-
-class Stamp(NamedTuple):
-    """When something happened, as the node saw it.
-
-    Attributes:
-        sequence: Exact order of arrivals and writes.
-        turn: Events of one turn count as simultaneous where the node may settle them in either order.
-        time: Seconds.
-        life: Number of the node process, from 0.
-        late: A delivery decided some unknown time before it was written (the peer did not read).
-        asked: Of a delivery: the first turn in which the node can have decided it.
-    """
-
-    sequence: int
-    turn: int
-    time: float
-    life: int
-    late: bool = False
-    asked: int = 0
-
-
-@dataclass(slots=True)
-class Publish:
-    """One message as it was sent. `outcome`: pending, stored, refused or unknown; `batch`: uid of its first member."""
-
-    uid: int
-    topic: str
-    key: str
-    tag: str
-    body: bytes
-    path_key: str | None
-    json: bool
-    connection: int
-    sent: Stamp
-    outcome: str = "pending"
-    settled: Stamp | None = None
-    receipt: tuple[str, int] | None = None
-    batch: int = 0
-    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +62,6 @@ class Subscription:
         return publish.path_key if self.order == "PATH" else None
 
 
-class Place(NamedTuple):
-    """Where a message is: the identity of acks."""
-
-    topic: str
-    qid: str
-    offset: int
-
-
 @dataclass(slots=True)
 class Delivery:
     """One message in one reply that a client has read."""
@@ -134,28 +83,6 @@ class Account:
     def first_success(self) -> Stamp | None:
         """When the first success reached the node."""
         return min((stamp for stamp, _, success in self.answers if success), default=None)
-
-
-class Stored(NamedTuple):
-    """One record of the final scan."""
-
-    place: Place
-    physical: int
-    uid: int
-    key: str
-    tag: str
-    body: bytes
-
-
-class DeadLetter(NamedTuple):
-    """One record of a dead-letter topic."""
-
-    group: str
-    origin: Place
-    uid: int
-    reason: str
-    attempts: int
-    body: bytes
 
 
 class Ledger:
@@ -205,6 +132,22 @@ class Ledger:
         if receipt is not None:
             publish.receipt = receipt
             self._place(Place(publish.topic, *receipt), uid)
+
+    def timer_made(self, uid: int, handle: str) -> None:
+        """Note the handle of an acknowledged timer, by which it may be changed."""
+        publish = self.publishes[uid]
+        assert publish.wait is not None
+        assert publish.settled is not None
+        publish.timer = TimerAccount(handle, publish.wait, sent=publish.sent.time, received=publish.settled.time)
+
+    def timer_answered(self, uid: int, outcome: str, *, handle: str, time: float) -> None:
+        """Note what became of a change of a timer, as `TimerAccount.answered`. Raises PromiseBroken: 8."""
+        timer = self.publishes[uid].timer
+        assert timer is not None
+        assert self._walls is not None
+        problem = timer.answered(outcome, handle, time=time, walls=self._walls)
+        if problem:
+            raise PromiseBroken(8, f"the timer of message {uid} {problem}")
 
     def delivered(
         self,
@@ -337,14 +280,14 @@ class Ledger:
             raise PromiseBroken(1, f"message {publish.uid} was changed when {where}: {seen}")
 
     def _check_moment(self, group: str, publish: Publish, stamp: Stamp) -> None:
-        """Nothing comes early."""
+        """Nothing comes early, and nothing that was cancelled."""
         if publish.wait is None or self._walls is None:
             return
         received = stamp.time if publish.settled is None else publish.settled.time
-        if self._walls.early(publish.wait, sent=publish.sent.time, received=received, delivered=stamp.time):
-            raise PromiseBroken(
-                8, f"message {publish.uid} came to {group} at {stamp}, before its moment: {publish.wait}"
-            )
+        timer = publish.timer or TimerAccount("", publish.wait, sent=publish.sent.time, received=received)
+        problem = timer.delivered(stamp.time, self._walls)
+        if problem:
+            raise PromiseBroken(8, f"message {publish.uid} came to {group} at {stamp}, {problem}")
 
     def _check_acked(self, group: str, account: Account, place: Place, delivered: Stamp) -> None:
         """Nothing is delivered after its success was answered, but for acks that went with the power (D9)."""
@@ -380,15 +323,18 @@ class Ledger:
             found[record.uid] = record
             if publish.outcome == "refused":
                 raise PromiseBroken(7, f"message {record.uid} was refused and is stored at {record.place}")
+            if publish.cancelled:
+                raise PromiseBroken(8, f"message {record.uid} was cancelled and is delivered at {record.place}")
         for publish in self.publishes.values():
             record_or_none = found.get(publish.uid)
-            if publish.outcome == "stored" and record_or_none is None:
+            if publish.outcome == "stored" and record_or_none is None and not publish.may_be_cancelled:
                 raise PromiseBroken(1, f"message {publish.uid} was acknowledged at {publish.settled} and is lost")
         for place, uid in self.places.items():
             if uid not in found or found[uid].place != place:
                 raise PromiseBroken(1, f"message {uid} was seen at {place} and is not there at the end")
-        batches = Counter(publish.batch for publish in self.publishes.values() if publish.batch)
-        for batch, count in Counter(self.publishes[uid].batch for uid in found).items():
+        members = {publish.uid: publish.batch for publish in self.publishes.values() if not publish.may_be_cancelled}
+        batches = Counter(members.values())
+        for batch, count in Counter(members[uid] for uid in found if uid in members).items():
             if batch and count != batches[batch]:
                 raise PromiseBroken(1, f"of the batch that begins with message {batch}, {count} are stored")
         # Nothing sent after another was acknowledged may stand before it in the log.

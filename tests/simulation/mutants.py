@@ -13,11 +13,17 @@ import pytest
 
 import broker.commit_log
 import broker.record
+from broker.put import Put
 from broker.queue_build import QueueBuild
 from broker.testing import SimDisk, SimFile
+from broker.timer import cancel
+from broker.timer.due import DueTimers
+from broker.timer.timers import Timers
 from proxy.node import Node, Seams
+from tests.simulation.clients import Producer
 from tests.simulation.faults import cut_within, kill, lose_power, reset_connections
 from tests.simulation.operator import operate, pause_group
+from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import NodeFactory, World
 from upstream import heads
 from upstream.dead_letters import DeadLetters
@@ -68,6 +74,15 @@ def fail_log_sync(world: World, random: Any) -> None:
 def operate_and_kill(world: World, random: Any) -> None:
     """An operator at work, and a kill."""
     operate(world, random)
+    kill(world, random)
+
+
+def change_timers_and_kill(world: World, random: Any) -> None:
+    """Many timers, cancelled and rescheduled, and kills."""
+    for client in world.clients:
+        if isinstance(client, Producer):
+            client.habits.wait_share = 0.4
+    change_timers(world, random, kill_share=0.5)
     kill(world, random)
 
 
@@ -280,6 +295,29 @@ def _skip_unkept(_: Any) -> Any:
     return skip
 
 
+def _hasty_timers(deliver: Any) -> Any:
+    return lambda due, now_ms, count_max: deliver(due, now_ms + 300, count_max)
+
+
+def _unkept_cancel(append: Any) -> Any:
+    def settle_only(timers: Timers, target: Any, puts: list[Put]) -> list[str]:
+        if len(puts) > 1:
+            return list(append(timers, target, puts))
+        timers.take_out(target.message.physical)
+        return [""]
+
+    return settle_only
+
+
+def _kept_original(append: Any) -> Any:
+    def leave(timers: Timers, target: Any, puts: list[Put]) -> list[str]:
+        if len(puts) == 1:
+            return list(append(timers, target, puts))
+        return ["", *append(timers, target, [puts[1]._replace(prepared_offset=0)])]
+
+    return leave
+
+
 MUTANTS = (
     Mutant("the log's sync does nothing", (1, 7), lose_power, _with_files(LOG_FILES, _no_sync)),
     Mutant("publishes are answered before they are written", (1, 7), kill, _hasty_publishes),
@@ -299,5 +337,8 @@ MUTANTS = (
     Mutant("skips are not journaled", (2, 3), operate_and_kill, _patched(heads, "skip", _skip_unkept)),
     Mutant("paused groups are served", (6,), pause_group, _patched(Subscription, "set_paused", lambda _: _nothing)),
     Mutant("pauses end with the process", (6,), pause_group, _patched(Pauses, "_take", lambda _: _nothing)),
+    Mutant("timers are early", (8,), change_timers_and_kill, _patched(DueTimers, "deliver_due", _hasty_timers)),
+    Mutant("cancels are not stored", (8,), change_timers_and_kill, _patched(cancel, "_append", _unkept_cancel)),
+    Mutant("a moved timer stays", (1, 8), change_timers_and_kill, _patched(cancel, "_append", _kept_original)),
     Mutant("a failure counts as a success", (6,), reset_connections, _patched(Outcomes, "fail", _failure_finishes)),
 )

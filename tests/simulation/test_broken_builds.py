@@ -11,7 +11,7 @@ from tests.simulation.caller import Caller
 from tests.simulation.clients import ProducerHabits
 from tests.simulation.faults import fail_sync, kill, lose_power, reset_connections
 from tests.simulation.ledger import PromiseBroken
-from tests.simulation.mutants import MUTANTS, Fault, Mutant, cut_log_write, fail_log_sync
+from tests.simulation.mutants import MUTANTS, Fault, Mutant, change_timers_and_kill, cut_log_write, fail_log_sync
 from tests.simulation.world import NodeFactory, World
 from upstream.reconcile import Reconciler
 
@@ -42,7 +42,10 @@ def _run(make_node: NodeFactory, fault: Fault, seed: int) -> PromiseBroken | Non
     return None
 
 
-@pytest.mark.parametrize("fault", [kill, lose_power, reset_connections, cut_log_write, fail_sync, fail_log_sync])
+@pytest.mark.parametrize(
+    "fault",
+    [kill, lose_power, reset_connections, cut_log_write, fail_sync, fail_log_sync, change_timers_and_kill],
+)
 def test_whole_node_passes_the_same_runs(fault: Fault) -> None:
     """The harness blames nobody without cause: the unbroken node passes."""
     assert _run(Node, fault, seed=1) is None

@@ -23,6 +23,7 @@ HAPPENINGS = (
     "delivered", "failed", "silent", "late", "repeated_result", "resent_results", "nonsense_result", "poison",
     "refused_publish", "publish_code_0", "publish_code_10", "publish_code_11", "publish_code_14", "publish_code_20",
     "operator_retry", "operator_skip", "operator_dead_letter", "operator_refused",
+    "timer_cancelled", "timer_rescheduled", "timer_tooLate", "timer_unanswered", "timer_unknown",
     "stalled_reader", "writer_paused", "fragment", "join", "reset", "half_delivered", "refused",
     "pull_code_3",
 )  # fmt: skip

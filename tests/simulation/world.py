@@ -58,6 +58,7 @@ def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
             "ackFlush": ack_flush,
             "segmentBytes": 131_072,
             "queueFileUnits": 100,
+            "timerLogFileBytes": 8_192,
             "ackSegmentBytes": 4_096,
             "commitIntervalMs": 1_000,
             "drainSeconds": 5,

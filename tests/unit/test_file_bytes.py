@@ -13,6 +13,7 @@ _CHANGES = st.lists(st.one_of(_SIZES, st.tuples(_SIZES, st.binary(min_size=1, ma
 
 @given(_CHANGES)
 def test_bytes_of_any_size_are_those_of_a_bytearray(changes: list[int | tuple[int, bytes]]) -> None:
+    """Whatever is written, cut and read, sparse or not."""
     content: FileBytes = bytearray()
     model = bytearray()
     views: list[tuple[memoryview, bytes]] = []

@@ -1,0 +1,90 @@
+"""Timers cancelled and rescheduled in a run, through the node's own changes, also where the node dies meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from random import Random
+from typing import Any
+
+from broker.timer.handle import RecallHandle
+from proxy.admin.changes import ChangeRefused
+from proxy.node_changes import node_changes
+from proxy.timer_changes import CancelBody, RescheduleBody, TimerName
+from tests.simulation.facts import PromiseBroken, Publish
+from tests.simulation.waits import Wait
+from tests.simulation.world import World
+
+ROUNDS = 10
+KILL_SHARE = 0.15
+TURNS_MAX = 40
+"""Of the loop, between a change and the kill."""
+STRANGE = str(RecallHandle("orders", "broker-0", 1_800_000_000_000, "7F00000100002A139A5500000000FFFF"))
+"""Names a timer that nobody made."""
+
+
+def change_timers(world: World, random: Random, *, kill_share: float = KILL_SHARE) -> None:
+    """Cancel and reschedule timers for a while, the same ones again, too; now and then the node is killed meanwhile."""
+    for _ in range(ROUNDS):
+        world.run(seconds=random.random() * 0.2)
+        known = [each for each in world.ledger.publishes.values() if each.timer is not None and each.timer.handle]
+        turns = random.randrange(TURNS_MAX) if random.random() < kill_share else None
+        if random.random() < 0.05 or not known:
+            _name_strange(world)
+        else:
+            # The youngest are those that most often still wait.
+            publish = known[-1 - min(int(random.expovariate(0.3)), len(known) - 1)]
+            _change_one(world, random, publish, turns)
+        if turns is not None:
+            world.kill(power=random.random() < 0.5)
+            world.run(seconds=random.random() * 0.4)
+            world.start()
+
+
+def _change_one(world: World, random: Random, publish: Publish, turns: int | None) -> None:
+    timer = publish.timer
+    assert timer is not None
+    handle, wait = timer.handle, None
+    # One whose cancel was not answered is cancelled again until that is known.
+    if random.random() < 0.5 and (timer.cancelled or not timer.may_be_cancelled):
+        due_ms = world.clock.wall_ms() + random.randrange(-200, 4_000)
+        wait = Wait("at", due_ms, due_ms)
+    timer.asked(wait, world.loop.time())
+    world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
+    if wait is None:
+        answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=handle)]), turns)
+        told = None if answer is None else answer["results"][0]
+    else:
+        told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), turns)
+    outcome = "unanswered" if told is None else told["outcome"]
+    world.report.events[f"timer_{outcome}"] += 1
+    world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
+    if told is not None:
+        world.ledger.timer_answered(publish.uid, outcome, handle=told.get("handle") or handle, time=world.loop.time())
+
+
+def _name_strange(world: World) -> None:
+    answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=STRANGE)]), None)
+    if answer is None or answer["results"][0]["outcome"] != "unknown":
+        raise PromiseBroken(8, f"a timer that nobody made was cancelled with {answer}")
+    world.report.events["timer_unknown"] += 1
+
+
+def _ask(world: World, name: str, body: Any, turns: int | None) -> dict[str, Any] | None:
+    """Have the node make a change; None when it is not done after so many turns of the loop."""
+    node, process = world.node, world.process
+    assert node is not None
+    assert process is not None
+    [found] = [each for each in node_changes(node) if each.name == name]
+
+    async def run() -> dict[str, Any]:
+        try:
+            answer = found.run(body)
+            return await answer if inspect.isawaitable(answer) else answer
+        except ChangeRefused as refused:
+            raise PromiseBroken(8, f"{name} was refused: {refused}") from refused
+
+    task: asyncio.Task[dict[str, Any]] = process.run(world.loop.create_task, run())
+    last = None if turns is None else world.loop.turns + turns
+    world.run(until=lambda: task.done() or (last is not None and world.loop.turns >= last), seconds=60)
+    return task.result() if task.done() else None
