@@ -11,7 +11,7 @@ from broker.errors import StoreError
 from broker.loop.occurrence import Occurrence
 from broker.testing import ManualClock, PowerCut, SimDisk
 from broker.timer.cancel import CancelOutcome
-from tests.integration.loop_tools import START_S, World, loop, uuid, walked, world
+from tests.integration.loop_tools import START_S, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import ROOT
 
 FILES = ("pyddmq/timers.json", "config/timercheck", "timerwheel")
@@ -121,3 +121,19 @@ def test_any_downtime_gives_all_that_was_missed(days: int) -> None:
     made.scheduler.advance(10)
     assert of(made, kept) == [each.id for each in walked(kept)]
     assert [each for each in made.ids() if each.endswith(uuid(1))] == [ended.id]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_torn_delivery_takes_its_successor_with_it(seed: int) -> None:
+    """D8: what a power cut leaves of both is a delivery with what waits, or neither."""
+    made = world(flush="async")
+    first = loop(3, every=3, times=2)
+    made.add(first, bytes(1500))
+    made.store.make_durable()
+    # Something before it that is not durable either, so that the cut may go through the delivery.
+    made.add(once(-5, number=1))
+    made.scheduler.advance(3.01)
+    assert of(made, first) == [first.id]
+    made = made.again(stop=lambda disk: disk.crash(Random(seed), modes=("prefix",)))
+    made.scheduler.advance(10)
+    assert of(made, first) == [each.id for each in walked(first)]
