@@ -13,15 +13,15 @@ from collections.abc import Generator
 from broker.loop.occurrence import Occurrence, parse_id
 from broker.loop.puts import LOOP_NAME
 from broker.message import Message
-from broker.query import KeyQuery, by_key
+from broker.query import by_key
 from broker.store import Store
 from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
 from broker.timer.timers import Timers
 
 _FOUND_MAX = 64
-"""Records looked at, the newest first. The newest of a loop is what is pending, older ones are delivered; more than one
-has an id when an add was repeated, or moved within the log."""
+"""Records looked at, the newest first. The newest of a loop is what is pending, older ones are delivered or moved; more
+than one is pending when an add was repeated."""
 
 
 class DelayCancels:
@@ -48,33 +48,33 @@ class DelayCancels:
             yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
             self._flush()
             query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX).run()
-            outcomes = {self._timers.cancel(topic, each.unique_key) for each in _newest(query, topic, occurrence)}
-            for outcome in (CancelOutcome.CANCELLED, CancelOutcome.TOO_LATE):
-                if outcome in outcomes:
-                    return outcome
+            waited = [each for each in query.found if each.properties.get("REAL_TOPIC") == topic]
+            pending = {each.unique_key for each in waited if self._timers.is_pending(each.physical, each.offset)}
+            outcomes = {self._timers.cancel(topic, unique_key) for unique_key in pending}
+            if CancelOutcome.CANCELLED in outcomes:
+                return CancelOutcome.CANCELLED
+            if waited:
+                return (yield from self._ended(topic, occurrence, waited[0]))
         # It did not wait, or what waited is no longer kept.
-        delivered = by_key(store, topic, occurrence.id, limit=1)
+        was_delivered = yield from self._is_delivered(topic, occurrence)
+        return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN
+
+    def _ended(self, topic: str, occurrence: Occurrence, newest: Message) -> Generator[None, None, CancelOutcome]:
+        """Tell how it ended, from the newest record that waited: a move cancels a record too, and delivers later."""
+        last = (_occurrence(newest) or occurrence) if occurrence.is_loop else occurrence
+        if (yield from self._is_delivered(topic, last)):
+            return CancelOutcome.TOO_LATE
+        return (yield from self._timers.cancelling(topic, newest.unique_key))
+
+    def _is_delivered(self, topic: str, occurrence: Occurrence) -> Generator[None, None, bool]:
+        delivered = by_key(self._store, topic, occurrence.id, limit=1)
         yield from delivered.steps()
-        return CancelOutcome.TOO_LATE if delivered.found else CancelOutcome.UNKNOWN
+        return bool(delivered.found)
 
     def _flush(self) -> None:
         self._store.flush()
         if self._store.failed is not None:
             raise self._store.failed
-
-
-def _newest(query: KeyQuery, topic: str, occurrence: Occurrence) -> list[Message]:
-    """Return what may still be pending: the newest records of the message, one for each time that it was added."""
-    found: dict[str, Message] = {}
-    made: int | None = None
-    for message in query.found:
-        waiting = _occurrence(message) if occurrence.is_loop else occurrence
-        if message.properties.get("REAL_TOPIC") != topic or waiting is None:
-            continue
-        made = waiting.made if made is None else made
-        if waiting.made == made:
-            found.setdefault(message.unique_key, message)
-    return list(found.values())
 
 
 def _occurrence(message: Message) -> Occurrence | None:

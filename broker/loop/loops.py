@@ -75,6 +75,7 @@ class Loops:
         """By commit-log offset: what is about to take the place of what."""
         self._delivered = metrics.counter(counted.DELIVERED)
         self._exhausted = metrics.counter(counted.ENDED, "exhausted")
+        self._cancelled = metrics.counter(counted.ENDED, "cancelled")
         self._skipped = metrics.counter(counted.SKIPPED)
 
     def first(self, put: Put, occurrence: Occurrence) -> Put:
@@ -158,3 +159,8 @@ class Loops:
             put = unfolded.puts[0]
             next_id = (find_property(put.properties, b"KEYS") or b"").decode()
             self._notices.note("loop_occurrences_skipped", count=unfolded.skipped, topic=put.topic.name, next=next_id)
+
+    def cancelled(self, properties: bytes) -> None:
+        """Count a loop whose pending occurrence was cancelled; `properties` are those of its record."""
+        each = occurrence_of(properties)
+        self._cancelled.value += each is not None and each.is_loop

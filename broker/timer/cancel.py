@@ -21,6 +21,7 @@ from broker.query import KeyQuery, by_unique_key
 from broker.record import split
 from broker.release import release
 from broker.timer import metrics as counted
+from broker.timer.due import MARK
 from broker.timer.names import CANCEL_NAME, OUT_NAME, TIMER_NAMES, TIMER_TOPIC
 
 if TYPE_CHECKING:
@@ -67,11 +68,15 @@ def cancelling(timers: Timers, topic: str, unique_key: str) -> Generator[None, N
     if isinstance(target, CancelOutcome):
         return target
     _append(timers, target, [_cancel_put(timers, target)])
+    timers.due.count_cancel(split(target.record)[1])
     return CancelOutcome.CANCELLED
 
 
 def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> Generator[None, None, Rescheduled]:
     """Give a timer another moment, in steps of bounded work; one that is over delivers it. Durable when it ends.
+
+    A loop's occurrence waits also when the moment is over, for a millisecond: its delivery makes the one after it. What
+    follows keeps its own moments, since they are told from the occurrence's id (`broker.loop.occurrence`).
 
     Raises:
         MessageRefused: It would be refused as a new timer; the old one stays.
@@ -82,8 +87,12 @@ def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> Ge
     if isinstance(target, CancelOutcome):
         return Rescheduled(target, "")
     released = release(target.record, timers.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))
-    again = timers.store.timed.put(released.put._replace(unique_key=b""), due_ms)
+    moved = released.put._replace(unique_key=b"")
+    again = timers.store.timed.put(moved, due_ms)
+    if again is moved and find_property(moved.properties, MARK) is not None:
+        again = timers.store.timed.timed(moved, timers.clock.wall_ms() + 1)
     positions = _append(timers, target, [_cancel_put(timers, target), again])
+    timers.metrics.counter(counted.CANCELLED).add()
     return Rescheduled(CancelOutcome.CANCELLED, positions[1])
 
 
@@ -151,5 +160,4 @@ def _append(timers: Timers, target: _Target, puts: list[Put]) -> list[str]:
     if store.failed is not None:
         raise store.failed
     timers.take_out(message.physical)
-    timers.metrics.counter(counted.CANCELLED).add()
     return [position.unique_key.decode() for position in positions]

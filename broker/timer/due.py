@@ -59,6 +59,10 @@ class Follower(Protocol):
         """That is stored in the place of the record at a commit-log offset."""
         ...
 
+    def cancelled(self, properties: bytes) -> None:
+        """A waiting record with these properties was cancelled, and nothing follows it."""
+        ...
+
 
 class Taken(NamedTuple):
     """A timer that is being delivered: where its unit is, -1 for one that was aside when the store was opened."""
@@ -174,7 +178,7 @@ class DueTimers:
                 return None
             return self._rolled(record, body, block)
         if unit.slot_ms in self._table.cancels and self._is_cancelled(unit, block):
-            self._metrics.counter(counted.CANCELLED).add()
+            self.count_cancel(block)
             self._settle(message)
             return None
         released = release(record, self._store.topics, TIMER_NAMES)
@@ -319,6 +323,12 @@ class DueTimers:
             self._table.forget(message.unit)
         else:
             self._table.settle(message.unit)
+
+    def count_cancel(self, properties: bytes) -> None:
+        """Count a cancel of a waiting record with these properties, as what follows it does."""
+        self._metrics.counter(counted.CANCELLED).add()
+        if self.follower is not None and MARK in properties:
+            self.follower.cancelled(properties)
 
     # What was aside
 

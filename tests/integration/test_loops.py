@@ -11,7 +11,7 @@ from broker.message import message_of
 from broker.put import Put
 from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
-from tests.integration.loop_tools import START_S, TOPIC, loop, once, uuid, walked, world
+from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import HOST
 
 DAY = 86_400
@@ -250,3 +250,66 @@ def test_cancel_ends_an_add_that_was_stored_twice() -> None:
     assert made.cancel(first) is CancelOutcome.CANCELLED
     made.scheduler.advance(1000)
     assert len(made.ids()) == 4
+
+
+def test_ended_loops_are_counted_by_how_they_ended() -> None:
+    """A loop that is cancelled, and neither a cancel that comes again nor one of a single message."""
+    made = world()
+    for number in range(3):
+        made.add(loop(every=60, times=2, number=number))
+    made.add(once(60, number=3))
+    for target in (loop(every=60, times=2), loop(every=60, times=2), once(60, number=3)):
+        assert made.cancel(target) is CancelOutcome.CANCELLED
+    made.scheduler.advance(500)
+    assert made.metrics.value(counted.ENDED, "cancelled") == 1
+    assert made.metrics.value(counted.ENDED, "exhausted") == 2
+
+
+# Moves
+
+
+def pending(made: World) -> str:
+    """UNIQ_KEY of the newest record that waited."""
+    queue = made.store.topics[TIMER_TOPIC].queues[0]
+    [(physical, size, _)] = queue.read(queue.max_offset - 1, 1)
+    return message_of(made.store.read(physical, size)).unique_key
+
+
+@pytest.mark.parametrize("to", [-500, 0, 100, 130, 179, 181, 300, 390, 5000])
+@pytest.mark.parametrize("again", [False, True])
+def test_moved_occurrence_is_delivered_then_and_the_loop_goes_on(to: int, again: bool) -> None:
+    """Sooner, over, and later: only that one moves; the moments that pass before it come with it, in their order."""
+    made = world()
+    first = loop(at=60, every=60, times=6)
+    made.add(first)
+    made.scheduler.advance(100)
+    assert made.timers.reschedule(TOPIC, pending(made), (START_S + to) * 1000).outcome is CancelOutcome.CANCELLED
+    if again:
+        made = made.again()
+    made.scheduler.advance(6000)
+    moved = max(to, 100)
+    times = [60, moved, *(max(moved, at) for at in (180, 240, 300, 360))]
+    assert made.ids() == [each.id for each in walked(first)]
+    assert [at // 1000 for _, at in made.delivered()] == times
+    # What ended by itself; a move ends nothing.
+    assert made.metrics.value(counted.ENDED, "cancelled") == 0
+    assert made.metrics.value(counted.ENDED, "exhausted") == 1
+
+
+def test_moved_loop_is_cancelled_by_its_id_as_ever() -> None:
+    """Whichever record waits; and it is too late when what was moved was the last and is delivered."""
+    made = world()
+    first, last = loop(every=60, times=6), loop(at=60, times=1, number=1)
+    made.add(last)
+    made.add(first)
+    made.timers.reschedule(TOPIC, pending(made), (START_S + 200) * 1000)
+    made.scheduler.advance(100)
+    assert made.ids() == [last.id]
+    assert made.cancel(first) is CancelOutcome.CANCELLED
+    moved = (loop(at=200, times=1, number=2), once(200, number=3))
+    for each in moved:
+        made.add(each)
+        assert made.timers.reschedule(TOPIC, pending(made), START_S * 1000).outcome is CancelOutcome.CANCELLED
+    made.scheduler.advance(1)
+    assert sorted(made.ids()) == sorted(each.id for each in (last, *moved))
+    assert [made.cancel(each) for each in moved] == [CancelOutcome.TOO_LATE] * 2
