@@ -28,6 +28,10 @@ class Due(NamedTuple):
 class Waiter(Protocol[M_contra]):
     """Where messages wait."""
 
+    def release_plain(self, messages: Sequence[M_contra]) -> Sequence[Due | None]:
+        """Make what to append for those that need no second look, None for the others, which `release` gets."""
+        ...
+
     def release(self, message: M_contra) -> Due | None:
         """Make what to append; None when it needs nothing any more.
 
@@ -70,15 +74,16 @@ class Delivery(Generic[M]):
         """Append messages in their order; False when the store takes nothing now: the waiter has the rest back."""
         waiter = self._waiter
         run: list[tuple[M, Due]] = []
-        for place, message in enumerate(messages):
-            try:
-                due = waiter.release(message)
-            except (DamagedRecord, RecordGone) as error:
-                waiter.lose(message, error)
-                continue
-            except MessageRefused as error:
-                waiter.refuse(message, str(error))
-                continue
+        plain = waiter.release_plain(messages)
+        for place, (message, made) in enumerate(zip(messages, plain, strict=True)):
+            due = made
+            if due is None:
+                try:
+                    due = waiter.release(message)
+                except (DamagedRecord, RecordGone) as error:
+                    waiter.lose(message, error)
+                except MessageRefused as error:
+                    waiter.refuse(message, str(error))
             if due is None:
                 continue
             # Hosts of one append are equally long, and what belongs together is an append of its own.

@@ -9,7 +9,7 @@ which costs half of a loop's statements.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, reduce
 from itertools import repeat
 from operator import ge, or_
@@ -174,7 +174,7 @@ class Encoder:
         stamp: Stamp,
         touched: dict[ConsumeQueue, Topic],
         *,
-        stamps: Iterator[Stamp] | None = None,
+        origins: Sequence[tuple[int, bytes]] | None = None,
     ) -> tuple[list[Buffer], list[Position], int]:
         """Give records their offsets and complete them; their units are staged in their queues.
 
@@ -184,12 +184,12 @@ class Encoder:
             physicals: Where each record goes.
             stamp: As given to `measure`.
             touched: Gets the queues that had nothing staged before.
-            stamps: One for each message, where they were not made together; as long as `stamp`.
+            origins: Born time and host of each message, where they were not made together; as long as the stamp's.
 
         Returns:
             Buffers, the same number for each record; the positions; and the bits of sysFlag that any has.
         """
-        if len(puts) == 1 and stamps is None:
+        if len(puts) == 1 and origins is None:
             return self._encode_one(puts[0], measured, physicals[0], stamp, touched)
         topics, queue_ids, bodies, _, tags, _, prepared, reconsumed, sys_flags, user_flags = zip(*puts, strict=True)
         tails, sizes, keys = measured
@@ -213,10 +213,9 @@ class Encoder:
             queue.tail += b"".join(units)
         touched.update(zip(queues, topics, strict=True))
         flags = 0
-        if stamps is not None or any(sys_flags) or any(prepared) or any(reconsumed):
+        if origins is not None or any(sys_flags) or any(prepared) or any(reconsumed):
             flags = reduce(or_, sys_flags)
-            rows = zip(prepared, reconsumed, sys_flags, stamps or repeat(stamp), strict=False)
-            middles: Iterable[bytes] = [self._middle(own, *row) for *row, own in rows]
+            middles: Iterable[bytes] = self._middles(stamp, origins, prepared, reconsumed, sys_flags)
         else:
             middles = repeat(self._middle(stamp, 0, 0, 0))
         headers = list(
@@ -266,6 +265,25 @@ class Encoder:
         header = pack(size, MAGIC_V1, body_crc, queue_id, user_flag, offset, physical, shared, len(body))
         end = crc_property(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
         return [header, body, tail, end], [_new_position(Position, (queue_id, offset, physical, key))], sys_flag
+
+    def _middles(
+        self,
+        stamp: Stamp,
+        origins: Sequence[tuple[int, bytes]] | None,
+        prepared: Sequence[int],
+        reconsumed: Sequence[int],
+        flags: Sequence[int],
+    ) -> Iterable[bytes]:
+        """`_middle` by columns."""
+        born_ms, born_host, store_ms = stamp
+        borns: Iterable[int] = repeat(born_ms)
+        hosts: Iterable[bytes] = repeat(born_host)
+        if origins is not None:
+            borns, hosts = zip(*origins, strict=True)
+        if len(born_host) != 8:
+            flags = [each | SYS_BORN_HOST_V6 for each in flags]
+        pack = _header_packers(len(born_host))[1]
+        return map(pack, flags, borns, hosts, repeat(store_ms), repeat(self._store_host), reconsumed, prepared)
 
     def _middle(self, stamp: Stamp, prepared: int, reconsumed: int, flags: int) -> bytes:
         """The header from sysFlag to the prepared offset: the same for nearly all records of an append."""

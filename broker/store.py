@@ -302,8 +302,8 @@ class Store:
             self.metrics.counter(REFUSED, "illegal").add(len(puts))
             raise
         physicals = self._room.reserve(puts, measured.sizes, atomic=atomic)
-        stamps = None if origins is None else (Stamp(*each, self.store_ms) for each in origins)
-        buffers, positions, flags = self._encoder.encode(puts, measured, physicals, stamp, self._touched, stamps=stamps)
+        encode = self._encoder.encode
+        buffers, positions, flags = encode(puts, measured, physicals, stamp, self._touched, origins=origins)
         tails, sizes, keys = measured
         self._log.stage(physicals, sizes, buffers)
         self._feed(tails, keys, physicals, sizes, store_ms=stamp.store_ms, flags=flags)

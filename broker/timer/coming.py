@@ -76,8 +76,15 @@ class Coming:
         by_due: dict[int, array[int]] = {}
         for due, position in taken:
             by_due.setdefault(due, array("q")).append(position)
-        for positions in by_due.values():
-            positions.reverse()
+        for due, positions in list(by_due.items()):
+            start = self._taken.get(due, 0) - len(positions)
+            if start >= 0 and self._buckets[due][start : start + len(positions)] == positions:
+                # Most often nothing came in between.
+                self._taken[due] = start
+                self.count += len(positions)
+                del by_due[due]
+            else:
+                positions.reverse()
         self.load(by_due)
 
     def __contains__(self, key: tuple[int, int]) -> bool:

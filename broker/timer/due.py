@@ -7,21 +7,21 @@ further ones are put again at the log's tail, due DEFER_MS later, so that memory
 
 from __future__ import annotations
 
-import re
-import struct
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from broker.decisions import prepared_offset_of
 from broker.delivery import Delivery, Due
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.properties import find_property
 from broker.put import Put
-from broker.record import SYS_BORN_HOST_V6, SYS_STORE_HOST_V6, prepared_offset, split, topic_of
+from broker.record import prepared_offset, split, topic_of
 from broker.release import REAL_TOPIC_NAME, Released, moved, release, without
+from broker.release_plain import PlainRelease, pattern
 from broker.seams import Clock
 from broker.store import Store
 from broker.timer import metrics as counted
@@ -37,6 +37,8 @@ RETRIES_PER_STEP = 64
 ASIDE_MAX = 1000
 DEFER_MS = 600_000
 MARK = b"__PYDDMQ_LOOP"
+# NamedTuple's own constructor is a Python function; this one is not, and there is one call per timer.
+_new = tuple.__new__
 
 
 class Followed(Protocol):
@@ -106,8 +108,12 @@ class DueTimers:
         self._clock = clock
         self._metrics = metrics
         self._notices = notices
+        self._plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_"))
         self._cancelled: dict[int, set[bytes]] = {}
+        self._followed: set[int] = set()
         self._late_max = metrics.counter(counted.LATE_MAX)
+        self._rolled_count = metrics.counter(counted.ROLLED)
+        self._delivered_count = metrics.counter(counted.DELIVERED)
 
     # Taking
 
@@ -128,16 +134,11 @@ class DueTimers:
 
     def _take(self, coming: Coming, now_ms: int, count_max: int) -> list[Taken]:
         keys = coming.take(now_ms, count_max)
-        taken: list[Taken] = []
-        bytes_left = STEP_BYTES
-        for place, (_, position) in enumerate(keys):
-            unit = self._table.log.unit(position)
-            if taken and unit.size > bytes_left:
-                coming.give_back(keys[place:])
-                break
-            bytes_left -= unit.size
-            taken.append(Taken(position, unit))
-        return taken
+        units = self._table.log.units([position for _, position in keys])
+        count = max(1, bisect_right(list(accumulate([unit.size for unit in units])), STEP_BYTES))
+        if count < len(keys):
+            coming.give_back(keys[count:])
+        return [_new(Taken, (position, unit)) for (_, position), unit in zip(keys[:count], units, strict=False)]
 
     def retry(self) -> bool:
         """Try a bounded number of the refused again, those tried least first; False when the store takes nothing."""
@@ -148,6 +149,30 @@ class DueTimers:
         return self.delivery.deliver([each.timer for each in refused])
 
     # What a delivery asks
+
+    def release_plain(self, messages: Sequence[Taken]) -> list[Due | None]:
+        """Make what to append for timers as this broker writes them: no rolls, loops or cancels."""
+        superseded, cancels, is_marked = self.superseded, self._table.cancels, self._table.log.is_marked
+        # What was replaced has no size.
+        usual = [
+            unit.size > 0
+            and unit.magic == MAGIC_TIMER
+            and unit.physical not in superseded
+            and unit.slot_ms not in cancels
+            and not is_marked(position)
+            for position, unit in messages
+        ]
+        units = [unit for (_, unit), wanted in zip(messages, usual, strict=True) if wanted]
+        plain = self._plain.release([(unit.physical, unit.size) for unit in units])
+        made = iter(
+            [
+                None
+                if each is None or int(each.fact) != unit.due_ms or MARK in each.put.properties
+                else _new(Due, ((each.put,), each.born_ms, each.born_host))
+                for each, unit in zip(plain, units, strict=True)
+            ]
+        )
+        return [next(made) if wanted else None for wanted in usual]
 
     def release(self, message: Taken) -> Due | None:
         """Make what to append for a timer; None when it was cancelled.
@@ -166,9 +191,6 @@ class DueTimers:
             return None
         record = self._read(unit)
         body, block = split(record)
-        usual = self._usual(unit, record, body, block)
-        if usual is not None:
-            return usual
         if topic_of(record) != TIMER_NAME or due_of(block, self._table.wheel.precision_ms) != unit.due_ms:
             raise TimersDamaged(f"a unit of the timer log names the record at {unit.physical}, which says other things")
         if unit.magic & MAGIC_ROLL:
@@ -185,28 +207,9 @@ class DueTimers:
         if self.follower is not None and MARK in block:
             followed = self.follower.unfold(released)
             if followed is not None:
+                self._followed.add(unit.physical)
                 return Due(tuple(followed.puts), released.born_ms, released.born_host)
         return Due((released.put,), released.born_ms, released.born_host)
-
-    def _usual(self, unit: Unit, record: memoryview, body: memoryview, block: bytes) -> Due | None:
-        """What `release` makes of nearly every timer, at a third of the cost; None when it is not one of those."""
-        facts = _FACTS.search(block)
-        if facts is None or unit.magic != MAGIC_TIMER or int(facts[1]) != unit.due_ms or record[39] & _UNUSUAL:
-            return None
-        rest = block[: facts.start()] + block[facts.end() :]
-        topic = self._store.topics.get(facts[2].decode("utf-8", "replace"))
-        queue_id = int(facts[3])
-        if topic is None or topic.system or queue_id >= len(topic.queues) or _OTHERS.search(rest) is not None:
-            return None
-        if unit.slot_ms in self._table.cancels:
-            return None
-        flag, sys_flag, born_ms, born_host, reconsumed = _unpack_header(record)
-        tags = find_property(rest, b"TAGS") or b""
-        key = find_property(rest, b"UNIQ_KEY") or b""
-        origin = prepared_offset_of(unit.physical)
-        return Due(
-            (Put(topic, queue_id, body, rest, tags, key, origin, reconsumed, sys_flag, flag),), born_ms, born_host
-        )
 
     def _read(self, unit: Unit) -> memoryview:
         try:
@@ -306,16 +309,25 @@ class DueTimers:
         """Settle what is stored."""
         if error is not None:
             return
-        now = self._clock.wall_ms()
-        rolled = sum(1 for each in messages if each.unit.magic & MAGIC_ROLL)
-        self._metrics.counter(counted.ROLLED).add(rolled)
-        self._metrics.counter(counted.DELIVERED).add(len(messages) - rolled)
-        for each in messages:
-            if not each.unit.magic & MAGIC_ROLL and each.unit.physical not in self.aside:
-                self._late_max.value = max(self._late_max.value, now - each.unit.due_ms)
-            if self.follower is not None:
-                self.follower.done(each.unit.physical)
-            self._settle(each)
+        units = [unit for _, unit in messages]
+        if self.aside:
+            # Tried again: some of these are not new.
+            units = [unit for unit in units if unit.physical not in self.aside]
+        dues = [unit.due_ms for unit in units if not unit.magic & MAGIC_ROLL]
+        rolled = sum([bool(unit.magic & MAGIC_ROLL) for _, unit in messages])
+        self._rolled_count.add(rolled)
+        self._delivered_count.add(len(messages) - rolled)
+        if dues:
+            self._late_max.value = max(self._late_max.value, self._clock.wall_ms() - min(dues))
+        if self._followed and self.follower is not None:
+            for physical in self._followed.intersection([unit.physical for _, unit in messages]):
+                self.follower.done(physical)
+                self._followed.discard(physical)
+        self._table.settle_all(units)
+        if len(units) < len(messages):
+            for each in messages:
+                if each.unit.physical in self.aside:
+                    self._settle(each)
         self.on_done()
 
     def _settle(self, message: Taken) -> None:
@@ -343,15 +355,11 @@ class DueTimers:
         self.aside[physical] = Aside(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
 
 
-_FACTS = re.compile(
-    rb"(?<![^\x02])TIMER_DELIVER_MS\x01(\d{1,18})\x02TIMER_OUT_MS\x01\d{1,18}\x02"
+_FACTS = pattern(
+    rb"TIMER_DELIVER_MS\x01(\d{1,18})\x02TIMER_OUT_MS\x01\d{1,18}\x02"
     rb"REAL_TOPIC\x01([^\x01\x02]+)\x02REAL_QID\x01(\d{1,4})\x02"
 )
-"""As this broker writes them."""
-_OTHERS = re.compile(rb"TIMER_|REAL_|__PYDDMQ_LOOP")
-_UNUSUAL = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
-_unpack_header = struct.Struct(">16xi16xiq8s16xi").unpack_from
-"""The producer's flag, sysFlag, born time and host, reconsume times, where both hosts are IPv4."""
+"""As `broker.timer.puts` writes them."""
 _ROLLS = b"TIMER_ROLL_TIMES\x01%d\x02"
 _MOMENT = b"TIMER_DELIVER_MS\x01%d\x02TIMER_OUT_MS\x01%d\x02"
 _MOMENT_NAMES = (DELIVER_NAME, OUT_NAME, b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC")

@@ -22,7 +22,7 @@ log: what follows the checkpoint is compared with its records, and damage has ev
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from broker.commit_log import segment_name
@@ -257,6 +257,56 @@ class TimerLog:
         if position in self._marked:
             size = 0
         return _new(Unit, (previous, magic, write_ms + delay_ms, physical, size, topic_hash, due_ms))
+
+    def units(self, positions: Sequence[int]) -> list[Unit]:
+        """Return the units at positions: `unit` for many.
+
+        Raises:
+            TimersDamaged, OSError: As `unit`.
+        """
+        marked, views, file_bytes = self._marked, self._views, self.file_bytes
+        end = (self._per_file - 1) * UNIT_BYTES
+        found: list[Unit] = []
+        for position in positions:
+            number, at = divmod(position, file_bytes)
+            view = views.get(number)
+            if view is not None and at <= end:
+                unit_bytes, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = _unpack(view, at)
+                if unit_bytes == UNIT_BYTES and 0 < magic < _MAGIC_END and physical >= 0 and size >= 0:
+                    if position in marked:
+                        size = 0
+                    fields = (previous, magic, write_ms + delay_ms, physical, size, topic_hash, due_ms)
+                    found.append(_new(Unit, fields))
+                    continue
+            found.append(self.unit(position))
+        return found
+
+    def chain(self, position: int, slot_ms: int, *, above: int, count_max: int) -> tuple[list[tuple[int, Unit]], int]:
+        """Return the units of a slot from a position on back, and the position to go on at, -1 at the end.
+
+        Args:
+            position: Of one of its units.
+            slot_ms: The slot's time.
+            above: Only units behind this position; the chain may go on there.
+            count_max: How many at most.
+
+        Raises:
+            TimersDamaged: The chain leaves the slot, or the log.
+            OSError: A file cannot be mapped.
+        """
+        found: list[tuple[int, Unit]] = []
+        first, end = self.position(self.first), self.position(self.count)
+        while position > above and len(found) < count_max:
+            if position >= end:
+                raise TimersDamaged(f"the slot {slot_ms} leads to {position}, behind the end of the timer log")
+            if position < first:
+                return found, -1
+            unit = self.unit(position)
+            if unit[2] != slot_ms or unit[0] >= position or position % self.file_bytes % UNIT_BYTES:
+                raise TimersDamaged(f"the unit of the timer log at {position} is not one of the slot {slot_ms}")
+            found.append((position, unit))
+            position = unit[0]
+        return found, position
 
     def raw(self, start: int, end: int) -> Iterator[tuple[int, ...]]:
         """Yield the units numbered [start, end) of one file as they stand: fields as in the module's docstring.

@@ -156,7 +156,7 @@ def _count(timers: Timers) -> Generator[None, None, None]:
     table = timers.table
     pending: dict[int, int] = {}
     read_ms = table.read_ms
-    for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 4):
+    for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 16):
         for _, _, magic, write_ms, delay_ms, _, size, topic_hash, _ in table.log.raw(start, end):
             if size and not magic & MAGIC_DELETE and write_ms + delay_ms >= read_ms:
                 pending[topic_hash] = pending.get(topic_hash, 0) + 1

@@ -10,10 +10,10 @@ than `roll_slots` from now is entered nearer and rolled: its record is put again
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from broker.opening import run_to_end
 from broker.timer.coming import Coming
 from broker.timer.log import (
     MAGIC_DELETE,
@@ -22,13 +22,12 @@ from broker.timer.log import (
     UNIT,
     UNIT_BYTES,
     TimerLog,
-    TimersDamaged,
     Unit,
 )
 from broker.timer.names import TimerOptions
 from broker.timer.wheel import Slot, TimerWheel
 
-CHUNK_UNITS = 4096
+CHUNK_UNITS = 1024
 """Units read in one step."""
 SKIP_SLOTS = 16_384
 """Empty slots passed over in one step."""
@@ -205,36 +204,25 @@ class TimerTable:
 
     # Reading slots
 
-    def slot_units(self, slot_ms: int, above: int = -1) -> Generator[None, None, list[tuple[int, Unit]]]:
-        """Read the units of a slot that is in the wheel, in bounded steps, the last enqueued first.
+    def slot_units(self, slot_ms: int, above: int = -1) -> Iterator[list[tuple[int, Unit]]]:
+        """Yield the units of a slot that is in the wheel, in bounded pieces, the last enqueued first.
 
         Args:
             slot_ms: Its time.
             above: Only those behind this position.
 
         Raises:
-            TimersDamaged: The chain is broken.
-            OSError: It cannot be read.
+            TimersDamaged: A unit is not one of this slot.
+            OSError: The timer log cannot be read.
         """
-        found: list[tuple[int, Unit]] = []
         slot = self.wheel.get(slot_ms)
         position = -1 if slot is None else slot.last
         while position > above:
-            number = self.log.number(position)
-            if number >= self.log.count:
-                raise TimersDamaged(f"the slot {slot_ms} leads to {position}, behind the end of the timer log")
-            if number < self.log.first:
-                break
-            unit = self.log.unit(position)
-            if unit.slot_ms != slot_ms or unit.previous >= position:
-                raise TimersDamaged(f"the unit of the timer log at {position} is not one of the slot {slot_ms}")
-            if not unit.due_ms:
-                unit = self._give_due(unit, position)
-            found.append((position, unit))
-            position = unit.previous
-            if len(found) % CHUNK_UNITS == 0:
-                yield
-        return found
+            found, position = self.log.chain(position, slot_ms, above=above, count_max=CHUNK_UNITS)
+            if not all(unit.due_ms for _, unit in found):
+                found = [(at, unit if unit.due_ms else self._give_due(unit, at)) for at, unit in found]
+            if found:
+                yield found
 
     def _give_due(self, unit: Unit, position: int) -> Unit:
         """RocketMQ says no due time in its units: its record does."""
@@ -253,26 +241,27 @@ class TimerTable:
             TimersDamaged, OSError: As `slot_units`; the slot is not read then.
         """
         slot_ms = self.next_ms
-        found: list[tuple[int, Unit]] = []
+        timers: dict[int, array[int]] = {}
+        rolls: dict[int, array[int]] = {}
+        cancels: list[int] = []
         last = -1
         while (slot := self.wheel.get(slot_ms)) is not None and slot.last != last:
             # What is enqueued meanwhile is found by another look.
-            newer = yield from self.slot_units(slot_ms, last)
-            if not newer:
-                break
-            found = newer + found
-            last = newer[0][0]
+            above, last = last, slot.last
+            newer: tuple[dict[int, array[int]], dict[int, array[int]], list[int]] = ({}, {}, [])
+            for units in self.slot_units(slot_ms, above):
+                self._sort(units, *newer)
+                if len(units) == CHUNK_UNITS:
+                    yield
+            for before, found in ((timers, newer[0]), (rolls, newer[1])):
+                for key, positions in found.items():
+                    positions.extend(before.get(key, ()))
+                before.update(found)
+            cancels = newer[2] + cancels
         self.next_ms = slot_ms + self.wheel.precision_ms
-        timers: dict[int, array[int]] = {}
-        rolls: dict[int, array[int]] = {}
-        count = 0
-        for position, unit in found:
-            if unit.magic & MAGIC_DELETE and not unit.magic & MAGIC_ROLL:
-                self.cancels.setdefault(slot_ms, []).append(position)
-            elif unit.size and not self.log.is_marked(position):
-                into = rolls if unit.magic & MAGIC_ROLL else timers
-                into.setdefault(key_of(unit), array("q")).append(position)
-                count += 1
+        count = sum(map(len, timers.values())) + sum(map(len, rolls.values()))
+        if cancels:
+            self.cancels.setdefault(slot_ms, []).extend(cancels)
         self.coming.load(timers)
         self.rolls.load(rolls)
         if count:
@@ -281,6 +270,29 @@ class TimerTable:
         self._held = slot_ms if hold else None
         self._advance()
         return count
+
+    def _sort(
+        self,
+        units: Sequence[tuple[int, Unit]],
+        timers: dict[int, array[int]],
+        rolls: dict[int, array[int]],
+        cancels: list[int],
+    ) -> None:
+        """Sort units by when they are to be taken; what needs nothing is left out. A later mark is seen when taken."""
+        for position, unit in units:
+            _, magic, slot_ms, _, size, _, key = unit
+            if magic & MAGIC_ROLL:
+                into, key = rolls, slot_ms
+            elif magic & MAGIC_DELETE:
+                cancels.append(position)
+                continue
+            else:
+                into = timers
+            if size:
+                positions = into.get(key)
+                if positions is None:
+                    positions = into[key] = array("q")
+                positions.append(position)
 
     def settle(self, unit: Unit, *, marked: bool = False) -> None:
         """Note that a timer that was taken needs nothing any more; a marked one is not pending already."""
@@ -292,6 +304,20 @@ class TimerTable:
             self._advance()
         if not marked:
             self.forget(unit)
+
+    def settle_all(self, units: Sequence[Unit]) -> None:
+        """`settle` for many timers that were taken and are still counted as pending."""
+        advance = False
+        for slot_ms, count in Counter([unit.slot_ms for unit in units]).items():
+            left = self._left.pop(slot_ms, 0) - count
+            if left > 0:
+                self._left[slot_ms] = left
+            else:
+                advance = True
+        if advance:
+            self._advance()
+        for topic_hash, count in Counter([unit.topic_hash for unit in units if not unit.magic & MAGIC_DELETE]).items():
+            self.pending[topic_hash] = self.pending.get(topic_hash, 0) - count
 
     def forget(self, unit: Unit) -> None:
         """Count a timer as pending no more."""
@@ -353,7 +379,7 @@ class TimerTable:
         for slot_ms in range(self.read_ms, self.next_ms, self.wheel.precision_ms):
             if self.wheel.get(slot_ms) is None:
                 continue
-            units = run_to_end(self.slot_units(slot_ms))
+            units = [each for piece in self.slot_units(slot_ms) for each in piece]
             left = [(position, unit) for position, unit in reversed(units) if self._stays(unit, position)]
             if len(left) == len(units):
                 continue

@@ -42,7 +42,7 @@ from broker.timer.state import TimerCheck, TimerState
 from broker.timer.table import TimerTable
 from broker.timer.wheel import TimerWheel
 
-STEP_MESSAGES = 256
+STEP_MESSAGES = 512
 """Timers taken in one step, and as many records entered."""
 AHEAD_MS = 2000
 """How long before its time a slot is read."""

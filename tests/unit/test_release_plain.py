@@ -1,0 +1,121 @@
+"""What is released by columns is what `broker.release` makes of it one by one, or it is left to that."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import MessageRefused
+from broker.metrics import Metrics
+from broker.put import Put
+from broker.release import Released, release
+from broker.release_plain import Plain, PlainRelease
+from broker.store import Store, StoreOptions
+from broker.testing import ManualClock, SimDisk
+from broker.timer.due import _FACTS
+from broker.timer.names import TIMER_NAME, TIMER_NAMES, TIMER_TOPIC
+from broker.topics import Topic
+
+HOST = bytes([127, 0, 0, 1, 0, 0, 0, 9])
+_WORDS = st.sampled_from(
+    [b"", b"a", b"TAGS", b"UNIQ_KEY", b"KEYS", b"REAL_TOPIC", b"TIMER_OUT_MS", b"XTAGS", b"UNIQ_KEYS", b"UNIQ_KEY\x01k"]
+)
+_PAIRS = st.lists(st.tuples(_WORDS, _WORDS), max_size=4)
+
+
+def _store() -> tuple[Store, Topic, ManualClock]:
+    clock = ManualClock()
+    options = StoreOptions(segment_bytes=1 << 20, queue_file_units=1024)
+    store = Store.open("/s", options=options, disk=SimDisk(), clock=clock, random=Random(1), metrics=Metrics())
+    return store, store.create_topic("orders", 4), clock
+
+
+def _both(store: Store) -> list[tuple[Plain | None, Released | None]]:
+    """What both make of everything in the timer topic."""
+    places = [(physical, size) for physical, size, _ in store.topics[TIMER_TOPIC].queues[0].read(0, 100)]
+    plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_")).release(places)
+    full: list[Released | None] = []
+    for place in places:
+        try:
+            full.append(release(store.read(*place), store.topics, TIMER_NAMES))
+        except MessageRefused:
+            full.append(None)
+    return list(zip(plain, full, strict=True))
+
+
+@given(st.lists(st.tuples(_PAIRS, st.booleans(), st.binary(max_size=8), st.integers(0, 3)), min_size=1, max_size=5))
+def test_plain_is_what_a_full_release_makes(
+    messages: list[tuple[list[tuple[bytes, bytes]], bool, bytes, int]],
+) -> None:
+    """Whatever the properties, in whatever order: the same put, born time and host, or none."""
+    store, topic, clock = _store()
+    puts = []
+    for pairs, closed, body, queue_id in messages:
+        block = b"\x02".join([name + b"\x01" + value for name, value in pairs]) + (b"\x02" if closed and pairs else b"")
+        timed = store.timed.timed(Put(topic, queue_id, body, b"", flag=len(body)), clock.wall_ms() + 1500)
+        key = b"k" if b"UNIQ_KEY\x01k" in block else b""
+        puts.append(timed._replace(properties=block + timed.properties, unique_key=key))
+    store.append(puts, born_ms=77, born_host=HOST)
+    store.flush()
+    for plain, full in _both(store):
+        if plain is not None:
+            assert full is not None
+            assert plain[:3] == tuple(full)
+            assert int(plain.fact) == clock.wall_ms() + 1500
+
+
+def test_what_producers_send_is_plain() -> None:
+    """A timer with tag, key and properties needs no second look, with and without a key of its own."""
+    store, topic, clock = _store()
+    block = b"TAGS\x01t\x02KEYS\x01k1\x02region\x01eu\x02"
+    puts = [
+        Put(topic, 1, b"one", block, b"t"),
+        Put(topic, 2, b"two", block + b"UNIQ_KEY\x01own\x02", b"t", b"own"),
+        Put(topic, 3, b"", b""),
+    ]
+    store.append([store.timed.timed(put, clock.wall_ms() + 1) for put in puts], born_ms=5, born_host=HOST)
+    store.flush()
+    found = [plain for plain, _ in _both(store)]
+    assert all(found)
+    assert [each.put.unique_key == b"own" for each in found if each] == [False, True, False]
+    assert [each.put.tags for each in found if each] == [b"t", b"t", b""]
+
+
+def test_atomic_batches_are_plain_and_lose_their_mark() -> None:
+    """Members of a batch are delivered one by one."""
+    store, topic, clock = _store()
+    puts = [store.timed.timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1) for _ in range(3)]
+    store.append(puts, born_ms=5, born_host=HOST, atomic=True)
+    store.flush()
+    for plain, full in _both(store):
+        assert plain is not None
+        assert full is not None
+        assert plain[:3] == tuple(full)
+        assert b"BATCH" not in plain.put.properties
+
+
+def test_a_record_that_cannot_be_read_leaves_all_to_the_full_way() -> None:
+    """Which of them it is, and what becomes of it, is said there."""
+    store, topic, clock = _store()
+    store.append([store.timed.timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1)], born_ms=5, born_host=HOST)
+    store.flush()
+    [(physical, size, _)] = store.topics[TIMER_TOPIC].queues[0].read(0, 1)
+    releases = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_"))
+    assert releases.release([(physical, size), (physical, size + 1)]) == [None, None]
+
+
+def test_other_rooms_and_missing_topics_are_left_to_the_full_way() -> None:
+    """A record of another topic, or one whose topic or queue is not there, is not plain."""
+    store, topic, clock = _store()
+    timed = store.timed.timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1)
+    elsewhere = timed._replace(topic=store.create_topic("other", 1))
+    missing = timed._replace(properties=timed.properties.replace(b"orders", b"absent"))
+    no_queue = timed._replace(properties=timed.properties.replace(b"REAL_QID\x010", b"REAL_QID\x019"))
+    positions = store.append([elsewhere, missing, no_queue], born_ms=5, born_host=HOST)
+    store.flush()
+    ends = [*[each.physical for each in positions[1:]], store.end]
+    places = [(each.physical, end - each.physical) for each, end in zip(positions, ends, strict=True)]
+    releases = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_"))
+    assert releases.release(places) == [None, None, None]
