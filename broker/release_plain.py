@@ -107,7 +107,7 @@ class PlainRelease:
         elif _KEY in head:
             return None
         else:
-            properties += facts.string[facts.end(3) + 1 : facts.end(4) + 1]
+            properties += facts.string[facts.start(4) - len(_KEY) : facts.end(4) + 1]
         view, body_at, body_end, _, _ = found
         flag, sys_flag, born_ms, born_host, reconsumed = _FIELDS(view, body_at - HEADER_BYTES)
         body = view[body_at:body_end]

@@ -23,17 +23,18 @@ import structlog
 
 from broker.delay import metrics as counted
 from broker.delay.level_queue import Aside, DelayLevel, Waiting
-from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC
+from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
 from broker.delay.puts import DELAY_NAMES
 from broker.delay.state import DelayState, restore
 from broker.errors import NO_SPACE, DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.release import Released, release
+from broker.release_plain import Plain, PlainRelease, pattern
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.store import Store
 
-STEP_MESSAGES = 128
+STEP_MESSAGES = 256
 STEP_BYTES = 1 << 20
 """Records of one step; one record at least."""
 LOOK_SECONDS = 1.0
@@ -44,6 +45,10 @@ DISK_FULL_SECONDS = 1.0
 SAVE_SECONDS = 5.0
 ASIDE_MAX = 1000
 _OPEN_UNITS = 8192
+FACTS = pattern(
+    rb"DELAY\x01(\d{1,4})\x02REAL_TOPIC\x01([^\x01\x02]+)\x02REAL_QID\x01(\d{1,4})\x02" + WAIT_NAME + rb"\x01\d+\x02"
+)
+"""As `broker.delay.puts` writes them."""
 
 log = structlog.get_logger()
 
@@ -82,6 +87,8 @@ class Delays:
         self._running = False
         self.in_flight = 0
         self._late_max = metrics.counter(counted.LATE_MAX)
+        names = (b"DELAY\x01", b"REAL_", WAIT_NAME)
+        self._plain = PlainRelease(store, room=SCHEDULE_NAME, facts=FACTS, names=names)
 
     # Opening and closing
 
@@ -248,33 +255,38 @@ class Delays:
 
     def _deliver(self, level: DelayLevel, messages: Sequence[Waiting]) -> bool:
         """Append messages of a level in their order; False when the store takes nothing now."""
-        run: list[tuple[Waiting, Released]] = []
-        for message in messages:
+        run: list[tuple[Waiting, Plain | Released]] = []
+        plain = self._plain.release([(message.physical, message.size) for message in messages])
+        for message, made in zip(messages, plain, strict=True):
             try:
-                released = release(self.store.read(message.physical, message.size), self.store.topics, DELAY_NAMES)
+                released = made or release(self._record(message), self.store.topics, DELAY_NAMES)
             except (DamagedRecord, RecordGone) as error:
                 self._lose(level, message, error)
                 continue
             except MessageRefused as error:
                 self._set_aside(level, message, str(error))
                 continue
-            if run and run[0][1][1:] != released[1:]:
-                # Born times and hosts are those of an append.
+            if run and len(run[0][1].born_host) != len(released.born_host):
+                # Hosts of one append are equally long.
                 if not self._append(level, run):
                     return False
                 run = []
             run.append((message, released))
         return not run or self._append(level, run)
 
-    def _append(self, level: DelayLevel, run: Sequence[tuple[Waiting, Released]]) -> bool:
+    def _record(self, message: Waiting) -> memoryview:
+        return self.store.read(message.physical, message.size)
+
+    def _append(self, level: DelayLevel, run: Sequence[tuple[Waiting, Plain | Released]]) -> bool:
         messages = [message for message, _ in run]
-        _, born_ms, born_host = run[0][1]
+        first = run[0][1]
         try:
             self.store.append(
                 [released.put for _, released in run],
-                born_ms=born_ms,
-                born_host=born_host,
+                born_ms=first.born_ms,
+                born_host=first.born_host,
                 done=partial(self._done, level, messages),
+                origins=[(each.born_ms, each.born_host) for _, each in run] if len(run) > 1 else None,
             )
         except MessageRefused as error:
             if len(run) == 1:

@@ -7,6 +7,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.delay.delays import FACTS
+from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
+from broker.delay.puts import DELAY_NAMES
 from broker.errors import MessageRefused
 from broker.metrics import Metrics
 from broker.put import Put
@@ -81,6 +84,21 @@ def test_what_producers_send_is_plain() -> None:
     assert all(found)
     assert [each.put.unique_key == b"own" for each in found if each] == [False, True, False]
     assert [each.put.tags for each in found if each] == [b"t", b"t", b""]
+
+
+def test_messages_of_delay_levels_are_plain() -> None:
+    """A message of a level is released as the full way does it, with its own properties alone."""
+    store, topic, _ = _store()
+    block = b"TAGS\x01t\x02KEYS\x01k1\x02"
+    puts = [store.delayed.put(Put(topic, 1, b"one", block, b"t"), 3), store.delayed.put(Put(topic, 2, b"", b""), 3)]
+    store.append(puts, born_ms=5, born_host=HOST)
+    store.flush()
+    places = [(physical, size) for physical, size, _ in store.topics[SCHEDULE_TOPIC].queues[2].read(0, 9)]
+    releases = PlainRelease(store, room=SCHEDULE_NAME, facts=FACTS, names=(b"DELAY\x01", b"REAL_", WAIT_NAME))
+    for plain, place in zip(releases.release(places), places, strict=True):
+        assert plain is not None
+        assert plain[:3] == tuple(release(store.read(*place), store.topics, DELAY_NAMES))
+        assert plain.fact == b"3"
 
 
 def test_atomic_batches_are_plain_and_lose_their_mark() -> None:
