@@ -15,6 +15,7 @@ from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
 from broker.properties import find_property
 from broker.seams import Buffer, Clock
 from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
+from broker.topics import is_system
 from proxy.message_rules import PropertyRules, Refusal
 from proxy.topic_ports import TopicPort
 from proxy.wire import SendMessage
@@ -207,7 +208,7 @@ class MessageChecks:
 
     def _no_topic(self, text: str) -> Refusal:
         topic = self._store.topics.get(text)
-        if topic is not None and topic.system:
+        if is_system(text) or (topic is not None and topic.system):
             return Refusal(
                 ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends"
             )

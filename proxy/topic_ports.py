@@ -6,6 +6,7 @@ from broker.message_type import MessageType
 from broker.metrics import Counter, Metrics, declare
 from broker.seams import Clock
 from broker.store import Store, Topic
+from broker.topics import is_system
 from conf import Config
 from upstream.limits import TokenBucket
 
@@ -80,12 +81,12 @@ class TopicPorts:
         self.by_name.update(ports)
 
     def auto_create(self, name: str, config: Config) -> TopicPort | None:
-        """Make a topic on its first publish where the configuration allows it; None where not.
+        """Make a topic on its first publish where the configuration allows it; None where not, as for its own names.
 
         Raises:
             MessageRefused, StoreError: It cannot be made.
         """
-        if not config.node.auto_create_topics or name in config.topics:
+        if not config.node.auto_create_topics or name in config.topics or is_system(name):
             return None
         existing = self._store.topics.get(name)
         if existing is not None and existing.system:
