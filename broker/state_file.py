@@ -92,6 +92,12 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
         file.close()
 
 
+def sealed(data: Any) -> bytes:
+    """Return JSON of our own as it stands in a `SealedFile`."""
+    body = _compact(data)
+    return b'{"crc32":"%b","data":%b}\n' % (_sum(body).encode("ascii"), body)
+
+
 class SealedFile:
     """JSON of our own with its checksum: `{"crc32": "...", "data": ...}`."""
 
@@ -119,9 +125,7 @@ class SealedFile:
 
     def save(self, data: Any) -> None:
         """Write the data durably. Raises OSError."""
-        body = _compact(data)
-        outer = b'{"crc32":"%b","data":%b}\n' % (_sum(body).encode("ascii"), body)
-        write_whole(self._disk, self.path, outer)
+        write_whole(self._disk, self.path, sealed(data))
 
 
 class StateFile:

@@ -11,8 +11,8 @@ That follows from the order of copying. The log only grows, and all else speaks 
 3. queue files, which hold at least what that checkpoint covers; what they hold beyond it is cut at the first opening;
 4. the log, up to the end of its last valid record at that moment; zeros behind it.
 
-`backup.json` is written last, with size and SHA-256 of every file; a folder without it is no backup. The index is left
-out: it is made anew.
+`backup.json` is written last, with size and SHA-256 of every file; a folder without it is no backup. Index, timer log
+and timer wheel are left out: they are made anew.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from broker.readonly import ReadOnlyStore
 from broker.recovery import ProgressCallback
 from broker.seams import Clock, Disk, DiskFile
 from broker.state_file import read_whole, write_whole
+from broker.timer.state import without_files
 from upstream.journal import scan_segment
 
 MANIFEST = "backup.json"
@@ -39,7 +40,7 @@ _CHUNK_BYTES = 1 << 20
 _ATTEMPTS_MAX = 100
 _ACKS = "pyddmq/acks"
 _OFFSETS = ("config/consumerOffset.json", "config/consumerOffset.json.bak", "pyddmq/consumerOffset.json")
-_LEFT_OUT = frozenset({"consumerOffset.json", "index.json"})
+_LEFT_OUT = frozenset({"consumerOffset.json", "index.json", "timers.json"})
 
 Link = Callable[[str, str], None]
 """Makes the second path a hard link of the first; raises OSError where it cannot."""
@@ -125,6 +126,9 @@ class Backup:
         data = read_whole(self.source, f"{self.root}/checkpoint")
         if data is not None:
             yield "checkpoint", data
+        data = without_files(self.root, disk=self.source, clock=self.clock)
+        if data is not None:
+            yield "pyddmq/timers.json", data
 
     def _offsets_and_journal(self) -> dict[str, bytes]:
         """Read both so that they belong together.

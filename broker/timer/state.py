@@ -21,13 +21,14 @@ import structlog
 from broker.errors import StoreUnreadable
 from broker.metrics import Metrics
 from broker.seams import Clock, Disk
-from broker.state_file import SealedFile, read_whole, write_whole
+from broker.state_file import SealedFile, read_whole, sealed, write_whole
 from broker.store_metrics import FILES_DAMAGED
 
 _CHECK = struct.Struct(">qqqqqqq")
 _MARK = struct.Struct(">II")
 _MARK_MAGIC = 0x50594D51
 CHECK_BYTES = 4096
+_NO_END = 1 << 62
 
 log = structlog.get_logger()
 
@@ -66,14 +67,15 @@ class Saved(NamedTuple):
 
 
 class TimerState:
-    """The two files of one store."""
+    """The two files of one store: `check_path` and `own_path`."""
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock, metrics: Metrics) -> None:
         self._disk = disk
         self._clock = clock
         self._metrics = metrics
-        self._check_path = f"{root}/config/timercheck"
-        self._own = SealedFile(disk, f"{root}/pyddmq/timers.json")
+        self.check_path = f"{root}/config/timercheck"
+        self.own_path = f"{root}/pyddmq/timers.json"
+        self._own = SealedFile(disk, self.own_path)
         self._versions = [0, 0, 0]
         self._saved: Any = None
 
@@ -104,7 +106,7 @@ class TimerState:
         return Saved(check, own["decided_from"], tuple(map(tuple, own["aside"])), pending, tuple(own["floor"]))
 
     def _load_check(self) -> tuple[TimerCheck, bool] | None:
-        raw = read_whole(self._disk, self._check_path)
+        raw = read_whole(self._disk, self.check_path)
         if raw is None or len(raw) < _CHECK.size or not raw[: _CHECK.size].strip(b"\x00"):
             return None
         read_ms, flushed, offset, _, *versions = _CHECK.unpack_from(raw)
@@ -175,5 +177,19 @@ class TimerState:
         data = _CHECK.pack(check.read_ms, check.log_end, check.offset, check.offset, *self._versions)
         data += _MARK.pack(_MARK_MAGIC, zlib.crc32(data))
         # In one step: half of it would be taken for RocketMQ's, whose positions go before what the log says.
-        write_whole(self._disk, self._check_path, data.ljust(CHECK_BYTES, b"\x00"))
+        write_whole(self._disk, self.check_path, data.ljust(CHECK_BYTES, b"\x00"))
         self._saved = own
+
+
+def without_files(root: str, *, disk: Disk, clock: Clock) -> bytes | None:
+    """Return the `pyddmq/timers.json` of a copy that has neither timer log nor wheel; None for a store of no timers.
+
+    They are made anew there from the commit log, but for what RocketMQ delivered before this broker took over.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    state = TimerState(root, disk=disk, clock=clock, metrics=Metrics())
+    if not (disk.exists(state.own_path) or disk.exists(state.check_path)):
+        return None
+    return sealed({"anew": list(state.load(_NO_END).floor)})
