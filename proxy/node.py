@@ -258,9 +258,11 @@ class Node:
 
     def _turn(self) -> None:
         """Write, sync, answer. Nothing leaves before what it promises is written."""
-        self._turn_asked = False
         if self._state == "stopped":
+            self._turn_asked = False
             return
+        # What the flushes lead to (replies, deliveries) leaves with this turn and needs no other one.
+        self._turn_asked = True
         self._turns.value += 1
         store = self.store
         flushed = False
@@ -273,7 +275,8 @@ class Node:
             except Exception:
                 # A fault in one callback must not keep the replies of all others from going out.
                 _log.exception("turn_callback_failed")
-        else:
+        self._turn_asked = False
+        if store.pending:
             self.request_turn()
         try:
             self.progress.flush()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from proxy.client import Consumer, OutgoingMessage, Producer, PullRefused, SendRefused
+from proxy.node import TURNS
 from tests.conftest import need_module
 from tests.running_node import RunningNode
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
@@ -100,6 +101,19 @@ def connect(start: Start) -> Iterator[Connect]:
             return raw
 
         yield run
+
+
+def test_publish_takes_one_turn(start: Start, connect: Connect) -> None:
+    """The reply that a flush leads to leaves with the same turn, and asks for no further one."""
+    node = start()
+    raw = connect(node.producer, "producer")
+    before = node.call(lambda: node.node.metrics.counter(TURNS).value)
+    for seqid in range(50):
+        raw.socket.sendall(raw.send(seqid))
+        assert raw.reply() is not None
+    turns = node.call(lambda: node.node.metrics.counter(TURNS).value) - before
+    # What is due by the clock may ask for some, too.
+    assert 50 <= turns < 75
 
 
 def test_message_travels_from_send_to_ack(start: Start) -> None:
