@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from broker.errors import MessageRefused
+from broker.loop.cancel import DelayCancels
 from broker.query import QueryRefused
 from broker.timer.cancel import CancelOutcome, Rescheduled
 from broker.timer.handle import RecallHandle
@@ -82,10 +83,15 @@ class _Timers:
             found = await self._look(name.id, name.topic)
             outcome = CancelOutcome.UNKNOWN
             if found.topic:
-                outcome = await self._run(self._node.timers.cancelling(found.topic, found.unique_key))
+                outcome = await self._run(self._cancelling(found))
             results.append(await self._told(found, outcome))
         self._node.settle()
         return {"results": results}
+
+    def _cancelling(self, found: TimerLookup) -> Generator[None, None, CancelOutcome]:
+        if found.occurrence is None:
+            return self._node.timers.cancelling(found.topic, found.unique_key)
+        return DelayCancels(self._node.store, self._node.timers).steps(found.topic, found.occurrence)
 
     async def _told(self, found: TimerLookup, outcome: CancelOutcome) -> Document:
         """Say what a cancel did; of one that came too late also when and where the message was delivered."""

@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from broker.errors import MessageRefused
+from broker.loop.occurrence import Occurrence, parse_id
 from broker.message import Message
-from broker.query import QueryRefused, Searchable, by_unique_key
+from broker.query import QueryRefused, Searchable, by_key, by_unique_key
 from broker.timer.handle import RecallHandle
 from broker.timer.names import TIMER_TOPIC
 from proxy.moments import moment_text
@@ -33,7 +34,7 @@ class TimerLookup:
 
     Args:
         store: Where.
-        name: UNIQ_KEY or handle.
+        name: UNIQ_KEY, handle, or DDMQ's id (docs/loops.md), which finds what of its loop waited last.
         topic: Topic of the message; of no use with a handle.
         broker_name: Of this broker; another's handle is refused.
 
@@ -44,6 +45,7 @@ class TimerLookup:
         record: The record that waits or waited, the newest; None when there is none.
         delivery: The delivered record.
         due_ms: When it is due, ms since the epoch.
+        occurrence: What a DDMQ id names, any of a loop; None for other names.
 
     Raises:
         QueryRefused: It is a handle of another broker, or names another topic than given.
@@ -57,6 +59,7 @@ class TimerLookup:
         self.state = TimerState.UNKNOWN
         self.record: Message | None = None
         self.delivery: Message | None = None
+        self.occurrence = parse_id(name)
         try:
             handle = RecallHandle.parse(name)
         except MessageRefused:
@@ -80,6 +83,8 @@ class TimerLookup:
             QueryRefused: Timers of several topics have the id.
             OSError: A file cannot be read.
         """
+        if self.occurrence is not None:
+            yield from self._by_id(self.occurrence)
         if TIMER_TOPIC in self._store.topics:
             query = by_unique_key(self._store, TIMER_TOPIC, self.unique_key, limit=_RECORDS_MAX)
             yield from query.steps()
@@ -89,6 +94,22 @@ class TimerLookup:
             yield from query.steps()
             if query.found:
                 self.state, self.delivery = TimerState.DELIVERED, query.found[0]
+
+    def _by_id(self, occurrence: Occurrence) -> Iterator[None]:
+        """Find the UNIQ_KEY of what has a DDMQ id: of the newest record that waited, else of the delivered message."""
+        places = [(TIMER_TOPIC, occurrence.first.id), (self.topic, occurrence.id)]
+        for topic, key in places:
+            if topic not in self._store.topics:
+                continue
+            query = by_key(self._store, topic, key, limit=_RECORDS_MAX)
+            yield from query.steps()
+            found = query.found
+            if topic == TIMER_TOPIC:
+                self._judge(found)
+                found = [] if self.record is None else [self.record]
+            if found:
+                self.unique_key = found[0].unique_key
+                return
 
     def _judge(self, records: list[Message]) -> None:
         """Look at the records of the timer topic, the newest first."""

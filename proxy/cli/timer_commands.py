@@ -19,7 +19,7 @@ from proxy.moments import moment_text
 
 PAGE = 1_000
 
-TimerId = Annotated[str, typer.Argument(metavar="ID", help="The message's id (UNIQ_KEY), or its handle.")]
+TimerId = Annotated[str, typer.Argument(metavar="ID", help="The message's id (UNIQ_KEY or DDMQ's), or its handle.")]
 OfTopic = Annotated[str | None, typer.Option("--topic", help="Topic of the message; needed when its id is not unique.")]
 OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages for this topic.")]
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Due then or later, such as `in 10m`.")]

@@ -1,0 +1,77 @@
+"""Timers looked up by DDMQ's ids: what of a loop waited last, whichever delivery the id names."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.loop import metrics as counted
+from broker.loop.occurrence import parse_id
+from proxy.client import Producer
+from proxy.timer_changes import CancelBody, TimerName, timer_changes
+from proxy.timer_lookup import TimerLookup, TimerState
+from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
+from tests.running_node import RunningNode
+
+
+def looked(made: World, name: str, topic: str | None = None) -> TimerLookup:
+    """Search for one."""
+    found = TimerLookup(made.store, name, topic, broker_name="b")
+    for _ in found.steps():
+        pass
+    return found
+
+
+@pytest.mark.parametrize("named", [0, 1, 2, 5])
+def test_any_id_of_a_loop_finds_what_waits(named: int) -> None:
+    """The id of the add, of a past delivery, of the next and of a later one; after a cancel it is cancelled."""
+    made = world()
+    first = loop(every=60, times=10)
+    made.add(first)
+    made.scheduler.advance(130)
+    name = walked(first)[named].id
+    found = looked(made, name)
+    assert (found.state, found.topic, found.due_ms) == (TimerState.PENDING, TOPIC, (START_S + 180) * 1000)
+    assert made.timers.reschedule(found.topic, found.unique_key, (START_S + 200) * 1000).unique_key
+    assert looked(made, name).due_ms == (START_S + 200) * 1000
+    made.cancel(first)
+    assert looked(made, name).state is TimerState.CANCELLED
+
+
+def test_id_of_a_single_message_finds_it_waiting_and_delivered() -> None:
+    """One that was delivered at once never waited: its topic has to be named."""
+    made = world()
+    made.add(once(60))
+    assert looked(made, once(60).id).state is TimerState.PENDING
+    made.scheduler.advance(100)
+    assert looked(made, once(60).id).state is TimerState.DELIVERED
+    past = made.add(once(-5, number=1))
+    assert looked(made, past).state is TimerState.UNKNOWN
+    assert looked(made, past, TOPIC).state is TimerState.DELIVERED
+    assert looked(made, once(number=7).id, TOPIC).state is TimerState.UNKNOWN
+
+
+async def change(node: RunningNode, body: CancelBody) -> Any:
+    """POST /api/timers/cancel, on the node's thread."""
+    [found] = [each for each in timer_changes(node.node) if each.name == "cancel_timers"]
+    answer: Any = found.run(body)
+    return await answer
+
+
+def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
+    """Its whole rest is gone, it is counted as ended, and asked again it is cancelled still."""
+    with RunningNode("topics:\n  orders: {queues: 1}\n", tmp_path) as node, Producer(node.producer) as producer:
+        first = producer.send_delay("orders", b"x", at=time.time() + 3600, every=60, times=9)
+        after = parse_id(first)
+        assert after is not None
+        later = after.later(2)
+        assert later is not None
+        for name in (later.id, first):
+            body = CancelBody(timers=[TimerName(id=name)])
+            answer = asyncio.run_coroutine_threadsafe(change(node, body), node._loop).result(20)
+            assert [each["outcome"] for each in answer["results"]] == ["cancelled"]
+        assert node.call(lambda: node.node.metrics.value(counted.ENDED, "cancelled")) == 1
