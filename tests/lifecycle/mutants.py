@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import pytest
 
 import broker.delay.delays
+import broker.timer.cancel
+import broker.timer.opening
 from broker.delay.delays import Delays as DelayDelivery
 from broker.delay.level_queue import DelayLevel
+from broker.errors import StoreError
 from broker.queue_build import QueueBuild
 from broker.release import Released
 from broker.retry.finished import Finished
 from broker.retry.redrive import Redrives
+from broker.store import Store
+from broker.timer.coming import Coming
+from broker.transaction.names import Fate
+from broker.transaction.ops import OpWriter
+from broker.transaction.replay import Replay
+from broker.transaction.states import HalfStates
 from tests.lifecycle.batches import Batches
 from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
+from tests.lifecycle.halves import Halves
+from tests.lifecycle.loops import Loops
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.scenario import Scenario
+from tests.lifecycle.timers import Timers
 
 Apply = Callable[[pytest.MonkeyPatch], None]
 
@@ -81,6 +93,80 @@ def _known_by_nobody(_: Any) -> Any:
     return lambda *_: False
 
 
+def _ahead(take: Any) -> Any:
+    def early(coming: Coming, now_ms: int, count_max: int) -> list[tuple[int, int]]:
+        taken: list[tuple[int, int]] = take(coming, now_ms + 500, count_max)
+        return taken
+
+    return early
+
+
+def _remembered_only(append: Any) -> Any:
+    """Cancels are not stored."""
+
+    def cancel(timers: Any, target: Any, puts: list[Any]) -> list[str]:
+        if len(puts) == 1:
+            timers.take_out(target.message.physical)
+            return []
+        keys: list[str] = append(timers, target, puts)
+        return keys
+
+    return cancel
+
+
+def _superseded_ignored(apply: Any) -> Any:
+    """A start does not ask the log what was replaced."""
+
+    def skip(timers: Any, _: int, asides: dict[int, tuple[int, int]]) -> Any:
+        return apply(timers, timers.store.end, asides)
+
+    return skip
+
+
+def _next_alone(append: Any) -> Any:
+    """What takes a message's place is written record by record."""
+
+    def separately(store: Store, puts: Any, *, atomic: bool = False, done: Any = None, **options: Any) -> Any:
+        if not atomic or len(puts) < 2:
+            return append(store, puts, atomic=atomic, done=done, **options)
+        for put in puts[:-1]:
+            append(store, [put], **options)
+            store.flush()
+        return append(store, puts[-1:], done=done, **options)
+
+    return separately
+
+
+def _decisions_forgotten(steps: Any) -> Any:
+    """A start takes every half for undecided."""
+
+    def forget(replay: Replay) -> Generator[None, None, None]:
+        yield from steps(replay)
+        halves = replay._halves
+        queue = halves.queue()
+        if queue is not None:
+            states = halves.states = HalfStates(queue.min_offset)
+            states.grow(queue.max_offset)
+            halves.seen = halves.checks.cursor = states.position
+            halves.ages.begin(states.position)
+
+    return forget
+
+
+def _rollback_unwritten(add: Any) -> Any:
+    """A rollback is answered before it is stored, and never is."""
+
+    def answer(
+        writer: OpWriter, offset: int, fate: Fate, done: Callable[[StoreError | None], None] | None = None
+    ) -> None:
+        if fate is Fate.ROLLED_BACK and done is not None:
+            done(None)
+        else:
+            add(writer, offset, fate, done)
+
+    return answer
+
+
 MUTANTS = (
     Mutant(
         "what was sent back is consumed where it was", Retries, "times", _patched(Finished, "has", _known_by_nobody)
@@ -98,4 +184,15 @@ MUTANTS = (
     Mutant(
         "half a batch at the log's end is kept", Batches, "of one unit", _patched(QueueBuild, "finish", _batch_kept)
     ),
+    Mutant("timers are delivered half a second early", Timers, "early", _patched(Coming, "take", _ahead)),
+    Mutant("cancels are not stored", Timers, "visible", _patched(broker.timer.cancel, "_append", _remembered_only)),
+    Mutant(
+        "a start does not ask what timers were replaced",
+        Timers,
+        "times",
+        _patched(broker.timer.opening, "_apply_decisions", _superseded_ignored),
+    ),
+    Mutant("an occurrence and its next are two writes", Loops, "lost", _patched(Store, "append", _next_alone)),
+    Mutant("decided halves are undecided again", Halves, "times", _patched(Replay, "steps", _decisions_forgotten)),
+    Mutant("rollbacks are not stored", Halves, "visible", _patched(OpWriter, "add", _rollback_unwritten)),
 )
