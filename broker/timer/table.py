@@ -361,7 +361,9 @@ class TimerTable:
     def skip_empty(self, end_ms: int, log_end: int) -> None:
         """Pass over the empty slots that come next, a bounded number of them, up to and with that of a moment."""
         precision = self.wheel.precision_ms
-        last = min((end_ms // precision + 1) * precision, self.next_ms + SKIP_SLOTS * precision)
+        last = (end_ms // precision + 1) * precision
+        if 2 * self.wheel.slots > SKIP_SLOTS:
+            last = min(last, self.next_ms + SKIP_SLOTS * precision)
         used = self.wheel.next_used(self.next_ms, last)
         if used > self.next_ms:
             self._decided_from[used - precision] = log_end

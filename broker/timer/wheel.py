@@ -103,6 +103,11 @@ class TimerWheel:
         """Time of the first slot of [slot_ms, end_ms) that is not empty; `end_ms` when all of them are."""
         precision, places, view, dirty = self.precision_ms, 2 * self.slots, self._view, self._dirty
         time, end = slot_ms // precision, end_ms // precision
+        if end - time > places:
+            # More than a round: a place has one time, and one look at each tells all.
+            times = (_unpack_time(view, index * SLOT_BYTES)[0] for index in range(places) if index not in dirty)
+            found = [each for each in (*times, *(each for each, _ in dirty.values())) if time <= each < end]
+            return min(found) * precision if found else end_ms
         while time < end:
             index = time % places
             block = min(_BLOCK_SLOTS, end - time, places - index)
