@@ -68,6 +68,13 @@ def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]
     count = table.log.number(check.log_end)
     if not wheel_found or (found and count < table.log.first) or (count and count > table.log.in_files()):
         raise TimersDamaged("timer log or wheel are not as the checkpoint says")
+    if saved.floor == (check.offset, check.read_ms):
+        # RocketMQ's own, that is, with its timerPrecisionMs: slots of another width would be looked for in vain.
+        precision = table.wheel.precision_near(check.read_ms)
+        if precision != table.wheel.precision_ms:
+            log.warning("timers_of_other_precision", theirs_ms=precision, ours_ms=table.wheel.precision_ms)
+            yield from rebuild(timers)
+            return
     table.begin_at(check.read_ms)
     table.log.count = count
     timers.entering.begin_at(queue, check.offset)

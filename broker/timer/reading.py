@@ -92,7 +92,7 @@ def entry_of(found: Located, physical: int, size: int, precision_ms: int) -> Ent
     facts = _FACTS.search(block)
     if facts is not None and _UNUSUAL.search(block) is None:
         due, out = int(facts[1]), int(facts[2])
-        if out < due <= out + precision_ms:
+        if out == slot_of(due, precision_ms):
             return Entry(physical, size, out, due, tags_code(facts[3]), replaces)
     block = strip_own(block)
     topic = find_property(block, REAL_TOPIC_NAME)

@@ -21,6 +21,7 @@ import struct
 from typing import NamedTuple
 
 from broker.seams import Disk, DiskFile
+from broker.timer.names import PRECISIONS_MS
 
 SLOT = struct.Struct(">qqqii")
 SLOT_BYTES = SLOT.size
@@ -124,6 +125,18 @@ class TimerWheel:
                     return each * precision
             time += block
         return end_ms
+
+    def precision_near(self, moment_ms: int) -> int:
+        """Width of the slots in the file, in ms, told by their times, the latest of which is near a moment."""
+        latest = 0
+        for index in range(0, 2 * self.slots, _BLOCK_SLOTS):
+            block = self._view[index * SLOT_BYTES : (index + _BLOCK_SLOTS) * SLOT_BYTES]
+            if not _ZEROS.startswith(block):
+                latest = max(latest, *(time for time, *_ in SLOT.iter_unpack(block)))
+        if not latest:
+            return self.precision_ms
+        # Two of them differ by more than a round is of all time.
+        return min(PRECISIONS_MS, key=lambda each: abs(latest * each - moment_ms))
 
     def put(self, slot_ms: int, slot: Slot) -> None:
         """Set a slot."""
