@@ -28,7 +28,7 @@ from broker.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.put import Put
 from broker.record import BATCH_BYTES, CRC_BYTES, born_host, born_timestamp, split, sys_flag, user_flag
 from broker.release import without
-from broker.retry.puts import OFFSET_NAME, QUEUE_NAME, RETRY_TOPIC_NAME, ROUTE_NAMES, is_retry_topic
+from broker.retry.puts import COUNTS_NAME, OFFSET_NAME, QUEUE_NAME, RETRY_TOPIC_NAME, ROUTE_NAMES, is_retry_topic
 from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def dead_letter(store: Store, group: str, origin: Buriable, reason: str, record:
         topic=store.create_topic(dead_letter_topic(group), 1, system=True),
         queue_id=0,
         body=body,
-        properties=_join(without(block, (QUEUE_NAME, OFFSET_NAME, *ROUTE_NAMES)), added, unique_key),
+        properties=_join(without(block, (QUEUE_NAME, OFFSET_NAME, COUNTS_NAME, *ROUTE_NAMES)), added, unique_key),
         tags=find_property(block, b"TAGS") or b"",
         unique_key=unique_key,
         prepared_offset=prepared_offset_of(origin.physical),

@@ -24,6 +24,7 @@ from broker.properties import find_property
 from broker.release import REAL_TOPIC_NAME
 from broker.seams import Disk
 from broker.state_file import SealedFile
+from broker.timer.names import TIMER_NAME
 from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 FILE = "pyddmq/consumer_finished.json"
 _VERSION = 1
 _OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+_WAITING_ROOMS = (SCHEDULE_NAME, TIMER_NAME)
 
 Key = tuple[str, str, int]
 """Group, topic and queue id."""
@@ -122,7 +124,7 @@ class Finished:
         if group is None:
             return
         entry = self._store.record_at(decision.replaced)
-        if entry is None or entry.topic == SCHEDULE_NAME:
+        if entry is None or entry.topic in _WAITING_ROOMS:
             return
         name = entry.topic.decode("utf-8", "replace")
         topic = self._store.topics.get(name)
@@ -141,7 +143,7 @@ class Finished:
 
     def _group_of(self, decision: Decision) -> str | None:
         name = decision.topic
-        if name == SCHEDULE_NAME:
+        if name in _WAITING_ROOMS:
             entry = self._store.record_at(decision.physical)
             name = b"" if entry is None else find_property(entry.properties, REAL_TOPIC_NAME) or b""
         text = name.decode("utf-8", "replace")

@@ -9,14 +9,18 @@ SENT_BACK = declare(
 )
 REFUSED = declare(
     "pyddmq_retries_refused_total",
-    "Retries that the store refused; by reason: waits (tried again every second), unfit (the message can never be "
-    "stored again and is a dead letter instead).",
+    "Retries that the store refused. By reason, of consumers inside the program: waits (tried again every second), "
+    "unfit (the message can never be stored again and is a dead letter instead); of groups of the proxy, which retry "
+    "in place then: full (the disk), failed (the store), refused (the message takes no timer), unreadable.",
     ("group", "reason"),
 )
 KNOWN_FINISHED = declare(
     "pyddmq_retries_known_finished_total",
     "Messages that a listener did not get again since the log says that they were sent back or buried before a stop.",
     ("group",),
+)
+RECOVERED = declare(
+    "pyddmq_retries_recovered_total", "Messages finished at start because their retry record exists.", ("group",)
 )
 REDRIVEN = declare("pyddmq_dead_letters_redriven_total", "Dead letters that were sent to a topic again.", ("group",))
 REDRIVE_REFUSED = declare(

@@ -9,12 +9,13 @@ __PYDDMQ_RETRY_QID      its queue
 __PYDDMQ_RETRY_OFFSET   its offset in that queue
 ======================  ==============================================================================================
 
-A record that RocketMQ sent back lacks the last two.
+A record that RocketMQ sent back lacks the last two. A group of the proxy waits in a timer instead of a delay level, and
+adds `__PYDDMQ_RETRY_COUNTS`: its failures, errors and timeouts, as three numbers with commas (D17).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.delay.levels import DELAY_NAME, WAIT_NAME
 from broker.message import message_of
@@ -30,6 +31,7 @@ RETRY_TOPIC_NAME = b"RETRY_TOPIC"
 ORIGIN_ID_NAME = b"ORIGIN_MESSAGE_ID"
 QUEUE_NAME = b"__PYDDMQ_RETRY_QID"
 OFFSET_NAME = b"__PYDDMQ_RETRY_OFFSET"
+COUNTS_NAME = b"__PYDDMQ_RETRY_COUNTS"
 RETRY_NAMES = (RETRY_TOPIC_NAME, ORIGIN_ID_NAME, QUEUE_NAME, OFFSET_NAME)
 
 ROUTE_NAMES = (
@@ -42,6 +44,15 @@ ROUTE_NAMES = (
 )
 """Properties by which a message was delayed before; RocketMQ leaves its own in what it delivers (reference 3.3), and a
 message that is sent once more must not be delayed by them."""
+
+
+class Counts(NamedTuple):
+    """How often a message failed, by kind (D17)."""
+
+    fails: int
+    errors: int
+    timeouts: int
+
 
 FIRST_LEVEL = 3
 """Delay level of the first retry: 10 s in RocketMQ's list."""
@@ -77,6 +88,46 @@ def send_back(store: Store, group: str, record: memoryview, *, times: int, level
         DiskFull, StoreFailed: A topic is missing and cannot be made.
         DamagedRecord: The bytes are no record.
     """
+    released = _sent_back(store, group, record, times)
+    return released._replace(put=store.delayed.put(released.put, level))
+
+
+def send_back_for(store: Store, group: str, record: memoryview, *, counts: Counts, wait_ms: int) -> Released:
+    """Make the record that brings a message to its group once more after an exact wait (D37).
+
+    Args:
+        store: The broker; the group's retry topic and the timer topic are made where they are missing.
+        group: Who failed it.
+        record: Its present record, of a topic or of the group's retry topic.
+        counts: What went wrong with it so far.
+        wait_ms: 0 puts it into the retry topic at once.
+
+    Raises:
+        MessageRefused: The message takes no timer: too many are due at that moment, or its properties are too long.
+        DiskFull, StoreFailed: A topic is missing and cannot be made.
+        DamagedRecord: The bytes are no record.
+    """
+    released = _sent_back(store, group, record, sum(counts))
+    own = b"%b\x01%d,%d,%d\x02" % (COUNTS_NAME, *counts)
+    put = released.put._replace(properties=without(released.put.properties, (COUNTS_NAME,)) + own)
+    return released._replace(put=store.timed.after(put, wait_ms))
+
+
+def read_counts(block: bytes, times: int) -> Counts:
+    """Tell what went wrong with a message in a retry topic.
+
+    Args:
+        block: Its properties.
+        times: Its reconsume times; what the properties do not tell of them were failures.
+    """
+    fields = (find_property(block, COUNTS_NAME) or b"").split(b",")
+    told = [int(each) for each in fields if each.isdigit()]
+    fails, errors, timeouts = told if len(told) == len(Counts._fields) else (0, 0, 0)
+    return Counts(max(fails, times - errors - timeouts), errors, timeouts)
+
+
+def _sent_back(store: Store, group: str, record: memoryview, times: int) -> Released:
+    """The message in the group's retry topic, without a delay."""
     body, block = split(record)
     block = without(block, ROUTE_NAMES)
     if find_property(block, RETRY_TOPIC_NAME) is None:
@@ -87,5 +138,4 @@ def send_back(store: Store, group: str, record: memoryview, *, times: int, level
         block += b"".join(b"%b\x01%b\x02" % (name, fact.encode()) for name, fact in pairs)
     topic = store.create_topic(retry_topic(group), 1, system=True)
     released = moved(record, body, block, topic, 0)
-    put = store.delayed.put(released.put._replace(reconsume_times=times), level)
-    return released._replace(put=put)
+    return released._replace(put=released.put._replace(reconsume_times=times))

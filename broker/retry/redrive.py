@@ -30,7 +30,7 @@ from broker.record import split
 from broker.release import Released, moved, without
 from broker.retry.letters import Letter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
-from broker.retry.puts import RETRY_NAMES, ROUTE_NAMES
+from broker.retry.puts import COUNTS_NAME, RETRY_NAMES, ROUTE_NAMES
 from broker.state_file import SealedFile
 from broker.topics import DEAD_LETTER_PREFIX, is_system
 
@@ -44,6 +44,7 @@ _DEAD_NAMES = (
     *b"DLQ_GROUP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_QUEUE DLQ_ORIGIN_OFFSET DLQ_ORIGIN_MESSAGE_ID DLQ_REASON".split(),
     *b"DLQ_ATTEMPTS DLQ_RETRY_OFFSET DLQ_CUT RECONSUME_TIME MAX_RECONSUME_TIMES POP_CK 1ST_POP_TIME".split(),
     *RETRY_NAMES,
+    COUNTS_NAME,
     *ROUTE_NAMES,
 )
 
