@@ -70,11 +70,29 @@ def check_subscription(
     if topic not in topics and not topic.startswith(DLQ_PREFIX):
         hint = nearest(topic, topics) or f"add it under topics, as `{topic}: {{}}`; "
         yield ("topic",), f"{topic!r} is not in topics; {hint}in topics: {', '.join(sorted(topics)) or 'none'}"
+    yield from _check_retry_topic(subscription)
     cluster = subscription.broker_cluster
     if cluster is not None and cluster != node.broker_cluster:
         yield (
             ("brokerCluster",),
             f"{cluster!r} is not this node's; write {node.broker_cluster!r} (node.brokerCluster) or leave it out",
+        )
+
+
+def _check_retry_topic(subscription: SubscriptionConfig) -> Iterator[Finding]:
+    """D37: what has an order, and dead letters, are only ever retried in place."""
+    if not subscription.retry_topic:
+        return
+    if subscription.order_key is not None:
+        yield (
+            ("retryTopic",),
+            f"a message that goes to the retry topic lets later ones of its key overtake it, and orderKey "
+            f"({subscription.order_key}) promises the opposite; take one of the two out",
+        )
+    if subscription.topic.startswith(DLQ_PREFIX):
+        yield (
+            ("retryTopic",),
+            f"{subscription.topic} holds dead letters, which are retried in place and never buried again; take it out",
         )
 
 

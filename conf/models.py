@@ -201,6 +201,13 @@ class SubscriptionConfig(Model):
         reload=_LIVE,
         max_length=1000,
     )
+    retry_topic: bool = setting(
+        False,
+        "`true`: a failed message goes to the group's retry topic until its next attempt, is finished where it was, "
+        "and comes again as a message of this topic (docs/retries.md). Not with orderKey: order needs retries in "
+        "place (D37).",
+        reload=_GENERATION,
+    )
     max_pull_batch_size: int = setting(
         8, "Messages of one pull reply at most; a pull may ask for fewer (R40).", reload=_LIVE, ge=1, le=10_000
     )

@@ -43,6 +43,11 @@ BODIES_UNUSABLE = declare(
     "no_library, inner_batch",
     _REASONS,
 )
+KEPT_IN_PLACE = declare(
+    "pyddmq_retries_kept_in_place_total",
+    "Failures with `retryTopic` that are retried in place, since another delivery of the message may still be answered",
+    _LABELS,
+)
 PARKED_REFUSED = declare("pyddmq_parked_pulls_refused_total", "Pulls refused because too many wait", ("group",))
 READING_STOPPED = declare(
     "pyddmq_reading_stopped_total", "Times that reading stopped because too many jobs wait behind their keys", _LABELS
@@ -65,6 +70,7 @@ class SubscriptionCounters:
         self.late = metrics.counter(LATE, group, topic)
         self.repeated = metrics.counter(REPEATED, group, topic)
         self.unordered = metrics.counter(UNORDERED, group, topic)
+        self.kept_in_place = metrics.counter(KEPT_IN_PLACE, group, topic)
         self.refused = metrics.counter(DEAD_LETTERS_REFUSED, group, topic)
         self.reading_stopped = metrics.counter(READING_STOPPED, group, topic)
 

@@ -3,7 +3,8 @@
 | a message that the group has not finished | before the file goes |
 | --- | --- |
 | was tried and failed, or is out, or in an action | to the group's dead letters as `expired`; the file waits |
-| is on its way to the dead letters | the file waits |
+| is on its way to the dead letters, or to the retry topic | the file waits |
+| is in the retry topic, read or not | as what was tried |
 | was never given to anybody | lost: counted per group, logged, shown |
 | is in a dead-letter topic | lost, tried or not: there is no dead letter of a dead letter (D16) |
 
@@ -17,7 +18,7 @@ Groups that are no longer configured are treated alike: what they tried is kept,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -26,7 +27,9 @@ from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.java import tags_code
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.record import reconsume_times
 from broker.retention import Doomed, Rescue
+from broker.retry.puts import is_retry_topic
 from broker.seams import Clock
 from broker.store import Store
 from broker.topics import dead_letter_topic
@@ -45,6 +48,7 @@ LOOK_AHEAD_SECONDS = 30.0
 NEAR_SHARE = 0.1
 """Part of a limit; a group whose oldest message has less left is told of in the log."""
 _CHUNK_UNITS = 1024
+_LEAVING = (State.BURYING, State.SENDING)
 _WITH_SOMEBODY = (State.OUT, State.RUNNING)
 _ENDED_AT_ONCE = (State.READ, State.WAITING, State.READY, State.BUFFERED, State.RETRYING)
 
@@ -105,13 +109,13 @@ class Expiry:
         for tracker, minimum in self._behind(doomed):
             if is_dead_letter_topic(tracker.topic):
                 continue
-            lane = lanes.get((tracker.group, tracker.topic, tracker.queue_id))
-            waits |= lane is not None and any(
-                job.state is State.BURYING and offset < minimum for offset, job in lane.live.items()
+            lanes_of = lanes.get((tracker.group, tracker.topic, tracker.queue_id), [])
+            waits |= any(
+                job.state in _LEAVING and offset < minimum for each in lanes_of for offset, job in each.live.items()
             )
-            for offset in _pending(tracker, lane, minimum)[:left]:
+            for offset in _pending(tracker, lanes_of, minimum)[:left]:
                 left -= 1
-                if waits or not self._bury(tracker, lane, offset, doomed):
+                if waits or not self._bury(tracker, _lane_of(lanes_of, offset), offset, doomed):
                     waits = True
                     break
         try:
@@ -146,10 +150,10 @@ class Expiry:
                     last_offset=minimum - 1,
                     reason=doomed.reason,
                 )
-            lane = lanes.get(key)
-            if lane is not None:
-                if lost > 0:
-                    self._counters(tracker).skipped("expired").add(lost)
+            lanes_of = lanes.get(key, [])
+            if lanes_of and lost > 0:
+                self._counters(tracker).skipped("expired").add(lost)
+            for lane in lanes_of:
                 _leave(lane, minimum)
                 touched.append(lane)
         self._unwanted.clear()
@@ -162,8 +166,13 @@ class Expiry:
             if tracker.watermark < minimum and tracker.topic in self._store.topics:
                 yield tracker, minimum
 
-    def _lanes(self) -> dict[Key, Lane]:
-        return {(group.name, lane.topic, lane.queue_id): lane for group in self._groups() for lane in group.lanes()}
+    def _lanes(self) -> dict[Key, list[Lane]]:
+        """Lanes per tracker: one, but for a retry topic one per topic whose messages it holds."""
+        found: dict[Key, list[Lane]] = {}
+        for group in self._groups():
+            for lane in group.lanes():
+                found.setdefault((group.name, lane.topic, lane.queue_id), []).append(lane)
+        return found
 
     def _counters(self, tracker: OffsetTracker) -> SubscriptionCounters:
         return SubscriptionCounters(self._metrics, tracker.group, tracker.topic)
@@ -178,7 +187,7 @@ class Expiry:
             record = self._store.read(physical, size)
             failure = tracker.failures.get(offset)
             job = None if lane is None else lane.live.get(offset)
-            attempts = max(sum(failure[:3]) if failure else 0, job.attempts if job else 0)
+            attempts = max(sum(failure[:3]) if failure else 0, job.attempts if job else 0, _earlier(tracker, record))
             origin = _Origin(tracker.topic, tracker.queue_id, offset, physical, attempts)
             put, born_ms, host = dead_letter(
                 self._store, tracker.group, origin, _reason(job, doomed, self._store.retention.limits.age_ms), record
@@ -226,14 +235,14 @@ class Expiry:
 
     # Counting
 
-    def _count_unwanted(self, doomed: Doomed, lanes: Mapping[Key, Lane]) -> None:
+    def _count_unwanted(self, doomed: Doomed, lanes: Mapping[Key, list[Lane]]) -> None:
         """Count, while units can be read, unfinished messages whose tag the group does not want: they are no loss."""
         self._unwanted.clear()
         for tracker, minimum in self._behind(doomed):
             key = (tracker.group, tracker.topic, tracker.queue_id)
-            lane = lanes.get(key)
+            lane = next(iter(lanes.get(key, [])), None)
             tags = lane.subscription.config.wanted_tags if lane is not None and lane.subscription is not None else None
-            if tags is not None:
+            if tags is not None and not is_retry_topic(tracker.topic):
                 codes = {tags_code(tag.encode()) for tag in tags}
                 self._unwanted[key] = sum(
                     size == FILLER_SIZE or code not in codes
@@ -266,13 +275,26 @@ class Expiry:
                     )
 
 
-def _pending(tracker: OffsetTracker, lane: Lane | None, minimum: int) -> list[int]:
+def _lane_of(lanes: Sequence[Lane], offset: int) -> Lane | None:
+    """The lane that has a message; the first where none has read it."""
+    has = (lane for lane in lanes if offset in lane.live or offset in lane.adopted)
+    return next(has, lanes[0] if lanes else None)
+
+
+def _earlier(tracker: OffsetTracker, record: memoryview) -> int:
+    """Failures before a message was sent back; what a retry topic holds was tried."""
+    return reconsume_times(record) if is_retry_topic(tracker.topic) else 0
+
+
+def _pending(tracker: OffsetTracker, lanes: Iterable[Lane], minimum: int) -> list[int]:
     """Unfinished offsets below `minimum` that were tried, or that somebody has now; ascending."""
     found = {offset for offset in tracker.failures if offset < minimum}
-    if lane is not None:
+    if is_retry_topic(tracker.topic):
+        found.update(range(tracker.watermark, minimum))
+    for lane in lanes:
         found.update(offset for offset in lane.adopted if offset < minimum)
         found.update(offset for offset, job in lane.live.items() if offset < minimum and job.state in _WITH_SOMEBODY)
-        buried = {offset for offset in found if offset in lane.live and lane.live[offset].state is State.BURYING}
+        buried = {offset for offset in found if offset in lane.live and lane.live[offset].state in _LEAVING}
         found -= buried
     return sorted(offset for offset in found if not tracker.is_finished(offset))
 

@@ -228,5 +228,5 @@ def same_generation(old: SubscriptionConfig | None, new: SubscriptionConfig) -> 
     """Whether a change needs no new generation (D22)."""
     return old is not None and all(
         getattr(old, name) == getattr(new, name)
-        for name in ("actions", "options", "order_key", "tags", "pressure_traffic")
+        for name in ("actions", "options", "order_key", "tags", "pressure_traffic", "retry_topic")
     )

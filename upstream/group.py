@@ -14,6 +14,7 @@ from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.queue_locks import QueuesOwned
 from broker.seams import Clock, Scheduler
+from broker.topics import retry_topic
 from conf.models import GroupConfig, SubscriptionConfig
 from upstream.action import Action, BodyUnprocessable
 from upstream.budget import Budget
@@ -28,8 +29,9 @@ from upstream.ownership import QueueOwnership
 from upstream.pauses import Pause
 from upstream.progress import Progress
 from upstream.results import Applied, apply_result
+from upstream.retry_topic import RetryTopic, recover_retries
 from upstream.state import State
-from upstream.stats import LISTED_MAX, GroupStats, StatsReader
+from upstream.stats import LISTED_MAX, GroupStats, StatsReader, TopicStats
 from upstream.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ class ConsumerGroup:
         self._paused = paused
         self._buffer = PullBuffer(clock=clock, limits=limits or BufferLimits(), budget=budget)
         self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=scheduler)
+        self._retry_topic = RetryTopic(config.group, store=store, progress=progress, metrics=metrics, notices=notices)
         self._queues = GroupLanes(
             config.group, store=store, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
         )
@@ -126,7 +129,7 @@ class ConsumerGroup:
             scheduler=scheduler,
             notices=notices,
             drain_seconds=drain_seconds,
-            ended=self._ownership.release,
+            ended=self._ended,
         )
 
     # Pulls
@@ -290,7 +293,9 @@ class ConsumerGroup:
     # Life
 
     def start(self) -> None:
-        """Finish what dead letters prove to be finished, make the trackers and begin to read."""
+        """Finish what retries and dead letters prove to be finished, make the trackers and begin to read."""
+        recover_retries(self.name, store=self._store, progress=self._progress)
+        self._retry_topic.recovered = True
         recover_dead_letters(self.name, store=self._store, progress=self._progress)
         self._generations.start()
 
@@ -346,6 +351,7 @@ class ConsumerGroup:
         """End all generations at once; nothing acknowledged is lost."""
         self._generations.stop()
         self._dead_letters.stop()
+        self._retry_topic.stop()
 
     def stats(self) -> GroupStats:
         """Lag, what is out to whom since when, and keys that hold others up."""
@@ -360,6 +366,7 @@ class ConsumerGroup:
             )
             topics.append(stats)
             out += deliveries
+        topics += self._retry_stats(reader)
         out.sort(key=lambda each: each.since_ms)
         return GroupStats(
             group=self.name,
@@ -370,11 +377,32 @@ class ConsumerGroup:
             buffered_bytes=self._buffer.bytes,
         )
 
+    def _retry_stats(self, reader: StatsReader) -> list[TopicStats]:
+        """The retry topic, apart from those whose failed messages it holds."""
+        lanes = {lane.queue_id: lane for lane in self.lanes() if lane.retries}
+        if not lanes:
+            return []
+        name = retry_topic(self.name)
+        running = any(each.reads_retries and not each.draining for each in self._generations.running())
+        loss = self._progress.losses.of(self.name, name)
+        queues = [reader.queue(lane) for lane in lanes.values()]
+        return [
+            TopicStats(topic=name, state="running" if running else "stopped", queues=queues, stuck_keys=[], loss=loss)
+        ]
+
     def _subscription(self, config: SubscriptionConfig, slot: Slot) -> Subscription:
         """Make the next generation of a topic, paused where the topic is. Raises UnknownTopic, QueuesOwned, others."""
         topic = self._queues.topic(config.topic)
         self._ownership.take(topic)
+        retries = self._queues.retries(config)
         lanes = [self._queues.lane(topic, queue, config) for queue in topic.queues]
+        if retries is not None:
+            try:
+                self._ownership.take(retries)
+            except QueuesOwned:
+                self._ownership.release(topic.name)
+                raise
+            lanes += self._queues.retry_lanes(topic, retries)
         for lane in lanes:
             self._progress.follow(lane.tracker)
         subscription = Subscription(
@@ -386,6 +414,8 @@ class ConsumerGroup:
             actions=slot.actions,
             buffer=self._buffer,
             dead_letters=self._dead_letters,
+            retry_topic=self._retry_topic,
+            retries=retries,
             store=self._store,
             progress=self._progress,
             clock=self._clock,
@@ -407,13 +437,20 @@ class ConsumerGroup:
             return []
         return self._queues.more(topic, config)
 
+    def _ended(self, topic: str | None) -> None:
+        """Give up the queues of a topic that is consumed no more, and the retry topic's with the last that reads it."""
+        self._ownership.release(topic)
+        if topic is not None and not any(each.reads_retries for each in self._generations.running()):
+            self._ownership.release(retry_topic(self.name))
+
     def _lost(self, topic: str) -> None:
-        """End a topic's generation: somebody else consumes its queues. It starts again when they are free."""
-        slot = self._slots.get(topic)
-        if slot is not None and slot.subscription is not None:
-            slot.subscription.stop()
-            slot.subscription = slot.replace_at = None
-            self._generations.start_slot(slot)
+        """End the generations that read a topic: somebody else consumes it. They start again when it is free."""
+        for slot in list(self._slots.values()):
+            running = slot.subscription
+            if running is not None and any(lane.topic == topic for lane in running.lanes):
+                running.stop()
+                slot.subscription = slot.replace_at = None
+                self._generations.start_slot(slot)
 
 
 __all__ = ["Applied", "Batch", "ConsumerGroup", "Holder", "Parked", "ParkedFull", "UnknownTopic"]

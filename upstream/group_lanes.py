@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.time_search import offset_at
+from broker.topics import retry_topic
 from upstream.dead_letters import is_dead_letter_topic
 from upstream.lane import Lane
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from conf.models import SubscriptionConfig
     from upstream.buffer import PullBuffer
     from upstream.progress import Progress
+
+
+RETRY_QID = "retry_"
+"""Stands before the queue number of the retry topic in a qid."""
 
 
 class UnknownTopic(Exception):
@@ -60,11 +66,41 @@ class GroupLanes:
         lane = lanes.get(qid)
         if lane is None or lane.queue is not queue:
             # Another queue of that number: the topic was deleted and made again.
-            tracker = self._progress.tracker(
-                self._group, topic.name, queue.queue_id, first_offset=lambda: self._first_offset(queue, config)
-            )
+            key = (self._group, topic.name, queue.queue_id)
+            is_new = key not in self._progress.trackers and self._progress.offsets.get(*key) is None
+            tracker = self._progress.tracker(*key, first_offset=lambda: self._first_offset(queue, config))
             lane = lanes[qid] = Lane(self._buffer.line(topic.name), queue, qid, tracker)
+            if is_new:
+                # Nobody of the group was ever given anything.
+                lane.delivered_until = 0
         return lane
+
+    def retry_lanes(self, topic: Topic, retries: Topic) -> list[Lane]:
+        """Return the lanes in which messages of a topic come back from the group's retry topic, made on first use."""
+        lanes = self.by_topic.setdefault(topic.name, {})
+        found = []
+        for queue in retries.queues:
+            qid = f"{self._qid_prefix}{RETRY_QID}{queue.queue_id}"
+            lane = lanes.get(qid)
+            if lane is None or lane.queue is not queue:
+                first = queue.min_offset
+                tracker = self._progress.tracker(
+                    self._group, retries.name, queue.queue_id, first_offset=partial(int, first)
+                )
+                lane = lanes[qid] = Lane(self._buffer.line(topic.name), queue, qid, tracker)
+            found.append(lane)
+        return found
+
+    def retries(self, config: SubscriptionConfig) -> Topic | None:
+        """Return the retry topic where a subscription uses it, or did: what pends there is still to be delivered."""
+        if is_dead_letter_topic(config.topic):
+            return None
+        name = retry_topic(self._group)
+        known = any(key[:2] == (self._group, name) for key in self._progress.trackers)
+        topic = self._store.topics.get(name) if known else None
+        if topic is None and config.retry_topic:
+            topic = self._store.create_topic(name, 1, system=True)
+        return topic
 
     def more(self, topic: Topic, config: SubscriptionConfig | None) -> list[Lane]:
         """Make the lanes of queues that a topic got since."""

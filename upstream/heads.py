@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from upstream.subscription import Subscription
 
 
+_SENDING = "It is on its way to the retry topic; in a moment it is finished here, and comes again from there."
+
+
 class HeadRefused(Exception):
     """The message is not where the operator saw it, or is not to be touched now; nothing was done."""
 
@@ -116,6 +119,8 @@ def retry_now(job: UpstreamJob, *, force: bool, progress: Progress, clock: Clock
         return _let_go(job, force)
     if job.state is State.BURYING:
         raise HeadRefused("It is out of attempts and its dead letter is being written; `skip` can still end it.")
+    if job.state is State.SENDING:
+        raise HeadRefused(_SENDING)
     if job.state is State.RUNNING:
         raise HeadRefused("An action has it; it comes again when that has failed. `skip` or `dead-letter` end it.")
     return Handled(False, "It waits for nothing: the next pull gets it, as far as concurrency and rate allow.")
@@ -189,6 +194,8 @@ def _may_end(job: UpstreamJob, force: bool) -> str:
         if not force:
             raise HeadRefused("An action has it. With `force` it ends all the same, and what the action does is lost.")
         return " An action had it and may still be at work."
+    if job.state is State.SENDING:
+        raise HeadRefused(_SENDING)
     if job.state is State.BURYING and not job.subscription.outcomes.call_off_burial(job):
         raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
     return ""

@@ -62,6 +62,8 @@ class Lane:
     Attributes:
         subscription: The generation that runs it now, or None.
         live: Unfinished jobs that were read, by offset.
+        retries: Whether the queue is the group's retry topic's, of which the lane has one topic's messages (D37).
+        delivered_until: Offsets below may have been delivered before this process began, or by an earlier generation.
         uncertain_until: Offsets below may have been delivered before this process (or generation) began, so nobody
             can tell whose answer a result is; those from here on only by what this process remembers.
         check_until: Offsets below may be finished already although they are not read yet.
@@ -76,6 +78,7 @@ class Lane:
     __slots__ = (
         "adopted",
         "check_until",
+        "delivered_until",
         "front",
         "gone",
         "line",
@@ -86,6 +89,7 @@ class Lane:
         "qid",
         "queue",
         "queue_id",
+        "retries",
         "subscription",
         "topic",
         "tracker",
@@ -102,7 +106,8 @@ class Lane:
         self.tracker = tracker
         self.subscription: Subscription | None = None
         self.live: dict[int, UpstreamJob] = {}
-        self.uncertain_until = queue.max_offset
+        self.retries = line.topic != queue.topic
+        self.delivered_until = self.uncertain_until = queue.max_offset
         self.check_until = tracker.high
         self.adopted: dict[int, Delivery] = {}
         self.next = tracker.watermark

@@ -23,6 +23,7 @@ from upstream.limits import Permits
 from upstream.order import OrderQueue
 from upstream.progress import Progress
 from upstream.retry import error_delay_ms, may_retry_error, next_interval_ms
+from upstream.retry_topic import RetryTopic
 from upstream.state import Event, State, move
 from upstream.timers import Deadlines, DueJobs
 from upstream.tracker import FailureKind
@@ -41,7 +42,7 @@ class Outcomes:
         permits: Concurrency.
         ready: Jobs that are first of their key and wait for a permit.
         deadlines: Deliveries that are out.
-        burying: Jobs on their way to the dead letters.
+        burying: Jobs on their way to the dead letters or to the retry topic.
         draining: The generation ends: no key is released, no retry comes.
         paused: An operator paused it: nothing is run or handed out.
         stopped: It has ended.
@@ -55,6 +56,7 @@ class Outcomes:
         counters: SubscriptionCounters,
         buffer: PullBuffer,
         dead_letters: DeadLetters,
+        retry_topic: RetryTopic,
         progress: Progress,
         clock: Clock,
         scheduler: Scheduler,
@@ -71,6 +73,7 @@ class Outcomes:
             counters: Series of the subscription.
             buffer: The group's pull buffer.
             dead_letters: The group's dead-letter topic.
+            retry_topic: The group's retry topic.
             progress: Where failed attempts are journaled.
             clock: Wall and monotonic time.
             scheduler: The event loop.
@@ -91,6 +94,7 @@ class Outcomes:
         self.stopped = False
         self._buffer = buffer
         self._dead_letters = dead_letters
+        self._retry_topic = retry_topic
         self._progress = progress
         self._clock = clock
         self._notices = notices
@@ -231,9 +235,45 @@ class Outcomes:
             # Its key is not known yet, so it keeps its place by holding up the gate.
             self._delay_gate(wait_ms / 1000)
             return
+        if self.config.retry_topic and self._send_back(job, wait_ms):
+            return
         move(job, Event.RETRY)
         if not self.draining:
             self._due.add(job, now + wait_ms / 1000)
+
+    def _send_back(self, job: UpstreamJob, wait_ms: int) -> bool:
+        """Put a failed job into the retry topic (D37); False when it is to be retried in place.
+
+        That is so where the store takes no record, and where somebody else may still answer for the message: a
+        delivery of it timed out, or may have been made before this generation. Such a success must count (D12), and
+        what has left its queue can no longer be finished there.
+        """
+        history = job.history
+        assert history is not None, "only what failed is sent back"
+        if history.timeouts or job.offset < job.lane.delivered_until:
+            self.counters.kept_in_place.value += 1
+            return False
+        held_permit = job.state not in WITHOUT_PERMIT
+        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
+            return False
+        move(job, Event.SEND_BACK)
+        self.burying += 1
+        return True
+
+    def _sent_back(self, held_permit: bool, job: UpstreamJob, durable: bool) -> None:
+        if self.stopped:
+            return
+        self.burying -= 1
+        if durable:
+            move(job, Event.SETTLE)
+            self.over(job, held_permit=held_permit)
+        else:
+            assert job.history is not None, "only what failed is sent back"
+            move(job, Event.RETRY)
+            if not self.draining:
+                wait_ms = max(0, job.history.due_wall_ms - self._clock.wall_ms())
+                self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
+        self._pump()
 
     def _come_again(self, jobs: list[UpstreamJob]) -> None:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""

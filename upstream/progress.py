@@ -15,7 +15,7 @@ full disk, with the reserve gone too, refuses in the same way and ends by itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import structlog
@@ -24,6 +24,7 @@ from broker.consume_queue import ConsumeQueue
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.opening import run_to_end
+from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
 from broker.seams import Clock, Disk, Scheduler
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
@@ -86,6 +87,8 @@ class Progress:
         self._commits = OffsetCommits(
             offsets, known=self._table.known, writer=self._writer, sync=self.sync, metrics=metrics
         )
+        self.timers_read = False
+        """Whether the retry records among the timers were read since the start (`upstream.retry_topic`)."""
         self._commit_next = False
         self._snapshot_lost = False
 
@@ -268,16 +271,29 @@ class Progress:
             How many origins were not finished before.
         """
         found = 0
-        for origin in origins:
-            tracker = self.trackers.get((origin.group, origin.topic, origin.queue_id))
-            if tracker is None or not self._is_same_record(origin):
-                continue
-            if not tracker.is_finished(origin.offset):
-                self.dead_lettered(tracker, origin.offset)
-                self._metrics.counter(DEAD_LETTERS_RECOVERED, origin.group).add()
-                found += 1
+        for tracker, origin in self._unfinished(origins):
+            self.dead_lettered(tracker, origin.offset)
+            self._metrics.counter(DEAD_LETTERS_RECOVERED, origin.group).add()
+            found += 1
         self.dead_letters_settled(topic, queue_id, offset)
         return found
+
+    def mark_sent_back_from(self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin]) -> int:
+        """As `mark_dead_lettered_from`, for what retry records replace (D37)."""
+        found = 0
+        for tracker, origin in self._unfinished(origins):
+            tracker.finish(origin.offset)
+            self._metrics.counter(RETRIES_RECOVERED, origin.group).add()
+            found += 1
+        self.dead_letters_settled(topic, queue_id, offset)
+        return found
+
+    def _unfinished(self, origins: Iterable[Origin]) -> Iterator[tuple[OffsetTracker, Origin]]:
+        for origin in origins:
+            tracker = self.trackers.get((origin.group, origin.topic, origin.queue_id))
+            if tracker is None or not self._is_same_record(origin) or tracker.is_finished(origin.offset):
+                continue
+            yield tracker, origin
 
     def _is_same_record(self, origin: Origin) -> bool:
         queue = self._view.queue(origin.topic, origin.queue_id)

@@ -122,8 +122,8 @@ def _succeed_slowly(subscription: Subscription, lane: Lane, offset: int, holder:
             _let_go(subscription, job)
         subscription.counters.repeated.value += 1
         return "repeated"
-    if job.state is State.BURYING and not subscription.outcomes.withdraw_burial(job):
-        # Its dead letter is being written; the offset is finished with it.
+    if job.state is State.SENDING or (job.state is State.BURYING and not subscription.outcomes.withdraw_burial(job)):
+        # Its retry or dead letter is being written; the offset is finished with it.
         subscription.counters.repeated.value += 1
         return "repeated"
     if job.state is State.FINISHED:

@@ -22,6 +22,7 @@ from upstream.action import BodyUnprocessable, MessageUnreadable
 from upstream.counters import SubscriptionCounters
 from upstream.job import History, Message, OrderKey, UpstreamJob
 from upstream.lane import Lane, Unit
+from upstream.retry_topic import made_of
 
 if TYPE_CHECKING:
     from broker.notices import Notices
@@ -129,6 +130,7 @@ class EmbeddedSource:
         self._pressure_traffic = pressure_traffic
         self._keeps_record = keeps_record
         self._inspects = message_keys or self._tags is not None or not pressure_traffic
+        self._has_retries = any(lane.retries for lane in lanes)
         self.lag_max: int | None = None
         self._merged: list[Unit] = []
         self._at = 0
@@ -177,7 +179,8 @@ class EmbeddedSource:
         if self.lag_max is not None:
             for lane in active:
                 room = max(0, lane.tracker.watermark + self.lag_max - lane.pending[0][3])
-                if room < len(lane.pending):
+                # What failed is not held back by what others of the group have not finished.
+                if room < len(lane.pending) and not lane.retries:
                     allowed[lane] = room
                     if self._strict_order:
                         horizon = min(horizon, lane.pending[room][0] - 1)
@@ -226,6 +229,10 @@ class EmbeddedSource:
         return pending
 
     def _make(self, units: Sequence[Unit]) -> list[UpstreamJob]:
+        if self._has_retries and any(unit[4].retries for unit in units):
+            return self._make_retries([unit for unit in units if unit[4].retries]) + self._make(
+                [unit for unit in units if not unit[4].retries]
+            )
         if self._codes is not None:
             units = self._with_wanted_code(units)
         if self._inspects:
@@ -239,6 +246,18 @@ class EmbeddedSource:
             if lane.tracker.failures:
                 self._recall(job)
             jobs.append(job)
+        return jobs
+
+    def _make_retries(self, units: Sequence[Unit]) -> list[UpstreamJob]:
+        """Make jobs of what came back from the retry topic."""
+        jobs = []
+        for made in made_of(self._subscription, units, store=self._store):
+            if isinstance(made, UpstreamJob):
+                if made.lane.tracker.failures:
+                    self._recall(made)
+                jobs.append(made)
+            else:
+                self._unreadable(made[4], made[3], "damaged")
         return jobs
 
     def _with_wanted_code(self, units: Sequence[Unit]) -> list[Unit]:

@@ -36,6 +36,8 @@ class State(enum.Enum):
     """Waits for the due time of its next attempt, in its place of the key."""
     BURYING = "burying"
     """On its way to the dead-letter topic; the key waits until that record is durable (D16)."""
+    SENDING = "sending"
+    """On its way to the group's retry topic; finished where it is when that record is durable (D37)."""
     HELD = "held"
     """Finished by a late success, or expired, while a delivery is out; the key waits for its answer or timeout."""
     FINISHED = "finished"
@@ -73,8 +75,10 @@ class Event(enum.Enum):
     """Due again for its actions."""
     BURY = "bury"
     """Out of attempts, or nothing can process it, or an operator gave it up."""
+    SEND_BACK = "send back"
+    """Failed with attempts left, and nobody else may still answer for it: to the retry topic."""
     SETTLE = "settle"
-    """The dead-letter record is durable, or (HELD) the holder answered, timed out or was given up."""
+    """The dead-letter record is durable, or the retry's, or (HELD) the holder answered, timed out or was given up."""
     SKIP = "skip"
     """Its record cannot be read (damaged or gone), or an operator passed over it: finished and counted."""
     EXPIRE = "expire"
@@ -112,6 +116,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.TAKE: State.OUT,
         Event.SUCCEED: State.FINISHED,
         Event.RETRY: State.RETRYING,
+        Event.SEND_BACK: State.SENDING,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
@@ -128,6 +133,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SUCCEED: State.FINISHED,
         Event.SUCCEED_LATE: State.HELD,
         Event.RETRY: State.RETRYING,
+        Event.SEND_BACK: State.SENDING,
         Event.COME_BACK: State.BUFFERED,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
@@ -147,6 +153,11 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SETTLE: State.FINISHED,
         Event.SUCCEED: State.FINISHED,
         Event.SKIP: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.SENDING: {
+        Event.SETTLE: State.FINISHED,
+        Event.RETRY: State.RETRYING,
         Event.ABANDON: State.ABANDONED,
     },
     State.HELD: {

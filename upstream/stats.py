@@ -172,7 +172,7 @@ class StatsReader:
         stats = TopicStats(
             topic=name,
             state=state,
-            queues=[self.queue(lane) for lane in lanes],
+            queues=[self.queue(lane) for lane in lanes if not lane.retries],
             in_flight=counts[State.OUT],
             buffered=counts[State.BUFFERED],
             waiting=waiting,

@@ -25,6 +25,7 @@ from upstream.lane import Delivery, Lane
 from upstream.limits import TokenBucket
 from upstream.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.pipeline import Pipeline, run_action
+from upstream.retry_topic import RetryTopic
 from upstream.source import EmbeddedSource
 from upstream.state import Event, State, move, next_state
 
@@ -49,7 +50,7 @@ _READY = State.READY
 _WAITING = State.WAITING
 _CONTINUE = Status.CONTINUE
 _ASYNCHRONIZED = Status.ASYNCHRONIZED
-_KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING)
+_KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING)
 
 
 class Subscription:
@@ -72,6 +73,8 @@ class Subscription:
         actions: Sequence[Action],
         buffer: PullBuffer,
         dead_letters: DeadLetters,
+        retry_topic: RetryTopic,
+        retries: Topic | None,
         store: Store,
         progress: Progress,
         clock: Clock,
@@ -83,26 +86,27 @@ class Subscription:
         """Set up; nothing is read before `start`.
 
         Args:
-            group: Name of the group.
-            config: What it reads, and how.
+            group, config: Name of the group; what it reads, and how.
             topic: The topic in the store.
-            lanes: Its queues as the group sees them.
+            lanes: Its queues as the group sees them, and the retry topic's.
             more_lanes: Makes the lanes of queues that were added since; called when the topic grew.
             actions: The pipeline, first action first; each instance belongs to this subscription.
             buffer: The group's pull buffer.
             dead_letters: The group's dead-letter topic.
+            retry_topic: Sends back what failed.
+            retries: The group's retry topic in the store, if messages of this topic may come from there.
             store: The broker.
             progress: Trackers and ack journal.
-            clock: Wall and monotonic time.
-            scheduler: The event loop.
-            metrics: The node's registry.
-            notices: Rate-limited log lines.
+            clock, scheduler: Wall and monotonic time, and the event loop.
+            metrics, notices: The node's registry, and rate-limited log lines.
             waiting_max: Jobs that may wait behind their keys; then reading stops (D15).
         """
         self.group = group
         self.config = config
         self.topic = topic
+        self._topics = [topic] if retries is None else [topic, retries]
         self.lanes = list(lanes)
+        self._retry_lanes = sum(lane.retries for lane in lanes)
         self.hands_out = True
         self.waiting_max = waiting_max
         self.buffer = buffer
@@ -113,6 +117,7 @@ class Subscription:
             counters=self.counters,
             buffer=buffer,
             dead_letters=dead_letters,
+            retry_topic=retry_topic,
             progress=progress,
             clock=clock,
             scheduler=scheduler,
@@ -168,7 +173,8 @@ class Subscription:
             lane.rewind()
             lane.subscription = self
         self._adopting = any(lane.adopted for lane in self.lanes)
-        self.topic.listeners.append(self._arrived)
+        for topic in self._topics:
+            topic.listeners.append(self._arrived)
         self.pump()
 
     def configure(self, config: SubscriptionConfig, waiting_max: int) -> None:
@@ -188,7 +194,7 @@ class Subscription:
         self._source.lag_max = config.consume_lag_max
 
     def set_paused(self, paused: bool) -> None:
-        """Stop reading, running actions and handing out, or go on; what is out may be answered all the while."""
+        """Stop reading, running actions and handing out, or go on; what is out may be answered."""
         self.outcomes.paused = paused
         self.hands_out = not paused and not self.draining
         if self.hands_out:
@@ -200,12 +206,18 @@ class Subscription:
         """Whether `begin_drain` was called."""
         return self.outcomes.draining
 
+    @property
+    def reads_retries(self) -> bool:
+        """Whether messages of it may come back from the group's retry topic."""
+        return self._retry_lanes > 0
+
     def begin_drain(self) -> None:
         """Read and hand out nothing more; what is out may still be answered."""
         if self.draining:
             return
         self.hands_out = False
-        self.topic.listeners.remove(self._arrived)
+        for topic in self._topics:
+            topic.listeners.remove(self._arrived)
         self.buffer.drop(self.lanes)
         self.outcomes.begin_drain()
         if self._again is not None:
@@ -213,6 +225,7 @@ class Subscription:
         for lane in self.lanes:
             # What was handed out before may be answered after its job is gone: such an answer must count.
             lane.uncertain_until = max(lane.uncertain_until, lane.queue.max_offset)
+            lane.delivered_until = max(lane.delivered_until, lane.next)
             for job in list(lane.live.values()):
                 if job.state not in _KEPT_BY_DRAIN:
                     del lane.live[job.offset]
@@ -254,7 +267,7 @@ class Subscription:
 
     def _arrived(self) -> None:
         """Read what became visible; the topic's listener."""
-        if len(self.topic.queues) != len(self.lanes):
+        if len(self.topic.queues) != len(self.lanes) - self._retry_lanes:
             for lane in self._more_lanes():
                 lane.subscription = self
                 self.lanes.append(lane)

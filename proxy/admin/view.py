@@ -83,6 +83,7 @@ WHEREABOUTS = {
     "ready": "ready, waits for a permit or the rate",
     "running": "in an action",
     "burying": "on its way to the dead letters",
+    "sending": "on its way to the retry topic",
     "dead letter refused": "its dead letter is refused, tried again",
 }
 """Where the first job of a key is while no client has it, by its state."""

@@ -10,10 +10,20 @@ from tests.lifecycle.delays import Delays
 from tests.lifecycle.halves import Halves
 from tests.lifecycle.loops import Loops
 from tests.lifecycle.retries import Retries
+from tests.lifecycle.retry_topic import RetryTopicRetries
 from tests.lifecycle.scenario import Scenario
 from tests.lifecycle.timers import Timers
 
-SCENARIOS: Sequence[type[Scenario]] = (Delays, Batches, Retries, DeadLetters, Timers, Loops, Halves)
+SCENARIOS: Sequence[type[Scenario]] = (
+    Delays,
+    Batches,
+    Retries,
+    RetryTopicRetries,
+    DeadLetters,
+    Timers,
+    Loops,
+    Halves,
+)
 
 ELSEWHERE: Mapping[str, str] = {
     "delivery.md: Life of a job": "tests/unit/test_state.py: states of a process, which end with it",

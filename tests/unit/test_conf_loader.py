@@ -100,6 +100,15 @@ def test_load_tells_all_errors_of_a_file_in_order() -> None:
     ]
 
 
+def test_retry_topic_is_not_for_dead_letters() -> None:
+    """What fails in a dead-letter topic stays there and is never buried again (D16)."""
+    text = "groups:\n  - group: billing\n    topics:\n      - topic: '%DLQ%billing'\n        retryTopic: true\n"
+    (problem,) = problems_of(text)
+
+    assert problem.path == "groups[billing].topics[%DLQ%billing].retryTopic"
+    assert (problem.line, "retried in place" in problem.text) == (5, True)
+
+
 def test_problem_reads_file_line_key_and_sentence() -> None:
     """The printed form is `file:line: key.path: what is wrong; what would be right`."""
     (problem,) = problems_of(subscribed("maxTps: 0"))
@@ -136,6 +145,11 @@ def test_problem_reads_file_line_key_and_sentence() -> None:
         ("orderKey: $.id\nactions: [Async, Json, PullServer]", "orderKey", "[Json, Async, PullServer]"),
         ("orderKey: $.id\nactions: [PullServer]", "orderKey", "[Json, PullServer]"),
         ("orderKey: key", "orderKey", "write KEY"),
+        (
+            "orderKey: KEY\nretryTopic: true",
+            "retryTopic",
+            "orderKey (KEY) promises the opposite; take one of the two out",
+        ),
         ("retryIntervals: [-1]", "retryIntervals", "[1000, -1]"),
         ("tags: [a|b]", "tags", "one tag per entry"),
         ("brokerCluster: other", "brokerCluster", "'pyddmq'"),
