@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-_AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(?:\s+ago)?")
+_AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(\s+ago)?")
 _AHEAD = re.compile(r"in\s+(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -16,12 +16,13 @@ FORMS = (
 )
 
 
-def parse_moment(text: str, now_ms: int) -> int:
+def parse_moment(text: str, now_ms: int, *, span_is_age: bool = True) -> int:
     """Return a moment in ms since the epoch.
 
     Args:
         text: As `FORMS` says.
         now_ms: What `now` and `ago` mean.
+        span_is_age: A span alone, such as `2h`, is so long ago; else it is refused, for moments that may lie ahead.
 
     Raises:
         ValueError: It is none, with a sentence that says what is.
@@ -32,6 +33,8 @@ def parse_moment(text: str, now_ms: int) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 15:
         return int(text)
     if ago := _AGO.fullmatch(text):
+        if not span_is_age and ago[3] is None:
+            raise ValueError(f"{text!r} may lie ahead or behind; write `in {text}` or `{text} ago`")
         return max(0, now_ms - round(float(ago[1]) * _UNIT_MS[ago[2]]))
     if ahead := _AHEAD.fullmatch(text):
         return now_ms + round(float(ahead[1]) * _UNIT_MS[ahead[2]])

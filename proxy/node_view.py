@@ -15,7 +15,6 @@ from broker.store import Store
 from broker.timer.timers import Timers
 from broker.transaction.transactions import Transactions
 from proxy.admin.groups import group_view
-from proxy.admin.text import moment
 from proxy.admin.view import (
     ConnectionView,
     GroupView,
@@ -28,6 +27,7 @@ from proxy.admin.view import (
     StuckView,
     TopicView,
 )
+from proxy.moments import moment_text
 from proxy.node import Node
 from proxy.reload import Reloader
 from proxy.startup import RecoveryView
@@ -67,7 +67,7 @@ class LiveNode:
         if state == "failed":
             since = self._node.failed_at_ms
             why = self._node.failure or "The write side is down."
-            return (f"{why}.", f"Since {moment(since)}.") if since else (why,)
+            return (f"{why}.", f"Since {moment_text(since)}.") if since else (why,)
         if state == "starting":
             return ("The store is being opened.",)
         recovery = self.recovery

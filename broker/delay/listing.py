@@ -59,7 +59,10 @@ class PendingMessage(NamedTuple):
 
 
 def level_statuses(delays: Delays) -> list[LevelStatus]:
-    """Tell of every level; the damaged and gone have no store time."""
+    """Tell of every level, before the first delayed message too; the damaged and gone have no store time."""
+    if not delays.levels:
+        waits = enumerate(delays.store.delayed.levels.delays_ms, 1)
+        return [LevelStatus(level, delay_ms, 0, 0, None, None, 0) for level, delay_ms in waits]
     return [_status(delays, level) for level in delays.levels.values()]
 
 

@@ -34,7 +34,6 @@ AGE_LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 WAIT_SECONDS_MIN = 0.001
 """A loop runs its timers a little early; waiting less than that would be a step that finds nothing due."""
-REMARK_CHARS_MAX = 200
 
 
 class Check(NamedTuple):
@@ -346,9 +345,7 @@ class Checker:
 
     def remark(self, offset: int, text: str) -> None:
         """Remember what a producer said that could not decide a half."""
-        asked = self._halves.checks.asked.get(offset)
-        if asked is not None:
-            asked.remark = text[:REMARK_CHARS_MAX]
+        self._halves.checks.remark(offset, text)
 
 
 def _check(offset: int, half: Half, times: int) -> Check:

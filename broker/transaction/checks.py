@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+REMARKS_MAX = 10_000
+REMARK_CHARS_MAX = 200
 _COMPACT = 1024
 
 
@@ -57,14 +59,12 @@ class Asked:
         times: Checks that were fetched.
         due: When it comes into line; meaningless while it is there.
         out: A producer has a check of it, until `due`.
-        remark: What a producer said last.
     """
 
     group: str
     times: int = 0
     due: float = 0.0
     out: bool = False
-    remark: str = ""
 
 
 class Checks:
@@ -74,6 +74,7 @@ class Checks:
         lines: By producer group.
         asked: By offset.
         cursor: The first half that has not come into line or got an entry yet.
+        remarks: By offset, the last words of a producer that could not decide a half, whether it was checked or not.
         leases: By transaction id, until when a producer has a check of a half that was put again meanwhile.
     """
 
@@ -81,6 +82,7 @@ class Checks:
         self.lines: dict[str, Line] = {}
         self.asked: dict[int, Asked] = {}
         self.cursor = cursor
+        self.remarks: dict[int, str] = {}
         self.leases: dict[str, float] = {}
         self._later: list[tuple[float, int]] = []
         self._arrivals: deque[tuple[int, float]] = deque()
@@ -137,6 +139,18 @@ class Checks:
     def forget(self, offset: int) -> None:
         """A half is decided: nobody is asked about it any more. Lines drop it when they come to it."""
         self.asked.pop(offset, None)
+        self.remarks.pop(offset, None)
+
+    # Remarks
+
+    def remark(self, offset: int, text: str) -> None:
+        """Keep the words of a producer; of more than REMARKS_MAX halves those of the longest ago go."""
+        if not text:
+            return
+        self.remarks.pop(offset, None)
+        if len(self.remarks) >= REMARKS_MAX:
+            del self.remarks[next(iter(self.remarks))]
+        self.remarks[offset] = text[:REMARK_CHARS_MAX]
 
     # On disk
 

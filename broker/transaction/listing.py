@@ -167,5 +167,5 @@ def _view(halves: Halves, offset: int, half: Half, state: str) -> HalfView:
         born_ms=half.born_ms,
         times=max(half.times, 0 if asked is None else asked.times),
         checking=asked is not None and asked.out,
-        remark="" if asked is None else asked.remark,
+        remark=halves.checks.remarks.get(offset, "") if state == "undecided" else "",
     )

@@ -7,7 +7,8 @@ from typing import Any
 from broker.delay.delays import Delays
 from broker.delay.listing import level_statuses, pending_messages
 from proxy.admin.tables import Cell, table
-from proxy.admin.text import age, moment
+from proxy.admin.text import age
+from proxy.moments import moment_text
 
 Document = dict[str, Any]
 
@@ -86,4 +87,4 @@ def delays_table(delays: Delays | None, now_ms: int) -> str:
 
 def _due(due_ms: int, now_ms: int) -> str:
     left = (due_ms - now_ms) / 1000
-    return f"{moment(due_ms)}, in {age(left)}" if left >= 0 else f"{moment(due_ms)}, late by {age(-left)}"
+    return f"{moment_text(due_ms)}, in {age(left)}" if left >= 0 else f"{moment_text(due_ms)}, late by {age(-left)}"

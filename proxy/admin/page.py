@@ -17,10 +17,11 @@ from proxy.admin.attention import STUCK_SECONDS, UNPULLED_SECONDS, findings
 from proxy.admin.delays import delays_table
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
-from proxy.admin.text import age, amount, byte_size, moment
+from proxy.admin.text import age, amount, byte_size
 from proxy.admin.timers import timers_table
 from proxy.admin.transactions import transactions_table
 from proxy.admin.view import GroupView, NodeView, SubscriptionView, whereabouts
+from proxy.moments import moment_text
 
 REFRESH_SECONDS = 5
 DETAILS_MAX = 2_000
@@ -73,7 +74,7 @@ def _head(node: NodeView, group: str | None, refresh: bool) -> str:
         f"<title>{escape(node.state)} · {escape(title)}</title><style>{CSS}</style></head><body><main><header>"
         f'<h1><a href="/">pyddmq</a></h1><span class="chip {chip}">{escape(node.state)}</span>'
         f"<span>{escape(node.version)}, up {up}</span>"
-        f"<small>{moment(node.clock.wall_ms())} · {switch}</small></header>"
+        f"<small>{moment_text(node.clock.wall_ms())} · {switch}</small></header>"
     )
 
 
@@ -241,4 +242,4 @@ def _counters_table(node: NodeView) -> str:
 def _since(since_ms: int, now_ms: int, late_seconds: float | None = None) -> Cell:
     seconds = (now_ms - since_ms) / 1000
     late = late_seconds is not None and seconds >= late_seconds
-    return Cell(age(seconds), "n late" if late else "n", title=moment(since_ms))
+    return Cell(age(seconds), "n late" if late else "n", title=moment_text(since_ms))

@@ -1,8 +1,6 @@
-"""Figures as people read them: ages, counts, sizes, moments. Pure functions."""
+"""Figures as people read them: ages, counts, sizes. Pure functions."""
 
 from __future__ import annotations
-
-import datetime
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -39,12 +37,3 @@ def byte_size(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{value:#.3g} {unit}".replace(". ", " ")
         value /= 1024
     return f"{value:,.2f} TiB"
-
-
-def moment(wall_ms: int) -> str:
-    """Return a wall-clock moment in UTC to the second: `2026-03-01 04:05:06 UTC`."""
-    try:
-        when = datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{wall_ms} ms"
-    return when.strftime("%Y-%m-%d %H:%M:%S UTC")

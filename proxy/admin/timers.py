@@ -11,8 +11,8 @@ from broker.query import NotFound, QueryRefused, Searchable
 from broker.timer.listing import ALL_MS, PendingTimer, TimerListing, TimerStatus, timer_status
 from broker.timer.timers import Timers
 from proxy.admin.tables import Cell, table
-from proxy.admin.text import age, moment
-from proxy.moments import parse_moment
+from proxy.admin.text import age
+from proxy.moments import moment_text, parse_moment
 from proxy.timer_lookup import TimerLookup, TimerState
 
 LIST_PARAMETERS = ("topic", "from", "to", "limit", "cursor")
@@ -34,8 +34,8 @@ class TimerSearch:
         self._timers = timers
         self._now_ms = now_ms
         try:
-            begin_ms = parse_moment(given["from"], self._now_ms) if "from" in given else 0
-            end_ms = parse_moment(given["to"], self._now_ms) if "to" in given else ALL_MS
+            begin_ms = parse_moment(given["from"], self._now_ms, span_is_age=False) if "from" in given else 0
+            end_ms = parse_moment(given["to"], self._now_ms, span_is_age=False) if "to" in given else ALL_MS
         except ValueError as error:
             raise QueryRefused(str(error)) from error
         if begin_ms > end_ms:
@@ -76,7 +76,7 @@ class TimerShow:
     def __init__(self, store: Searchable, given: Mapping[str, str], broker_name: str, now_ms: int) -> None:
         _check_names(given, SHOW_PARAMETERS)
         if not given.get("id"):
-            raise QueryRefused("name a timer with id: its UNIQ_KEY, or its handle")
+            raise QueryRefused("name a timer with id: its UNIQ_KEY, its handle, or the id of a loop")
         self._now_ms = now_ms
         self._lookup = TimerLookup(store, given["id"], given.get("topic"), broker_name=broker_name)
 
@@ -156,7 +156,7 @@ def timers_table(status: TimerStatus | None, now_ms: int) -> str:
     if status.next_due_ms is not None:
         left = (status.next_due_ms - now_ms) / 1000
         when = f"in {age(left)}" if left >= 0 else f"late by {age(-left)}"
-        notes.append(f"the next due {moment(status.next_due_ms)}, {when}")
+        notes.append(f"the next due {moment_text(status.next_due_ms)}, {when}")
     if status.aside:
         notes.append(f"{status.aside:,} refused")
     paused = [each.stage for each in status.stages if each.paused]

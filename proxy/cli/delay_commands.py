@@ -7,11 +7,12 @@ from urllib.parse import urlencode
 
 import typer
 
-from proxy.admin.text import age, moment
+from proxy.admin.text import age
 from proxy.cli.admin_client import get
 from proxy.cli.codes import ExitCode
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
+from proxy.moments import moment_text
 
 
 def list_levels(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
@@ -26,8 +27,8 @@ def list_levels(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False)
             age(each["delayMs"] / 1000),
             str(each["pending"]),
             str(each["refused"]),
-            "" if each["oldestMs"] is None else moment(each["oldestMs"]),
-            "" if each["nextDueMs"] is None else moment(each["nextDueMs"]),
+            "" if each["oldestMs"] is None else moment_text(each["oldestMs"]),
+            "" if each["nextDueMs"] is None else moment_text(each["nextDueMs"]),
             str(each["lateMs"]),
         ]
         for each in answer["levels"]
@@ -57,7 +58,7 @@ def show(
         return ExitCode.OK
     rows = [
         [
-            moment(each["dueMs"]),
+            moment_text(each["dueMs"]),
             str(each["level"]),
             each["topic"],
             each["key"],

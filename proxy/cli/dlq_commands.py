@@ -10,13 +10,14 @@ from urllib.parse import urlencode
 import typer
 
 from broker.seams import Clock, SystemClock
-from proxy.admin.text import amount, moment
+from proxy.admin.text import amount
 from proxy.cli.admin_client import get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table, progress
+from proxy.moments import moment_text
 
 _PATH = "/api/dead-letters"
 _PAGE = 100
@@ -60,7 +61,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show a group's dead letters, the oldest first; `pyddmq messages show --id` has a body."""
+    """Show a group's dead letters, the oldest first; `pyddmq messages show ID` has a body."""
     filters = {"id": letter_id, "topic": topic, "reason": reason, "key": key, "from": begin, "until": until}
     asked = {name: value for name, value in filters.items() if value is not None}
     found: list[dict[str, Any]] = []
@@ -89,7 +90,7 @@ def _row(letter: dict[str, Any]) -> list[str]:
         return [str(letter["offset"]), "", "", "", "", "the record is damaged or gone", "", ""]
     return [
         str(letter["offset"]),
-        moment(letter["diedMs"]),
+        moment_text(letter["diedMs"]),
         letter["topic"] or "unknown",
         letter["key"],
         str(letter["attempts"]),
@@ -266,4 +267,4 @@ def _outcome_row(result: dict[str, Any]) -> list[str]:
 
 
 def _when(wall_ms: int | None) -> str:
-    return "" if wall_ms is None else moment(wall_ms)
+    return "" if wall_ms is None else moment_text(wall_ms)

@@ -9,13 +9,14 @@ from urllib.parse import quote
 import typer
 
 from broker.seams import SystemClock
-from proxy.admin.text import amount, moment
+from proxy.admin.text import amount
 from proxy.cli.admin_client import CHANGE_TIMEOUT_SECONDS, get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
+from proxy.moments import moment_text
 
 _LIMIT = 10_000
 
@@ -50,7 +51,7 @@ def show(
             str(each["next"]),
             str(each["max"]),
             str(each["lag"]),
-            "" if each["oldestMs"] is None else moment(each["oldestMs"]),
+            "" if each["oldestMs"] is None else moment_text(each["oldestMs"]),
         ]
         for each in answer["offsets"]
     ]

@@ -99,7 +99,7 @@ def send(
         hash_id=hash_id,
         partition_id=partition,
         delay_level=delay_level,
-        deliver_at_ms=0 if at is None else moment_option(at, option="--at", clock=SystemClock()),
+        deliver_at_ms=0 if at is None else moment_option(at, option="--at", clock=SystemClock(), span_is_age=False),
         delay_ms=0 if delay is None else duration_option(delay, option="--delay"),
     )
     loop = loop_options(like, every=every, growth=growth, times=times, expire=expire, clock=SystemClock())

@@ -68,13 +68,14 @@ def loop_options(
     gap = None if every is None else duration_option(every, option="--every")
     if gap is not None and gap % 1000:
         raise CliError(f"--every: {every} is no whole number of seconds", ExitCode.USAGE)
+    end_ms = None if expire is None else moment_option(expire, option="--expire", clock=clock, span_is_age=False)
     begin_ms = like.deliver_at_ms or clock.wall_ms() + like.delay_ms
     return Loop(
         at_s=math.ceil(begin_ms / 1000),
         every=None if gap is None else gap // 1000,
         growth=growth,
         times=times,
-        expire_s=None if expire is None else moment_option(expire, option="--expire", clock=clock) / 1000,
+        expire_s=None if end_ms is None else end_ms / 1000,
     )
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import typer
 
 from broker.seams import SystemClock
-from proxy.admin.text import age, moment
+from proxy.admin.text import age
 from proxy.cli.admin_client import get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
@@ -34,9 +34,9 @@ def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> d
     if topic is not None:
         asked["topic"] = topic
     if begin is not None:
-        asked["from"] = moment_option(begin, option="--from", clock=clock)
+        asked["from"] = moment_option(begin, option="--from", clock=clock, span_is_age=False)
     if end is not None:
-        asked["to"] = moment_option(end, option="--to", clock=clock)
+        asked["to"] = moment_option(end, option="--to", clock=clock, span_is_age=False)
     return asked
 
 
@@ -119,7 +119,7 @@ def reschedule(
     as_json: AsJson = False,
 ) -> int:
     """Give a timer another moment, in one piece; it has a new id then."""
-    due_ms = moment_option(at, option="--at", clock=SystemClock())
+    due_ms = moment_option(at, option="--at", clock=SystemClock(), span_is_age=False)
     answer = post(admin, "/api/timers/reschedule", {"id": timer, "topic": topic, "deliverAtMs": due_ms})
     if as_json:
         print_json(answer)
@@ -158,7 +158,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
     if as_json:
         print_json({name: value for name, value in answer.items() if name not in ("timers", "cursor")})
         return ExitCode.OK
-    due = "" if answer["nextDueMs"] is None else f", the next one due {moment(answer['nextDueMs'])}"
+    due = "" if answer["nextDueMs"] is None else f", the next one due {moment_text(answer['nextDueMs'])}"
     late = f", late by {age(answer['lateMs'] / 1000)}" if answer["lateMs"] else ""
     print_line(f"pending: {answer['pendingTotal']:,}{due}{late}")
     if answer["refused"]:

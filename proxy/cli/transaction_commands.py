@@ -10,12 +10,13 @@ from urllib.parse import urlencode
 
 import typer
 
-from proxy.admin.text import age, amount, moment
+from proxy.admin.text import age, amount
 from proxy.cli.admin_client import get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.moments import moment_text
 
 SELECTED_MAX = 100_000
 _PATH = "/api/transactions"
@@ -67,7 +68,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show where a transaction stands; `pyddmq messages show --id` has its body."""
+    """Show where a transaction stands; `pyddmq messages show ID` has its body."""
     answer = get(admin, f"{_PATH}?{urlencode({'id': transaction})}")
     if as_json:
         print_json(answer)
@@ -95,7 +96,7 @@ def _facts(each: dict[str, Any], now_ms: int) -> Iterator[tuple[str, str]]:
     yield "group", each["group"]
     if each["key"]:
         yield "key", each["key"]
-    yield "stored", f"{moment(each['storedMs'])}, {age((now_ms - each['storedMs']) / 1000)} ago"
+    yield "stored", f"{moment_text(each['storedMs'])}, {age((now_ms - each['storedMs']) / 1000)} ago"
     yield "checks", f"{each['checks']}{', one is being answered' if each['checkOut'] else ''}"
     if each["remark"]:
         yield "remark", each["remark"]
@@ -280,7 +281,7 @@ def _print_transactions(title: str, found: Sequence[dict[str, Any]], now_ms: int
             each["topic"],
             each["group"],
             each["key"],
-            moment(each["storedMs"]),
+            moment_text(each["storedMs"]),
             age(max(0, now_ms - each["storedMs"]) / 1000),
             str(each["checks"]),
             each["remark"],

@@ -26,7 +26,9 @@ def asked(node: NodeProcess, *arguments: str) -> Any:
 def test_delayed_messages_are_listed_and_shown(start_node: StartNode) -> None:
     """By level, with counts and due times, and message by message in the order in which they are due."""
     node = start_node(configuration=CONFIGURATION)
-    assert asked(node, "list")["levels"] == []
+    levels = asked(node, "list")["levels"]
+    assert [(each["delayMs"], each["pending"]) for each in levels] == [(3_600_000, 0), (7_200_000, 0)]
+    assert asked(node, "show", "2")["messages"] == []
     for topic, level in (("orders", 2), ("notes", 1), ("orders", 1)):
         done = command("send", topic, "x", "--key", "k", "--delay-level", str(level), *node.producer())
         assert done.code == 0, done.err

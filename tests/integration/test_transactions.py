@@ -12,6 +12,7 @@ from broker.properties import parse_properties
 from broker.put import Put
 from broker.query import at_offset
 from broker.transaction import metrics as counted
+from broker.transaction.checks import REMARK_CHARS_MAX, REMARKS_MAX
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.settings import CheckSettings
@@ -117,6 +118,21 @@ def test_what_does_not_fit_is_refused() -> None:
     assert made.commit("7-4096-id").end is End.UNKNOWN_HANDLE
     assert made.end(handle, State.UNKNOWN, remark="later").end is End.OK
     assert made.undecided == 1
+
+
+def test_remark_of_a_half_is_kept_until_it_is_decided() -> None:
+    """That of execute too, before the first check, and when later answers have no words; bounded in number."""
+    made = broker()
+    checks = made.transactions.halves.checks
+    handle = made.half(b"x")
+    made.end(handle, State.UNKNOWN, remark="the bank's line is dead")
+    made.end(handle, State.UNKNOWN)
+    assert list(checks.remarks.values()) == ["the bank's line is dead"]
+    made.commit(handle)
+    assert checks.remarks == {}
+    for offset in range(REMARKS_MAX + 2):
+        checks.remark(offset, "x" * 10_000)
+    assert (len(checks.remarks), min(checks.remarks), len(checks.remarks[2])) == (REMARKS_MAX, 2, REMARK_CHARS_MAX)
 
 
 def test_commit_that_has_no_topic_leaves_the_half_undecided() -> None:

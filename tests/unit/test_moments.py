@@ -36,6 +36,14 @@ def test_moments_of_all_forms(text: str, expected: int) -> None:
     assert parse_moment(text, NOW_MS) == expected
 
 
+def test_span_alone_is_refused_where_a_moment_may_lie_ahead() -> None:
+    """Who writes `--at 2h` means later, and must not have sent at once."""
+    with pytest.raises(ValueError, match="write `in 2h` or `2h ago`"):
+        parse_moment("2h", NOW_MS, span_is_age=False)
+    assert parse_moment("2h ago", NOW_MS, span_is_age=False) == NOW_MS - 7_200_000
+    assert parse_moment("in 2h", NOW_MS, span_is_age=False) == NOW_MS + 7_200_000
+
+
 @pytest.mark.parametrize("text", ["2025-10-09T08:53:20", "2025-10-09"])
 def test_moment_without_zone_is_refused(text: str) -> None:
     """Nobody guesses a zone."""
