@@ -20,12 +20,14 @@ from broker.options import StoreOptions
 from broker.seams import Disk
 from broker.state_file import SealedFile
 from broker.store_json import FORMAT_VERSION, Geometry
+from broker.timer.names import TimerOptions
 
 ENTRIES_PER_SLOT = 4
 """RocketMQ's proportion (5,000,000 slots, 20,000,000 entries) and ours: a file's size then tells both."""
 
 _INDEX_BYTES_PER_SLOT = SLOT_BYTES + ENTRIES_PER_SLOT * ENTRY_BYTES
 _HOURS_KEPT = 24 * 365 * 10
+_TIMERS = TimerOptions()
 
 
 def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -> Geometry | None:
@@ -87,8 +89,18 @@ def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
     return options if geometry is None else replace(options, **asdict(geometry))
 
 
+def timer_log_bytes_of(root: str, *, disk: Disk) -> int:
+    """Return the size of the timer-log files of a store, RocketMQ's default where it has none. Raises OSError."""
+    return _usual_size(disk, f"{root}/timerlog") or _TIMERS.log_file_bytes
+
+
 def broker_settings(
-    root: str, geometry: Geometry, *, message_bytes_max: int, delay_levels: str = STANDARD_LEVELS
+    root: str,
+    geometry: Geometry,
+    *,
+    message_bytes_max: int,
+    delay_levels: str = STANDARD_LEVELS,
+    timer_log_bytes: int = _TIMERS.log_file_bytes,
 ) -> dict[str, str]:
     """Return the settings of broker.conf with which RocketMQ 5.3 opens a store of these sizes.
 
@@ -97,12 +109,14 @@ def broker_settings(
     - `enabledAppendPropCRC` lets RocketMQ close its records with the sum that ours have (D2).
     - `fileReservedTime`, ten years, keeps RocketMQ from deleting log files by age, which it does after 72 hours by
       default. It still deletes the oldest on a nearly full disk; `diskMaxUsedSpaceRatio` stands at its maximum.
+    - `timerMaxDelaySec` lets RocketMQ recall what is due in more than three days; what is stored it delivers anyway.
 
     Args:
         root: The store.
         geometry: Its sizes.
         message_bytes_max: Largest body in bytes.
         delay_levels: Delays of the levels; RocketMQ must have the same.
+        timer_log_bytes: As `timer_log_bytes_of` tells; RocketMQ does not start on a timer log of other files.
     """
     return {
         "brokerClusterName": "pyddmq",
@@ -118,6 +132,9 @@ def broker_settings(
         "flushDiskType": "SYNC_FLUSH",
         "enabledAppendPropCRC": "true",
         "messageDelayLevel": delay_levels,
+        "mappedFileSizeTimerLog": str(timer_log_bytes),
+        "timerPrecisionMs": str(_TIMERS.precision_ms),
+        "timerMaxDelaySec": str(_TIMERS.delay_ms_max // 1000),
         "fileReservedTime": str(_HOURS_KEPT),
         "diskMaxUsedSpaceRatio": "95",
     }

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
-from broker.interchange import adopted, broker_conf, broker_settings, geometry_of
+from broker.interchange import adopted, broker_conf, broker_settings, geometry_of, timer_log_bytes_of
 from broker.options import StoreOptions
 from broker.state_file import SealedFile
 from broker.store_json import Geometry
@@ -108,6 +108,20 @@ def test_broker_settings_carry_every_size() -> None:
         "maxMessageSize": "1000",
     }
     assert wanted.items() <= settings.items()
+    assert {"mappedFileSizeTimerLog": "104857600", "timerPrecisionMs": "1000"}.items() <= settings.items()
+
+
+def test_broker_settings_carry_the_size_of_timer_log_files() -> None:
+    """RocketMQ does not start on timer-log files of another size; a store without any gets RocketMQ's."""
+    disk = SimDisk()
+    assert timer_log_bytes_of(ROOT, disk=disk) == 100 << 20
+    for name in (f"{0:020}", f"{120:020}"):
+        disk.make_folder(f"{ROOT}/timerlog")
+        disk.open(f"{ROOT}/timerlog/{name}", create=True).truncate(120)
+    sizes = Geometry(segment_bytes=4096, queue_file_units=30, index_slots=5, index_entries=20)
+    timer_log_bytes = timer_log_bytes_of(ROOT, disk=disk)
+    settings = broker_settings(ROOT, sizes, message_bytes_max=1000, timer_log_bytes=timer_log_bytes)
+    assert settings["mappedFileSizeTimerLog"] == "120"
 
 
 def test_broker_conf_is_a_java_properties_file() -> None:
