@@ -120,11 +120,17 @@ class Entering:
             # A late one needs a slot that was read; the table opens the next one first.
             late = next((place for place, (_, entry) in enumerate(batch) if entry.slot_ms < self._table.next_ms), None)
             batch = batch[:late]
-        wanted = [entry for at, entry in batch if not self._is_done(at, entry)]
+        # RocketMQ goes on behind the last unit's record: the last one has a unit even if it needs none (D30).
+        last_done = bool(batch) and self._is_done(*batch[-1])
+        wanted = [entry for at, entry in batch[:-1] if not self._is_done(at, entry)]
+        wanted += [entry for _, entry in batch[-1:]]
         done = self._table.enter(wanted, self._clock.wall_ms())
         taken = len(batch)
         if done < len(wanted):
             taken = next(place for place, (_, entry) in enumerate(batch) if entry is wanted[done])
+        elif last_done:
+            self._table.replace(wanted[-1].physical)
+            done -= 1
         for _ in range(taken):
             _, entry = self._waiting.popleft()
             if self.superseded:

@@ -111,7 +111,8 @@ def _take_over_units(timers: Timers) -> Generator[None, None, None]:
     """Go on behind the checkpoint with the units that are there, as far as they are what their records say."""
     table, entering, store = timers.table, timers.entering, timers.store
     precision = table.wheel.precision_ms
-    offset = entering.offset
+    # RocketMQ notes the log's end, then the queue's offset, then flushes: records below that may have units behind it.
+    offset = _behind_last_unit(timers)
     end = table.log.in_files()
     taken = 0
     while table.log.count < end:
@@ -154,8 +155,18 @@ def _take_over_units(timers: Timers) -> Generator[None, None, None]:
         if taken % 512 == 0:
             yield
     table.log.cut(table.log.count)
-    entering.begin_at(timers.queue, offset)
+    entering.begin_at(timers.queue, max(entering.offset, offset))
     yield
+
+
+def _behind_last_unit(timers: Timers) -> int:
+    """Queue offset behind the record of the last unit that the checkpoint covers, at most the checkpoint's."""
+    log, offset = timers.table.log, timers.entering.offset
+    if log.count <= log.first:
+        return 0
+    physical = log.unit(log.position(log.count - 1)).physical
+    entry = timers.store.record_at(physical) if physical < timers.store.end else None
+    return offset if entry is None or entry.topic != TIMER_NAME else min(offset, entry.queue_offset + 1)
 
 
 def _count(timers: Timers) -> Generator[None, None, None]:

@@ -1,9 +1,10 @@
 """How far timers are, on disk: `config/timercheck` in RocketMQ's shape, and `pyddmq/timers.json` of our own.
 
 `timercheck`, 4,096 bytes, big-endian i64: 0 slot to read next (ms), 8 end of the timer log, 16 next offset of the timer
-topic's queue, 24 the same once more (masterTimerQueueOffset; where it is 0, RocketMQ enqueues every timer again, D30),
-32, 40, 48 its data version (state, time, counter). Behind that RocketMQ has nothing; here stands the CRC-32 of all this
-with a mark, by which it is known for our own.
+topic's queue, 24 masterTimerQueueOffset, 32, 40, 48 its data version (state, time, counter). Behind that RocketMQ has
+nothing; here stands the CRC-32 of all this with a mark, by which it is known for our own. RocketMQ goes on behind the
+record of the timer log's last unit, but never behind masterTimerQueueOffset. That is the largest i64: with 0 it would
+enqueue every timer again, with the offset of the checkpoint, after a kill, those that have units behind it (D30).
 
 The commit log decides (D27), so either may be missing. A timercheck that somebody else wrote is RocketMQ's, which
 delivered what it says. `timers.json` besides has where in the commit log deliveries have to be looked for, what is
@@ -29,6 +30,7 @@ _MARK = struct.Struct(">II")
 _MARK_MAGIC = 0x50594D51
 CHECK_BYTES = 4096
 _NO_END = 1 << 62
+_NO_MASTER = (1 << 63) - 1
 
 log = structlog.get_logger()
 
@@ -174,7 +176,7 @@ class TimerState:
         self._own.save(own)
         state, _, counter = self._versions
         self._versions = [state, self._clock.wall_ms(), counter + 1]
-        data = _CHECK.pack(check.read_ms, check.log_end, check.offset, check.offset, *self._versions)
+        data = _CHECK.pack(check.read_ms, check.log_end, check.offset, _NO_MASTER, *self._versions)
         data += _MARK.pack(_MARK_MAGIC, zlib.crc32(data))
         # In one step: half of it would be taken for RocketMQ's, whose positions go before what the log says.
         write_whole(self._disk, self.check_path, data.ljust(CHECK_BYTES, b"\x00"))

@@ -251,7 +251,7 @@ def test_wheel_has_rocketmqs_form() -> None:
     check = made.disk.open("/store/config/timercheck").read(0, 4096)
     assert len(check) == 4096
     # One unit, one record; the first slot that was not read is the second after two more than now.
-    assert check[8:32] == (52).to_bytes(8, "big") + (1).to_bytes(8, "big") * 2
+    assert check[8:32] == (52).to_bytes(8, "big") + (1).to_bytes(8, "big") + b"\x7f" + b"\xff" * 7
     assert int.from_bytes(check[:8], "big") == START_MS + 3000
     assert SMALL.precision_ms == 1000
 

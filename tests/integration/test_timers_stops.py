@@ -166,3 +166,78 @@ def test_damaged_record_is_lost_alone() -> None:
     made.scheduler.advance(10)
     assert made.delivered() == [b"whole"]
     assert (made.metrics.value(counted.LOST), made.metrics.value(counted.DAMAGED)) == (1, 0)
+
+
+def rocketmq_goes_on_at(made: Broker, units: int) -> int:
+    """Queue offset at which RocketMQ goes on to enqueue (TimerMessageStore.recover) with so many units in the log.
+
+    Behind the record of the last unit, at what `timercheck` says where that unit names none; never behind the master's.
+    """
+    unit = made.disk.open(f"{ROOT}/timerlog/{0:020d}").read(52 * (units - 1), 52)
+    physical, size = int.from_bytes(unit[28:36], "big"), int.from_bytes(unit[36:40], "big")
+    check = made.disk.open(f"{ROOT}/config/timercheck").read(0, 56)
+    offset = int.from_bytes(check[16:24], "big")
+    if size:
+        entry = made.store.record_at(physical)
+        assert entry is not None
+        offset = entry.queue_offset + 1
+    return min(offset, int.from_bytes(check[24:32], "big"))
+
+
+def test_rocketmq_enqueues_nothing_again_after_a_kill() -> None:
+    """Units behind the last checkpoint are in the timer log already: their records would be delivered twice."""
+    made = broker()
+    made.send(b"x", 60_000)
+    made.scheduler.advance(6)
+    made.send(b"y", 60_000)
+    made.scheduler.advance(1)
+    assert rocketmq_goes_on_at(made, 2) == 2
+    made = made.again()
+    made.close()
+    made = broker(made.disk, made.clock)
+    assert rocketmq_goes_on_at(made, 2) == 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_rocketmq_enqueues_nothing_again_that_was_delivered_before_the_files_were_lost(clean: bool) -> None:
+    """Log and wheel that are made anew lead to the queue's end, though the last records need no units any more."""
+    made = broker()
+    made.send(b"pending", 60_000)
+    for body in (b"one", b"two", b"three"):
+        made.send(body, 1000)
+    made.scheduler.advance(2)
+    made.timers.stop()
+    made.store.abandon()
+    lose(made.disk, 15)
+    made = broker(made.disk, made.clock)
+    assert (made.pending, made.timers.entering.offset) == (1, 4)
+    made.scheduler.advance(6)
+    if clean:
+        made.close()
+        made = broker(made.disk, made.clock)
+    assert rocketmq_goes_on_at(made, made.timers.table.log.count) == 4
+    made.scheduler.advance(60)
+    assert made.delivered() == [b"one", b"two", b"three", b"pending"]
+    assert made.pending == 0
+
+
+def test_units_behind_rocketmqs_flush_position_are_kept() -> None:
+    """RocketMQ notes the log's end before it flushes, the queue's offset of that moment: units between are no tail.
+
+    Cut off, their slots would lead nowhere, and RocketMQ would make them lead to themselves.
+    """
+    made = broker()
+    for body in (b"x", b"y"):
+        made.send(body, 60_000)
+        made.scheduler.advance(1)
+    made.close()
+    check = made.disk.open(f"{ROOT}/config/timercheck")
+    content = check.read(0, 8) + b"".join(each.to_bytes(8, "big") for each in (52, 2, 2, 0, START_MS, 1))
+    check.truncate(0)
+    check.write(0, [content.ljust(4096, b"\x00")])
+    made = broker(made.disk, made.clock)
+    assert (made.timers.table.log.count, made.timers.entering.offset, made.pending) == (2, 2, 2)
+    assert made.metrics.counter(counted.DAMAGED).value == 0
+    made.scheduler.advance(60)
+    assert made.delivered() == [b"x", b"y"]
+    assert made.metrics.counter(counted.DAMAGED).value == 0
