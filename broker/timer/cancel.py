@@ -8,6 +8,7 @@ new timer, which has a new UNIQ_KEY, as one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -160,4 +161,9 @@ def _append(timers: Timers, target: _Target, puts: list[Put]) -> list[str]:
     if store.failed is not None:
         raise store.failed
     timers.take_out(message.physical)
+    if store.options.flush == "sync":
+        # Durable as it is, it may stand in the timer log: after a kill RocketMQ delivers what is overdue and is put
+        # again by it (a roll) without a look at cancels. What cannot be written now is with the next checkpoint.
+        with contextlib.suppress(OSError):
+            timers.table.log.write_marks()
     return [position.unique_key.decode() for position in positions]

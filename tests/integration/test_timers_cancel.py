@@ -17,7 +17,7 @@ from broker.timer import metrics as counted
 from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
 from broker.timer.stages import Stage
-from tests.integration.store_tools import HOST
+from tests.integration.store_tools import HOST, ROOT
 from tests.integration.test_timers_stops import lose
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
 
@@ -203,3 +203,17 @@ def test_model(seed: int) -> None:
     made.scheduler.advance(900)
     assert sorted(made.delivered()) == sorted(expected)
     assert made.timers.pending == 0
+
+
+def test_cancelled_timer_is_settled_in_the_timer_log_before_any_checkpoint() -> None:
+    """RocketMQ, opening the store after a kill, delivers an overdue roll without a look at cancels."""
+    made = broker()
+    key = made.send(b"x", 200_000)
+    made.scheduler.advance(1)
+    unit = f"{ROOT}/timerlog/{0:020d}"
+    assert made.disk.open(unit).read(36, 4) != bytes(4)
+    assert made.timers.cancel(TOPIC, key) is CancelOutcome.CANCELLED
+    assert made.disk.open(unit).read(36, 4) == bytes(4)
+    made = made.again()
+    made.scheduler.advance(300)
+    assert (made.delivered(), made.pending) == ([], 0)
