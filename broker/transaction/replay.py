@@ -17,6 +17,7 @@ from broker.delay.level_queue import Ranges
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import split
 from broker.transaction.ages import Ages
+from broker.transaction.copies import settle_copied
 from broker.transaction.halves import Halves
 from broker.transaction.names import DISCARD_NAME, HALF_NAME, Fate
 from broker.transaction.ops import OpPlaces, OpWriter, members_of
@@ -69,6 +70,7 @@ class Replay:
             start, op_offset = 0, self._files.op_offset
             first = 0 if queue is None else max(queue.min_offset, min(self._files.half_offset, queue.max_offset))
             halves.states = HalfStates(first)
+        known_end = halves.states.end
         if queue is not None:
             halves.states.grow(queue.max_offset)
             halves.states.begin_at(queue.min_offset)
@@ -84,6 +86,7 @@ class Replay:
                 yield
         # RocketMQ went on from there, or the file is the newer of the two. What the log says of them comes first.
         halves.states.begin_at(self._files.half_offset)
+        yield from settle_copied(halves, known_end, self._ops.owed)
         halves.seen = halves.checks.cursor = halves.states.position
         halves.ages.begin(halves.states.position)
 

@@ -121,3 +121,43 @@ def test_rocketmq_finds_where_to_begin() -> None:
     offsets = ConsumerOffsets.open(ROOT, disk=made.disk, clock=made.clock)
     assert offsets.get(OFFSETS_GROUP, HALF_TOPIC, 0) == 4
     assert offsets.get(OFFSETS_GROUP, OP_TOPIC, 0) == 4
+
+
+def put_back_and_killed() -> SimDisk:
+    """RocketMQ put 2 and 4 again, twice and once, and committed the copy of 4; its kill left the offsets of before."""
+    disk = theirs(half_offset=0, op_offset=0)
+    store = open_store(disk, clock=ManualClock(START_MS), seed=1)
+    put(store, HALF_TOPIC, b"2", half_block(2, times=1))
+    copy = put(store, HALF_TOPIC, b"4", half_block(4, times=5))
+    put(store, HALF_TOPIC, b"2", half_block(2, times=2))
+    put(store, TOPIC, b"4", half_block(4), replaces=copy, flags=8)
+    store.close()
+    return disk
+
+
+def test_what_rocketmq_put_again_before_a_kill_is_one_transaction() -> None:
+    """Copies name nothing: the places that they were put again from are found by the transaction's id."""
+    made = broker(put_back_and_killed(), ManualClock(START_MS))
+    assert (made.undecided, made.transactions.halves.states.position) == (1, 7)
+    made.scheduler.advance(6)
+    [check] = made.transactions.fetch_checks("g", 9)
+    assert (check.body, check.times) == (b"2", 3)
+    assert made.commit(check.handle).settled
+    assert made.visible() == [b"0", b"3", b"4", b"2"]
+    made = made.again(without=("pyddmq/transactions.json",))
+    assert made.undecided == 0
+
+
+def test_old_places_of_what_rocketmq_put_again_are_named_in_op_records() -> None:
+    """An undecided half below keeps RocketMQ's offset where it is: it would look at them again."""
+    made = broker(put_back_and_killed(), ManualClock(START_MS))
+    made.scheduler.advance(1)
+    made.close()
+    store = broker(made.disk, made.clock).store
+    queue = store.topics[OP_TOPIC].queues[0]
+    named = set()
+    for offset in range(queue.min_offset, queue.max_offset):
+        message = at_offset(store, OP_TOPIC, 0, offset)
+        block = "".join(f"{name}\x01{value}\x02" for name, value in message.properties.items()).encode()
+        named |= {member.offset for member in members_of(message.body(), block)}
+    assert named == {0, 1, 2, 3, 4, 5, 6}
