@@ -44,9 +44,9 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * RocketMQ's own clients, worked by JSON lines on stdin; every answer is one or more JSON lines and then "{}".
  *
  * <p>Requests have a "do": topic, type (a topic's message type), send (a list of messages for one queue; more than one
- * go as a batch), read (a whole topic), query (by key or id), commit, offset, half (a message of a transaction),
- * consume (as a member of a group), reset (forget everything about brokers), end. The only argument is the name
- * server's address.
+ * go as a batch), recall (a timed message), read (a whole topic), query (by key or id), commit, offset, half (a message
+ * of a transaction), consume (as a member of a group), reset (forget everything about brokers), end. The only argument
+ * is the name server's address.
  */
 public final class Interchange {
     private static final PrintStream OUT =
@@ -63,6 +63,7 @@ public final class Interchange {
     private DefaultMQProducer producer;
     private DefaultMQPullConsumer consumer;
     private String consumerGroup = "";
+    private final List<TransactionMQProducer> answering = new ArrayList<>();
 
     private Interchange(String namesrv) {
         this.namesrv = namesrv;
@@ -95,6 +96,7 @@ public final class Interchange {
             case "topic" -> makeTopic(request);
             case "type" -> type(request);
             case "send" -> send(request);
+            case "recall" -> recall(request);
             case "read" -> read(request);
             case "commit" -> commit(request);
             case "offset" -> offset(request);
@@ -150,17 +152,36 @@ public final class Interchange {
             if (fields.containsKey("delaySeconds")) {
                 message.setDelayTimeSec(fields.getLongValue("delaySeconds"));
             }
+            if (fields.containsKey("delayMs")) {
+                message.setDelayTimeMs(fields.getLongValue("delayMs"));
+            }
+            if (fields.containsKey("deliverMs")) {
+                message.setDeliverTimeMs(fields.getLongValue("deliverMs"));
+            }
             fields.getJSONObject("properties").forEach((name, value) -> message.putUserProperty(name, (String) value));
             messages.add(message);
         }
         MessageQueue queue = queue(topic, request.getIntValue("queue"));
         SendResult result = messages.size() == 1 ? producer.send(messages.get(0), queue) : producer.send(messages, queue);
-        print(Map.of("status", result.getSendStatus().name(), "id", result.getMsgId(), "offset", result.getQueueOffset()));
+        String handle = result.getRecallHandle();
+        print(Map.of(
+            "status", result.getSendStatus().name(), "id", result.getMsgId(), "offset", result.getQueueOffset(),
+            "handle", handle == null ? "" : handle));
     }
 
-    /** A message of a transaction whose outcome is: unknown, commit or rollback; keep its producer for checks, or not. */
+    /** Recalls a timed message by the handle of its receipt. */
+    private void recall(JSONObject request) throws Exception {
+        producer(null);
+        print(Map.of("id", producer.recallMessage(request.getString("topic"), request.getString("handle"))));
+    }
+
+    /**
+     * A message of a transaction whose outcome is: unknown, commit or rollback; keep its producer for checks until the
+     * reset, or not. It answers them with its outcome, but bodies that begin with "unsettled" with unknown.
+     */
     private void half(JSONObject request) throws Exception {
-        TransactionMQProducer sender = new TransactionMQProducer("interchange-transactions");
+        String unsettled = request.getString("unsettled");
+        TransactionMQProducer sender = new TransactionMQProducer(request.getString("group"));
         sender.setNamesrvAddr(namesrv);
         sender.setInstanceName("transactions-" + instances++);
         LocalTransactionState outcome = switch (request.getString("outcome")) {
@@ -176,14 +197,17 @@ public final class Interchange {
 
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return outcome;
+                String body = new String(message.getBody(), StandardCharsets.UTF_8);
+                return unsettled != null && body.startsWith(unsettled) ? LocalTransactionState.UNKNOW : outcome;
             }
         });
         sender.start();
-        Message message = new Message(request.getString("topic"), "half".getBytes(StandardCharsets.UTF_8));
+        Message message = new Message(request.getString("topic"), request.getString("body").getBytes(StandardCharsets.UTF_8));
         SendResult result = asked(() -> sender.sendMessageInTransaction(message, null));
         print(Map.of("status", result.getSendStatus().name()));
-        if (!request.getBooleanValue("keep")) {
+        if (request.getBooleanValue("keep")) {
+            answering.add(sender);
+        } else {
             sender.shutdown();
         }
     }
@@ -409,6 +433,8 @@ public final class Interchange {
             consumer.shutdown();
             consumer = null;
         }
+        answering.forEach(TransactionMQProducer::shutdown);
+        answering.clear();
         publishQueues.clear();
     }
 }

@@ -26,7 +26,7 @@ from broker.record import (
     store_timestamp,
 )
 from broker.record import queue_id as queue_id_of
-from broker.seams import SystemClock
+from broker.seams import Clock, SystemClock
 from broker.store import Put, Store, StoreOptions
 from proxy.demo.events import load_events
 from tests.interop.rocketmq import Message
@@ -100,10 +100,15 @@ def _text(random: Random, chars_max: int) -> str:
     return "".join(random.choices(alphabet, k=random.randint(1, chars_max)))
 
 
-def open_store(root: Path, options: StoreOptions = OPTIONS) -> Store:
-    """Open a store on the real disk."""
+def open_store(root: Path, options: StoreOptions = OPTIONS, clock: Clock | None = None) -> Store:
+    """Open a store on the real disk, with the real time unless another is given."""
     return Store.open(
-        str(root), options=options, disk=RealDisk(), clock=SystemClock(), random=SystemRandom(), metrics=Metrics()
+        str(root),
+        options=options,
+        disk=RealDisk(),
+        clock=clock or SystemClock(),
+        random=SystemRandom(),
+        metrics=Metrics(),
     )
 
 

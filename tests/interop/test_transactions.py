@@ -74,7 +74,9 @@ def test_what_rocketmq_left_undecided_is_decided_here(rocket: Surroundings) -> N
     with rocket.broker("broker", settings) as broker, rocket.client() as client:
         client.make_topic(broker, TOPIC, 1)
         for outcome in ("commit", "rollback", "unknown", "unknown", "unknown"):
-            assert client.ask(do="half", topic=TOPIC, outcome=outcome) == [{"status": "SEND_OK"}]
+            assert client.ask(do="half", group=THEIR_GROUP, topic=TOPIC, body="half", outcome=outcome) == [
+                {"status": "SEND_OK"}
+            ]
         broker.stop()
     store = open_store(root, foreign_options(root))
     transactions, scheduler = served(store)
@@ -120,7 +122,8 @@ def test_what_ours_decided_stays_decided_in_rocketmq(rocket: Surroundings) -> No
     ours_first(root)
     with rocket.broker("broker", settings_for(root) | QUICK) as broker, rocket.client() as client:
         # A producer of the group lives as long as this takes; its listener commits whatever it is asked about.
-        assert client.ask(do="half", topic=TOPIC, outcome="commit", keep=True) == [{"status": "SEND_OK"}]
+        request = {"do": "half", "group": THEIR_GROUP, "topic": TOPIC, "body": "half", "outcome": "commit"}
+        assert client.ask(**request, keep=True) == [{"status": "SEND_OK"}]
         bounds, messages = client.read(TOPIC, {0: 3})
         broker.stop()
     assert bounds[0] == (0, 3)
