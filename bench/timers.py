@@ -101,17 +101,19 @@ def _burst(where: Cores, node: Node, plan: TimerPlan) -> Figures:
     other = Target("pyddmq", node.producer, node.consumer, OTHER_TOPIC, OTHER_GROUP)
     target = Target("pyddmq", node.producer, node.consumer, b"burst", b"")
     quiet = _other_latency(where, other, seconds=2.0)
+    before = _pending(node)
     due = _wall_ms() + 3_000 + plan.burst * 1_000 // _PUBLISHED_PER_SECOND
     ClientProcess(where.client, publish_timers, target, plan.burst, due, 0.0).result()
-    left_s = max(0.0, due / 1000 - time.time())
-    pending = _pending(node)
+    if _wall_ms() >= due:
+        raise BenchError(f"fewer than {_PUBLISHED_PER_SECOND} a second were published: the burst was due too early")
+    left_s = due / 1000 - time.time()
     seconds = left_s + 1.0 + plan.burst / 10_000
     count = int(OTHER_RATE * seconds)
     puller = ClientProcess(where.client, pull_other, other, count)
     publisher = ClientProcess(where.client, open_loop_publish, other, OTHER_RATE, count, LEAD_NS)
     time.sleep(max(0.0, due / 1000 - time.time()))
     begun = time.monotonic_ns()
-    while _pending(node) > pending - plan.burst:
+    while _pending(node) > before:
         time.sleep(0.02)
     drained = time.monotonic_ns()
     acks: list[int] = publisher.result()
