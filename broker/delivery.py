@@ -5,7 +5,8 @@ Shared by whatever waits in the store: it reads and releases each message, and s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -63,10 +64,12 @@ class Delivery(Generic[M]):
 
     Attributes:
         in_flight: Messages whose delivery is not durable yet.
+        appending: Entered around each append.
     """
 
     def __init__(self, store: Store, waiter: Waiter[M]) -> None:
         self.in_flight = 0
+        self.appending: Callable[[], AbstractContextManager[None]] = nullcontext
         self._store = store
         self._waiter = waiter
 
@@ -106,14 +109,15 @@ class Delivery(Generic[M]):
         messages = [message for message, _ in run]
         together = len(first.puts) > 1
         try:
-            self._store.append(
-                first.puts if together else [due.puts[0] for _, due in run],
-                born_ms=first.born_ms,
-                born_host=first.born_host,
-                done=partial(self._done, messages),
-                atomic=together,
-                origins=[(due.born_ms, due.born_host) for _, due in run] if len(run) > 1 else None,
-            )
+            with self.appending():
+                self._store.append(
+                    first.puts if together else [due.puts[0] for _, due in run],
+                    born_ms=first.born_ms,
+                    born_host=first.born_host,
+                    done=partial(self._done, messages),
+                    atomic=together,
+                    origins=[(due.born_ms, due.born_host) for _, due in run] if len(run) > 1 else None,
+                )
         except MessageRefused as error:
             if len(run) == 1:
                 self._waiter.refuse(messages[0], str(error))

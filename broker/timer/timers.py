@@ -15,6 +15,7 @@ deliveries of the one before are durable, and the loop does everything else in b
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 
 import structlog
 
@@ -91,6 +92,7 @@ class Timers:
         self.due.on_done = self._arm
         self.entering = Entering(store, self.table, self.due.superseded, clock=clock, metrics=metrics, notices=notices)
         self.stages = Stages(clock, metrics)
+        self.due.delivery.appending = partial(self.stages.timed, Stage.DEQUEUE_PUT_MESSAGE)
         self.state = TimerState(store.root, disk=disk, clock=clock, metrics=metrics)
         self._scheduler = scheduler
         self._notices = notices
@@ -454,9 +456,11 @@ class Timers:
         stages = self.stages
         if not (stages.runs(Stage.DEQUEUE_GET_MESSAGE) and stages.runs(Stage.DEQUEUE_PUT_MESSAGE)):
             return True
+        under_way = self.due.delivery.in_flight
         with stages.timed(Stage.DEQUEUE_GET_MESSAGE):
             count, taken = self.due.deliver_due(self.clock.wall_ms(), STEP_MESSAGES)
         stages.passed(Stage.DEQUEUE_GET_MESSAGE, count)
+        stages.passed(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
         if taken and self.due.aside and self.clock.monotonic() >= self.due.retry_at:
             taken = self.due.retry()
         return taken

@@ -169,7 +169,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
         [each["stage"], f"{each['depth']:,}", f"{each['ms']:,.1f}", "paused" if each["paused"] else ""]
         for each in answer["stages"]
     ]
-    print_table("Stages", ["stage", "waiting", "ms at work", ""], stages, right=(1, 2))
+    print_table("Stages", ["stage", "waiting", "ms at work", "state"], stages, right=(1, 2))
     return ExitCode.OK
 
 

@@ -207,6 +207,9 @@ def test_stages_pause_and_resume(stage: Stage) -> None:
     made.scheduler.advance(0)
     assert made.delivered() == [b"first", b"1000", b"10000"]
     assert made.metrics.value(counted.STAGE_COUNT, Stage.ENQUEUE_PUT.value) == 3
+    assert made.metrics.value(counted.STAGE_COUNT, Stage.DEQUEUE_PUT_MESSAGE.value) == made.metrics.value(
+        counted.DELIVERED
+    )
 
 
 def test_idle_store_has_nothing_to_do() -> None:

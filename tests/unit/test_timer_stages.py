@@ -1,0 +1,33 @@
+"""Time of the stages of timers."""
+
+from __future__ import annotations
+
+from broker.metrics import Metrics
+from broker.testing.manual_time import ManualClock
+from broker.timer import metrics as counted
+from broker.timer.stages import Stage, Stages
+
+
+def test_time_of_a_stage_within_another_is_its_own() -> None:
+    """An append within the reading of due timers is counted once, as an append."""
+    clock = ManualClock()
+    metrics = Metrics()
+    stages = Stages(clock, metrics)
+    for _ in range(2):
+        with stages.timed(Stage.DEQUEUE_GET_MESSAGE):
+            clock.advance(1)
+            with stages.timed(Stage.DEQUEUE_PUT_MESSAGE):
+                clock.advance(2)
+            clock.advance(4)
+            with stages.timed(Stage.DEQUEUE_PUT_MESSAGE):
+                clock.advance(8)
+    with stages.timed(Stage.ENQUEUE_GET):
+        clock.advance(16)
+    seconds = {stage: metrics.value(counted.STAGE_US, stage.value) / 1e6 for stage in Stage}
+    assert seconds == {
+        Stage.ENQUEUE_GET: 16,
+        Stage.ENQUEUE_PUT: 0,
+        Stage.DEQUEUE_GET: 0,
+        Stage.DEQUEUE_GET_MESSAGE: 10,
+        Stage.DEQUEUE_PUT_MESSAGE: 20,
+    }
