@@ -14,7 +14,7 @@ from broker.delay.delays import Delays as DelayDelivery
 from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreError
 from broker.queue_build import QueueBuild
-from broker.release import Released
+from broker.release_plain import Plain, PlainRelease
 from broker.retry.finished import Finished
 from broker.retry.redrive import Redrives
 from broker.store import Store
@@ -52,11 +52,11 @@ def _patched(owner: Any, name: str, make: Callable[[Any], Any]) -> Apply:
 
 
 def _unnamed(release: Any) -> Any:
-    def without_origin(*args: Any) -> Released:
-        released: Released = release(*args)
-        return released._replace(put=released.put._replace(prepared_offset=0))
+    def without_origins(*args: Any) -> list[Plain | None]:
+        made: list[Plain | None] = release(*args)
+        return [each and each._replace(put=each.put._replace(prepared_offset=0)) for each in made]
 
-    return without_origin
+    return without_origins
 
 
 def _hurried(due: Any) -> Any:
@@ -174,9 +174,7 @@ MUTANTS = (
     Mutant(
         "redrives are not known after a start", DeadLetters, "nobody asked", _patched(Redrives, "_decided", _nothing)
     ),
-    Mutant(
-        "deliveries do not name what they replace", Delays, "times", _patched(broker.delay.delays, "release", _unnamed)
-    ),
+    Mutant("deliveries do not name what they replace", Delays, "times", _patched(PlainRelease, "release", _unnamed)),
     Mutant("messages are delivered half a second early", Delays, "early", _patched(DelayLevel, "_due", _hurried)),
     Mutant(
         "a delivery counts before it is durable", Delays, "lost", _patched(DelayDelivery, "_append", _settled_first)

@@ -12,14 +12,13 @@ from broker.metrics import Metrics
 from broker.properties import parse_properties
 from broker.record import split, store_timestamp
 from broker.store import Store
-from tests.simulation.clients import ProducerHabits
+from tests.simulation.clients import LEVELS_MS, ProducerHabits
 from tests.simulation.faults import FAULTS
 from tests.simulation.lines import Client, Link
 from tests.simulation.wire import Reply, producer_codec, producer_idl
 from tests.simulation.world import DATA, World, settings, store_options
 
 TOPIC = "later"
-LEVELS_MS = {1: 1000, 2: 5000}
 FAULTS_USED = ("kill", "kill_twice", "lose_power", "stop", "cut_within", "fill_disk", "fail_sync", "reset_connections")
 """Without steps of the clock, so that the moment of sending plus the delay is the earliest that is right."""
 
@@ -53,8 +52,8 @@ class DelayedProducer(Client):
 
     def _make(self, random: Random) -> Any:
         name = f"{self.number}-{len(self.earliest)}"
-        level = random.choice((1, 2))
-        self.earliest[name] = self._clock.wall_ms() + LEVELS_MS[level]
+        level = random.choice((1, 3))
+        self.earliest[name] = self._clock.wall_ms() + LEVELS_MS[level - 1]
         return producer_idl.Message(topic=TOPIC, body=b"x" * 50, properties={"name": name}, delayLevel=level)
 
     def on_reply(self, link: Link, about: list[str], reply: Reply, stamp: Any) -> None:

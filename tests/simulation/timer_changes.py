@@ -7,6 +7,7 @@ import inspect
 from random import Random
 from typing import Any
 
+from broker.testing.sim_disk import PowerCut
 from broker.timer.handle import RecallHandle
 from proxy.admin.changes import ChangeRefused
 from proxy.node_changes import node_changes
@@ -17,8 +18,8 @@ from tests.simulation.world import World
 
 ROUNDS = 10
 KILL_SHARE = 0.15
-TURNS_MAX = 40
-"""Of the loop, between a change and the kill."""
+CUT_MAX = 4
+"""Writes, syncs and renames between the beginning of a change and the cut."""
 STRANGE = str(RecallHandle("orders", "broker-0", 1_800_000_000_000, "7F00000100002A139A5500000000FFFF"))
 """Names a timer that nobody made."""
 
@@ -28,20 +29,22 @@ def change_timers(world: World, random: Random, *, kill_share: float = KILL_SHAR
     for _ in range(ROUNDS):
         world.run(seconds=random.random() * 0.2)
         known = [each for each in world.ledger.publishes.values() if each.timer is not None and each.timer.handle]
-        turns = random.randrange(TURNS_MAX) if random.random() < kill_share else None
+        cut = random.randrange(CUT_MAX) if random.random() < kill_share else None
         if random.random() < 0.05 or not known:
             _name_strange(world)
         else:
             # The youngest are those that most often still wait.
             publish = known[-1 - min(int(random.expovariate(0.3)), len(known) - 1)]
-            _change_one(world, random, publish, turns)
-        if turns is not None:
+            _change_one(world, random, publish, cut)
+        if cut is not None:
             world.kill(power=random.random() < 0.5)
+            world.loop.errors.clear()
+            world.cutting = False
             world.run(seconds=random.random() * 0.4)
             world.start()
 
 
-def _change_one(world: World, random: Random, publish: Publish, turns: int | None) -> None:
+def _change_one(world: World, random: Random, publish: Publish, cut: int | None) -> None:
     timer = publish.timer
     assert timer is not None
     handle, wait = timer.handle, None
@@ -52,10 +55,10 @@ def _change_one(world: World, random: Random, publish: Publish, turns: int | Non
     timer.asked(wait, world.loop.time())
     world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
     if wait is None:
-        answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=handle)]), turns)
+        answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=handle)]), cut)
         told = None if answer is None else answer["results"][0]
     else:
-        told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), turns)
+        told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
     outcome = "unanswered" if told is None else told["outcome"]
     world.report.events[f"timer_{outcome}"] += 1
     world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
@@ -70,8 +73,8 @@ def _name_strange(world: World) -> None:
     world.report.events["timer_unknown"] += 1
 
 
-def _ask(world: World, name: str, body: Any, turns: int | None) -> dict[str, Any] | None:
-    """Have the node make a change; None when it is not done after so many turns of the loop."""
+def _ask(world: World, name: str, body: Any, cut: int | None) -> dict[str, Any] | None:
+    """Have the node make a change, and the disk stop at the `cut`-th thing done to it; None when that came first."""
     node, process = world.node, world.process
     assert node is not None
     assert process is not None
@@ -85,6 +88,12 @@ def _ask(world: World, name: str, body: Any, turns: int | None) -> dict[str, Any
             raise PromiseBroken(8, f"{name} was refused: {refused}") from refused
 
     task: asyncio.Task[dict[str, Any]] = process.run(world.loop.create_task, run())
-    last = None if turns is None else world.loop.turns + turns
-    world.run(until=lambda: task.done() or (last is not None and world.loop.turns >= last), seconds=60)
+    if cut is not None:
+        world.cutting = True
+        world.disk.stop_after(cut)
+    world.run(until=lambda: task.done() or bool(world.loop.errors), seconds=60)
+    if any(not isinstance(error.get("exception"), PowerCut) for error in world.loop.errors):
+        raise PromiseBroken(0, str(world.loop.errors))
+    if task.done() and isinstance(task.exception(), PowerCut):
+        return None
     return task.result() if task.done() else None
