@@ -98,7 +98,7 @@ def test_libthrift_talks_with_a_node(compiled: Programs, tmp_path: Path) -> None
 def check_conversation(protocol: str, start: int, answers: list[Any]) -> None:
     """Check the 13 answers that one connection pair got, as [type, struct]."""
     codes = [fields["0"][1]["1"] for _, (_, fields) in answers[:7]]
-    assert codes == [["i32", code] for code in (0, 0, 0, 0, 11, 14, 18)]
+    assert codes == [["i32", code] for code in (0, 0, 0, 0, 11, 14, 33)]
     first, second = (fields["0"][1] for _, (_, fields) in answers[7:9])
     assert first["1"] == ["struct", {"1": text("billing"), "2": text("orders"), "3": text("pyddmq_broker-0_0")}]
     messages = first["2"][1] + second["2"][1]
