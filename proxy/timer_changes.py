@@ -19,7 +19,7 @@ from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
 from proxy.group_changes import need_ready
 from proxy.moments import moment_text
 from proxy.node import Node
-from proxy.timer_lookup import TimerLookup
+from proxy.timer_lookup import UNKNOWN, TimerLookup
 
 TIMERS_MAX = 1_000
 """Timers of one request; each takes a search of the index."""
@@ -102,7 +102,7 @@ class _Timers:
         text = {
             CancelOutcome.CANCELLED: f"cancelled{due}",
             CancelOutcome.TOO_LATE: f"too late: {found.text()}",
-            CancelOutcome.UNKNOWN: "unknown: no record of it is left, or there was none",
+            CancelOutcome.UNKNOWN: UNKNOWN,
         }[outcome]
         return {
             "id": found.unique_key,

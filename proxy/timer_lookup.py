@@ -17,6 +17,7 @@ from broker.timer.handle import RecallHandle
 from broker.timer.names import TIMER_TOPIC
 from proxy.moments import moment_text
 
+UNKNOWN = "unknown: no timer of that name is left, or there was none (`delays list` has what waits in a delay level)"
 _RECORDS_MAX = 256
 
 
@@ -133,7 +134,7 @@ class TimerLookup:
             where = f"topic {self.delivery.topic}, queue {self.delivery.queue_id}, offset {self.delivery.offset}"
             return f"delivered at {moment_text(self.delivery.store_ms)}: {where}"
         if self.state is TimerState.UNKNOWN:
-            return "unknown: no record of it is left, or there was none"
+            return UNKNOWN
         if self.due_ms is None:
             return self.state.value
         was = "is" if self.state is TimerState.PENDING else "was"

@@ -247,7 +247,8 @@ class _Run:
         counts = self.counts
         rest = f"{counts['already']:,} redriven before, {counts['refused']:,} refused"
         if dry_run:
-            print_line(f"would redrive {amount(counts['wouldRedrive'], 'dead letter')}; {rest}. Say --yes to do it")
+            would = counts["wouldRedrive"]
+            print_line(f"would redrive {amount(would, 'dead letter')}; {rest}{'. Say --yes to do it' if would else ''}")
         else:
             print_line(f"redrove {amount(counts['redriven'], 'dead letter')}; {rest}")
 
