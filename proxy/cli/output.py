@@ -6,6 +6,7 @@ import base64
 import contextlib
 import io
 import json
+import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -49,6 +50,18 @@ def _write(text: str) -> None:
         reason = (error.strerror or str(error)).lower()
         text = f"cannot write the output: {reason}; give it another place"
         raise CliError(text, ExitCode.CHECK_FAILED) from error
+
+
+def check_reader() -> None:
+    """End a command that waits for something to print when nobody would read it any more.
+
+    Raises:
+        BrokenPipeError: As the next write would.
+    """
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    if any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
+        raise BrokenPipeError
 
 
 def print_error(text: str, *, code: int, as_json: bool) -> None:

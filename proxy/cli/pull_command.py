@@ -13,7 +13,7 @@ from proxy.cli.admin_client import get
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress
-from proxy.cli.output import body_fields, print_json, print_line, printable
+from proxy.cli.output import body_fields, check_reader, print_json, print_line, printable
 from proxy.client import ClientError, ClientMisuse, Consumer, PulledMessage
 
 DEAD_LETTER_PREFIX = "%DLQ%"
@@ -58,6 +58,8 @@ def pull(
             client.connect()
             idle_left_ms = max(wait_ms, 1)
             while count is None or taken < count:
+                if follow:
+                    check_reader()
                 batch = client.pull(
                     count_max=_BATCH_SIZE if count is None else min(_BATCH_SIZE, count - taken),
                     # Who follows wants to see a restart of the node through.

@@ -53,14 +53,44 @@ def test_reader_that_has_seen_enough_ends_the_command_quietly(node: NodeProcess,
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (ExitCode.OUTPUT_CLOSED, "", 1)
 
 
-def test_message_whose_line_nobody_read_is_not_acked(node: NodeProcess) -> None:
-    """Of two messages of a key one was printed and acked; the other's line was lost, so it stays unfinished."""
+def _reader_that_leaves(node: NodeProcess, *options: str) -> subprocess.Popen[str]:
+    """Start a pull of `billing`, read the line of one message, and close the pipe."""
     with Producer(node.ready["producer"]) as producer:
         producer.send("orders", b"first", key="k")
+    puller = subprocess.Popen(
+        [PYDDMQ, "pull", "billing", *options, *node.consumer()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert puller.stdout is not None
+    assert "first" in puller.stdout.readline()
+    puller.stdout.close()
+    return puller
+
+
+def _check_quiet_end(puller: subprocess.Popen[str]) -> None:
+    with puller:
+        assert puller.wait(timeout=PATIENCE_SECONDS) == ExitCode.OUTPUT_CLOSED
+        assert puller.stderr is not None
+        assert puller.stderr.read() == ""
+
+
+def test_message_whose_line_nobody_read_is_not_acked(node: NodeProcess) -> None:
+    """Of two messages of a key one was printed and acked; the other's line was lost, so it stays unfinished."""
+    puller = _reader_that_leaves(node, "--wait-ms", "60000")
+    with Producer(node.ready["producer"]) as producer:
         producer.send("orders", b"second", key="k")
-    shell("pyddmq pull billing --follow | head -1", node=node)
+    _check_quiet_end(puller)
     with Consumer(node.ready["consumer"], "billing") as consumer:
         assert sum(stats.lag for stats in consumer.stats()) == 1
+
+
+def test_follower_ends_when_its_reader_has_gone_and_nothing_comes(node: NodeProcess) -> None:
+    """Without a further message there is no write that could fail: the pipe itself is asked."""
+    puller = _reader_that_leaves(node, "--follow")
+    _check_quiet_end(puller)
 
 
 def test_output_that_cannot_be_written_is_named() -> None:
