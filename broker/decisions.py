@@ -14,14 +14,26 @@ from typing import NamedTuple
 
 from broker.commit_log import CommitLog
 from broker.errors import DamagedRecord, RecordGone
+from broker.log_scan import record_at
 from broker.log_walk import walk
-from broker.record import SYS_BORN_HOST_V6, SYS_STORE_HOST_V6
+from broker.record import (
+    BLANK_BYTES,
+    HEADER_BYTES,
+    MAGIC_V1,
+    RECORD_OVERHEAD_BYTES,
+    SYS_BORN_HOST_V6,
+    SYS_STORE_HOST_V6,
+)
 
-STEP_RECORDS = 512
+STEP_RECORDS = 2048
 STEP_BYTES = 1 << 20
-_I64 = struct.Struct(">q")
-_PREPARED_AT = 76
+_HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 _HOST_V6_BYTES = 12
+_unpack = struct.Struct(">ii20xqi36xqi").unpack_from
+"""Total size, magic, own offset, sysFlag, prepared offset, body length, when both hosts are IPv4."""
+_unpack_i16 = struct.Struct(">h").unpack_from
+_unpack_i64 = struct.Struct(">q").unpack_from
+_PREPARED_AT = 76
 
 
 FIRST_RECORD = -1
@@ -56,6 +68,8 @@ class Decided(NamedTuple):
 def decisions(log: CommitLog, start: int, end: int) -> Generator[Decided, None, None]:
     """Walk the records [start, end) in steps of bounded work, passing over damage; a step may find nothing.
 
+    Of a record that replaces none only the lengths are compared: they add up, or it is damaged.
+
     Args:
         log: The log, recovered.
         start: Where a record begins or began.
@@ -66,22 +80,65 @@ def decisions(log: CommitLog, start: int, end: int) -> Generator[Decided, None, 
     """
     position = max(start, log.min_offset)
     while position < end:
-        records, position = walk(log, position, end, records_max=STEP_RECORDS, bytes_max=STEP_BYTES)
-        found = []
-        for physical, _, _, _, topic, _ in records:
-            replaced = _prepared(log, physical)
-            if replaced:
-                found.append(Decision(max(replaced, 0), physical, topic))
+        found: list[Decision] = []
+        position = _step(log, position, end, found)
         yield Decided(found, position)
+
+
+def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int:
+    """Add the decisions of a bounded piece of the log to `found`; return where the next piece begins."""
+    segment_bytes = log.segment_bytes
+    limit = segment_bytes - BLANK_BYTES
+    stop = min(end, position + STEP_BYTES)
+    view, at = memoryview(b""), limit
+    for _ in range(STEP_RECORDS):
+        if position >= stop:
+            break
+        if at >= limit:
+            number, at = divmod(position, segment_bytes)
+            view = _view(log, number)
+        if view and at + RECORD_OVERHEAD_BYTES <= limit:
+            size, magic, own, flags, replaced, body_bytes = _unpack(view, at)
+            if (
+                own == position
+                and magic == MAGIC_V1
+                and not flags & _HOSTS_V6
+                and 0 <= body_bytes <= size - RECORD_OVERHEAD_BYTES
+                and size <= limit - at
+            ):
+                topic_at = at + HEADER_BYTES + body_bytes
+                topic_end = topic_at + 1 + view[topic_at]
+                if topic_end <= at + size - 2 and topic_end + 2 + _unpack_i16(view, topic_end)[0] == at + size:
+                    # Nothing is decided by a record whose sum is wrong.
+                    if replaced and record_at(log, position) is not None:
+                        topic = bytes(view[topic_at + 1 : topic_end])
+                        found.append(Decision(max(replaced, 0), position, topic))
+                    position += size
+                    at += size
+                    continue
+        # A record of another layout, the end of a file, or damage.
+        records, position = walk(log, position, end, records_max=1)
+        at = limit
+        for each in records:
+            replaced = _prepared(log, each.physical)
+            if replaced and record_at(log, each.physical) is not None:
+                found.append(Decision(max(replaced, 0), each.physical, each.topic))
+    return min(position, end)
 
 
 def _prepared(log: CommitLog, physical: int) -> int:
     number, at = divmod(physical, log.segment_bytes)
-    try:
-        view = log.view(number)
-    except (RecordGone, DamagedRecord):
+    view = _view(log, number)
+    if not view:
         return 0
     flags = view[at + 39]
     at += _PREPARED_AT
     at += _HOST_V6_BYTES * (bool(flags & SYS_BORN_HOST_V6) + bool(flags & SYS_STORE_HOST_V6))
-    return int(_I64.unpack_from(view, at)[0])
+    return int(_unpack_i64(view, at)[0])
+
+
+def _view(log: CommitLog, number: int) -> memoryview:
+    try:
+        return log.view(number)
+    except (RecordGone, DamagedRecord):
+        return memoryview(b"")

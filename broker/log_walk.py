@@ -28,6 +28,7 @@ _HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 _new = tuple.__new__
 _unpack = struct.Struct(">ii20xqi16xq20xi").unpack_from
 """Total size, magic, own offset, sysFlag, store timestamp, body length, when both hosts are IPv4."""
+_unpack_i16 = struct.Struct(">h").unpack_from
 
 
 class Walked(NamedTuple):
@@ -49,8 +50,8 @@ def walk(
 ) -> tuple[list[Walked], int]:
     """Read records from a commit-log offset on.
 
-    Records that an earlier process wrote count when their sum is right, those of this process when their header fits.
-    At a bad place the walk goes on with the next valid record.
+    Records that an earlier process wrote count when their sum is right, those of this process when their header fits
+    and their lengths add up. At a bad place the walk goes on with the next valid record.
 
     Args:
         log: The log.
@@ -88,13 +89,14 @@ def walk(
                 and size <= limit - at
             ):
                 topic_end = topic_at + 1 + view[topic_at]
-                rollback = flags & SYS_TRANSACTION_MASK == SYS_ROLLBACK
-                topic = bytes(view[topic_at + 1 : topic_end])
-                block = bytes(view[topic_end + 2 : at + size])
-                found.append(_new(Walked, (position, size, store_ms, rollback, topic, block)))
-                position += size
-                at += size
-                continue
+                if topic_end <= at + size - 2 and topic_end + 2 + _unpack_i16(view, topic_end)[0] == at + size:
+                    rollback = flags & SYS_TRANSACTION_MASK == SYS_ROLLBACK
+                    topic = bytes(view[topic_at + 1 : topic_end])
+                    block = bytes(view[topic_end + 2 : at + size])
+                    found.append(_new(Walked, (position, size, store_ms, rollback, topic, block)))
+                    position += size
+                    at += size
+                    continue
         entry = check(view, at, limit, position) if view else None
         if entry is None and view and segment_bytes - at >= BLANK_BYTES:
             left, magic = BLANK.unpack_from(view, at)
