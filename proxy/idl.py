@@ -10,8 +10,6 @@ import functools
 from pathlib import Path
 from types import ModuleType
 
-import thriftpy2
-
 NAMES = ("consumer", "producer")
 
 _PACKAGED = Path(__file__).parent / "idl_files"
@@ -50,5 +48,8 @@ def load(name: str) -> ModuleType:
     Raises:
         IdlMissing: As for `path`.
     """
+    # Here, because commands that call no node import this module too.
+    import thriftpy2
+
     module: ModuleType = thriftpy2.load(str(path(name)), module_name=f"pyddmq_{name}_thrift")
     return module

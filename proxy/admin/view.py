@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from broker.delay.delays import Delays
-from broker.metrics import Metrics
-from broker.query import Searchable
-from broker.retry.redrive import Redrives
-from broker.seams import Clock
-from broker.store import Store
-from broker.timer.timers import Timers
-from broker.transaction.transactions import Transactions
-from proxy.startup import RecoveryView
+if TYPE_CHECKING:  # The command line imports this module, and a command shall not wait for the whole broker.
+    from broker.delay.delays import Delays
+    from broker.metrics import Metrics
+    from broker.query import Searchable
+    from broker.retry.redrive import Redrives
+    from broker.seams import Clock
+    from broker.store import Store
+    from broker.timer.timers import Timers
+    from broker.transaction.transactions import Transactions
+    from proxy.startup import RecoveryView
 
 State = Literal["starting", "recovering", "ready", "draining", "failed"]
 

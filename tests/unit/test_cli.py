@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -351,3 +352,11 @@ def test_bodies_cannot_drive_the_terminal() -> None:
     """Control characters are printed as escapes; text stays text, in JSON too."""
     assert printable("grün\x1b[31m\r") == "grün\\x1b[31m\\r"
     assert body_fields("grün".encode()) == {"body": "grün", "bodyEncoding": "utf-8"}
+
+
+def test_command_is_up_without_what_only_a_node_needs() -> None:
+    """A command that asks a node for a figure waits for no store, no Thrift and no configuration to be imported."""
+    heavy = ("broker.store", "upstream.group", "conf.models", "thriftpy2", "pydantic", "structlog", "aiohttp")
+    script = f"import sys, proxy.cli.app; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
