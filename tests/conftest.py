@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -15,6 +19,17 @@ IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 # No deadlines: two shared cores make single examples slow at random, and no test asserts a time.
 settings.register_profile("pyddmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pyddmq")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let processes share compiled code where the environment forbids to write it beside the sources.
+
+    There are hundreds of them, and each would compile every module anew.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.mkdtemp(prefix="pyddmq-bytecode-")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def need(present: object, what: str) -> None:
@@ -46,3 +61,21 @@ def need_module(name: str, hint: str = "") -> ModuleType:
     except ImportError:
         need(False, f"the module {name}{f' ({hint})' if hint else ''}")
         raise
+
+
+REPORTED_CHARACTERS = 4_000
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the ends of the logs in a failed test's folder into its report: a machine elsewhere keeps nothing else."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        for log in sorted(Path(folder).rglob("*.log")):
+            with contextlib.suppress(OSError):
+                text = log.read_text(errors="replace")
+                report.sections.append((f"end of {log.relative_to(folder)}", text[-REPORTED_CHARACTERS:]))
+    return report

@@ -18,6 +18,7 @@ from conf.loader import loads
 from proxy.network import AsyncioNetwork
 from proxy.node import Node, Seams
 from proxy.reload import Reloader, ReloadResult
+from tests.patient import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
@@ -25,10 +26,13 @@ T = TypeVar("T")
 class RunningNode:
     """Starts on entry and drains on exit; `call` runs a function on the node's own thread."""
 
-    def __init__(self, yaml: str, data: Path, *, uvloop: bool = False, disk: Disk | None = None) -> None:
+    def __init__(
+        self, yaml: str, data: Path, *, uvloop: bool = False, disk: Disk | None = None, drain_seconds: float = 0.1
+    ) -> None:
         self.registry = Registry()
         self._data = data
         self._uvloop = uvloop
+        self._drain_seconds = drain_seconds
         self._disk = RealDisk() if disk is None else disk
         self.config = self.read(yaml)
         self.node: Node
@@ -59,7 +63,7 @@ class RunningNode:
 
     def __enter__(self) -> RunningNode:
         self._thread.start()
-        self._started.wait(20)
+        assert self._started.wait(PATIENCE_SECONDS), "the node did not start"
         if self._error is not None:
             raise self._error
         return self
@@ -73,7 +77,8 @@ class RunningNode:
         """Drain and close; harmless the second time."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(40)
+            self._thread.join(PATIENCE_SECONDS)
+            assert not self._thread.is_alive(), "the node did not stop"
         if self._error is not None:
             raise self._error
 
@@ -88,7 +93,7 @@ class RunningNode:
         async def run() -> T:
             return function(*args)
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_SECONDS)
 
     def reload(self, yaml: str) -> ReloadResult:
         """Apply a configuration text as a hot reload does."""
@@ -123,7 +128,7 @@ class RunningNode:
             if self._killed:
                 self.node.kill()
             else:
-                await self.node.stop(drain_seconds=0.1)
+                await self.node.stop(drain_seconds=self._drain_seconds)
         except BaseException as error:
             self._error = error
             self._started.set()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from proxy import idl
 from proxy.client.connection import Connection, WireProtocol
@@ -202,7 +202,7 @@ class Producer(DelayedSends):
         self._closing.set()
         self._connection.close()
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from proxy.client.check_thread import CheckThread
 from proxy.client.connection import Connection, WireProtocol
@@ -156,7 +156,7 @@ class TransactionProducer(Producer):
             self._checks.close(_CLOSE_SECONDS)
         super().close()
 
-    def __enter__(self) -> TransactionProducer:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

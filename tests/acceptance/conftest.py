@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-PYDDMQ = Path(sys.executable).parent / "pyddmq"
-PATIENCE_SECONDS = 120.0
-"""When a process is given up; far above what any takes."""
+from tests.patient import PATIENCE_SECONDS
 
+PYDDMQ = Path(sys.executable).parent / "pyddmq"
 FREE_PORTS = ("--producer-port", "0", "--consumer-port", "0", "--admin-port", "0")
 
 CONFIGURATION = """
@@ -69,17 +68,21 @@ def environment() -> dict[str, str]:
 
 def command(*arguments: str | Path, cwd: Path | None = None, stdin: str | None = None) -> Done:
     """Run `pyddmq` with these arguments to its end."""
-    done = subprocess.run(
-        [PYDDMQ, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        input=stdin,
-        stdin=None if stdin is not None else subprocess.DEVNULL,
-        timeout=PATIENCE_SECONDS,
-        env=environment(),
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [PYDDMQ, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=cwd,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            timeout=PATIENCE_SECONDS,
+            env=environment(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = "\n".join((each or b"").decode(errors="replace")[-2000:] for each in (error.stdout, error.stderr))
+        pytest.fail(f"`pyddmq {' '.join(map(str, arguments))}` did not end; it said:\n{said}")
     return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
@@ -117,11 +120,16 @@ class NodeProcess:
         """Send a signal and wait for the end; returns the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(timeout=PATIENCE_SECONDS)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._log.close()
-        return code
+        try:
+            return self.process.wait(timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self._log.close()
 
     def thrift(self) -> list[str]:
         """Options that name the Thrift ports to `demo`."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.client import Consumer
 from tests.acceptance.conftest import StartNode, command
 from tests.acceptance.test_timers import asked, page, sent
 from tests.acceptance.test_transactions import LATER, listed, send
+from tests.patient import Consumer
 
 
 def test_restored_node_serves_what_waited(start_node: StartNode, tmp_path: Path) -> None:

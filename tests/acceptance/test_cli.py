@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.codes import ExitCode
-from proxy.client import Consumer, Producer
 from tests.acceptance.conftest import FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.patient import Consumer, Producer
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -214,11 +214,11 @@ def test_followed_pull_survives_a_restart_of_the_node(start_node: StartNode, tmp
 @pytest.mark.parametrize("protocol", ["binary", "compact"])
 def test_client_and_node_agree_on_every_field(node: NodeProcess, protocol: str) -> None:
     """Producer and consumer work unchanged against a real node on both protocols, batches and stats included."""
-    with Producer(node.ready["producer"], protocol=protocol) as producer:  # type: ignore[arg-type]
+    with Producer(node.ready["producer"], protocol=protocol) as producer:
         first = producer.send("orders", b"\x00\xff", key="ключ", tags="t", properties={"a": "ü"}, partition_id=1)
         second = producer.send("orders", b"two", partition_id=1)
     assert (first.qid[-2:], second.offset - first.offset, bool(first.message_id)) == ("_1", 1, True)
-    with Consumer(node.ready["consumer"], "billing", "orders", protocol=protocol) as consumer:  # type: ignore[arg-type]
+    with Consumer(node.ready["consumer"], "billing", "orders", protocol=protocol) as consumer:
         messages = list(consumer.messages(idle_ms=200))
         assert [message.body for message in messages] == [b"\x00\xff", b"two"]
         assert (messages[0].key, messages[0].tag, dict(messages[0].properties)) == ("ключ", "t", {"a": "ü"})

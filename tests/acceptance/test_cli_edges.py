@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.codes import ExitCode
-from proxy.client import Consumer, Producer
 from tests.acceptance.conftest import (
     CONFIGURATION,
     FREE_PORTS,
-    PATIENCE_SECONDS,
     PYDDMQ,
     NodeProcess,
     StartNode,
@@ -23,6 +21,7 @@ from tests.acceptance.conftest import (
     environment,
 )
 from tests.acceptance.test_reload_and_stop import api, wait_for
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 
 def shell(script: str, *, node: NodeProcess | None = None) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.cli.codes import ExitCode
-from proxy.client import Consumer
 from tests.acceptance.conftest import CONFIGURATION, PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.patient import Consumer
 
 
 def run_demo(node: NodeProcess, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:

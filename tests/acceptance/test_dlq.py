@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.client import Consumer, Producer
 from tests.acceptance.conftest import PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.patient import Consumer, Producer
 
 CONFIGURATION = """
 topics:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from proxy.cli.admin_client import post
-from proxy.client import Consumer, OutgoingMessage, Producer
+from proxy.client import OutgoingMessage
 from tests.acceptance.conftest import FREE_PORTS, NodeProcess, StartNode, command
+from tests.patient import Consumer, Producer
 
 CONFIGURATION = """
 topics:

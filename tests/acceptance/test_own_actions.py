@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.client import Consumer, Producer
 from tests.acceptance.conftest import StartNode
+from tests.patient import Consumer, Producer
 
 PAGE = (Path(__file__).parents[2] / "docs/actions.md").read_text()
 

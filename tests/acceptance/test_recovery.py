@@ -21,8 +21,9 @@ from broker.metrics import Metrics
 from broker.seams import SystemClock
 from broker.store import Put, Store, StoreOptions
 from proxy.cli.codes import ExitCode
-from proxy.client import Consumer, Producer, PullRefused, SendRefused
-from tests.acceptance.conftest import PATIENCE_SECONDS, PYDDMQ, command, environment
+from proxy.client import PullRefused, SendRefused
+from tests.acceptance.conftest import PYDDMQ, command, environment
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 RECORDS = 200_000
 YAML = """

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from proxy.cli.codes import ExitCode
-from proxy.client import Consumer, Producer
-from tests.acceptance.conftest import CONFIGURATION, PATIENCE_SECONDS, NodeProcess, StartNode
+from tests.acceptance.conftest import CONFIGURATION, NodeProcess, StartNode
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 MORE_GROUPS = (
     CONFIGURATION

@@ -6,8 +6,8 @@ import signal
 from typing import Any
 from urllib.request import urlopen
 
-from proxy.client import Consumer
 from tests.acceptance.conftest import NodeProcess, StartNode, command
+from tests.patient import Consumer
 
 CONFIGURATION = """
 topics:

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.request import urlopen
 
 from proxy.cli.codes import ExitCode
-from proxy.client import Consumer, LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
+from proxy.client import LocalState, OutgoingMessage, TransactionMessage
 from tests.acceptance.conftest import NodeProcess, StartNode, command
+from tests.patient import Consumer, TransactionProducer
 
 CONFIGURATION = """
 node: {transactionTimeOut: %s, transactionCheckInterval: %s, transactionCheckMax: 1}

@@ -18,10 +18,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from proxy.client import Consumer, Producer
-from tests.acceptance.conftest import FREE_PORTS, PATIENCE_SECONDS, NodeProcess
+from tests.acceptance.conftest import FREE_PORTS, NodeProcess
 from tests.conftest import need
 from tests.hostile.bombs import bombs
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 MIB = 1024 * 1024
 CEILING = 128 * MIB

@@ -8,6 +8,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
+from tests.patient import LINGER_MS, PATIENCE_SECONDS
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 
 NODE = "node: {segmentBytes: 1048576, maxMessageBytes: 500000%s}\n"
@@ -28,7 +29,7 @@ class Peer:
         self.socket = socket.socket()
         if receive_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.socket.settimeout(10)
+        self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect((host, int(port)))
         self.frame_bytes = 0
         """Length of the last reply's frame."""
@@ -72,7 +73,7 @@ class Peer:
         self.frame_bytes = 4 + len(payload)
         return (self._producer if method.startswith("send") else self._consumer).reply(payload)
 
-    def pull(self, group: str, *, linger_ms: int = 2000, **more: Any) -> Any:
+    def pull(self, group: str, *, linger_ms: int = LINGER_MS, **more: Any) -> Any:
         """Pull and return the response; a refusal fails the test."""
         self.socket.sendall(self.pull_frame(group, linger_ms=linger_ms, **more))
         reply = self.reply("pull")

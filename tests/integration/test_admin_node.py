@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from proxy.client import Consumer, OutgoingMessage, Producer
+from proxy.client import OutgoingMessage
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 YAML = """
 node: {producerPort: 0, consumerPort: 0, adminPort: 0, drainSeconds: 1}
@@ -43,7 +44,7 @@ class ServedNode:
 
     def request(self, path: str, method: str = "GET") -> tuple[int, str]:
         """Return status and text of an answer of the admin port."""
-        connection = HTTPConnection(self.ready["admin"], timeout=20)
+        connection = HTTPConnection(self.ready["admin"], timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -58,7 +59,7 @@ class ServedNode:
     def stop(self) -> None:
         """End the node by SIGTERM."""
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(PATIENCE_SECONDS)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -12,7 +12,8 @@ import pytest
 
 from proxy.cli.app import run
 from proxy.cli.codes import ExitCode
-from proxy.client import Consumer, OutgoingMessage, Producer
+from proxy.client import OutgoingMessage
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 from tests.running_node import RunningNode
 
 YAML = """
@@ -45,7 +46,7 @@ class Load:
         """Let both end."""
         self._over.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(PATIENCE_SECONDS)
 
     def _produce(self) -> None:
         number = 0
@@ -78,14 +79,14 @@ def test_restored_node_has_all_that_was_answered_before(tmp_path: Path, capsys: 
     with RunningNode(YAML, tmp_path / "data") as node:
         load = Load(node)
         try:
-            assert load.warm.wait(60)
+            assert load.warm.wait(PATIENCE_SECONDS)
             with load.lock:
                 published, acked = set(load.published), set(load.acked)
             done = subprocess.run(
                 [*COMMAND, "store", "backup", str(tmp_path / "data"), str(tmp_path / "copy"), "--json"],
                 capture_output=True,
                 check=False,
-                timeout=120,
+                timeout=PATIENCE_SECONDS,
             )
         finally:
             load.stop()

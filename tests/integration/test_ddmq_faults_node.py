@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from proxy.testing import NetworkFaults
 from proxy.wire.codes import PullCode, ResultCode
 from tests.integration.ddmq_tools import NODE, Peer, result
+from tests.patient import PATIENCE_SECONDS
 from tests.running_node import RunningNode
 from tests.simulation.caller import Caller, Waiting
 from tests.simulation.wire import Reply, producer_idl
@@ -49,7 +50,7 @@ def test_disabling_the_last_topic_stops_the_group(tmp_path: Path) -> None:
 
 def test_stop_takes_acks_before_it_closes(tmp_path: Path) -> None:
     """W33: a stop waits for what is out; acks that come meanwhile count, and nothing acked comes again."""
-    with RunningNode(settings(), tmp_path) as node, Peer(node.consumer) as consumer:
+    with RunningNode(settings(), tmp_path, drain_seconds=PATIENCE_SECONDS) as node, Peer(node.consumer) as consumer:
         with Peer(node.producer) as producer:
             for number in range(3):
                 producer.send("orders", b"%d" % number)
@@ -60,7 +61,7 @@ def test_stop_takes_acks_before_it_closes(tmp_path: Path) -> None:
             pass
         assert consumer.submit(result("readers", "orders", QID, [0, 2]))
         assert consumer.submit(result("readers", "orders", QID, [], [1]))
-        stopping.join(20)
+        stopping.join(PATIENCE_SECONDS)
         assert node.node.state == "stopped"
     with RunningNode(settings(), tmp_path) as node, Peer(node.consumer) as consumer:
         assert [message.offset for message in consumer.pull("readers").messages] == [1]

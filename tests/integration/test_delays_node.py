@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.metrics import Metrics
-from proxy.client import Consumer, OutgoingMessage, Producer, SendRefused
+from proxy.client import OutgoingMessage, SendRefused
+from tests.patient import Consumer, Producer
 from tests.running_node import RunningNode
 
 YAML = """
@@ -33,10 +34,12 @@ def node(tmp_path: Path) -> Iterator[RunningNode]:
 def test_delayed_message_arrives_when_it_is_due(node: RunningNode) -> None:
     """With key, tag and properties as they were sent; the receipt names the message and no place."""
     with Producer(node.producer) as producer, Consumer(node.consumer, "billing") as consumer:
-        receipt = producer.send("orders", b"later", key="k", tags="t", properties={"own": "1"}, delay_level=1)
+        delayed = OutgoingMessage(
+            topic="orders", body=b"later", key="k", tags="t", properties={"own": "1"}, delay_level=1
+        )
+        [receipt, _] = producer.send_batch([delayed, OutgoingMessage(topic="orders", body=b"now", key="k")])
         assert (receipt.qid, receipt.offset) == ("", -1)
         assert len(receipt.message_id) == 32
-        producer.send("orders", b"now", key="k")
         found = []
         for message in consumer:
             found.append(message)

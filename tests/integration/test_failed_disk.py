@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from broker.testing import SimDisk
-from proxy.client import Consumer, Producer, PulledMessage, PullRefused, SendRefused, Unreachable
+from proxy.client import PulledMessage, PullRefused, SendRefused, Unreachable
 from proxy.wire.codes import PullCode, ResultCode
 from tests.integration.test_node import Raw
+from tests.patient import LINGER_MS, Consumer, Producer
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_idl
 
@@ -98,12 +99,12 @@ def test_ack_that_waited_behind_a_parked_pull_is_not_answered_after_a_failure(tm
             producer.send("orders", b"one")
         raw = Raw(node.consumer)
         with raw.socket:
-            raw.socket.sendall(raw.pull(1, "billing", 30_000))
+            raw.socket.sendall(raw.pull(1, "billing", LINGER_MS))
             reply = raw.reply()
             assert reply is not None
             node.call(lambda: disk.fail("sync", path_part="/acks/"))
             result = consumer_idl.ConsumeResult(context=reply.value.context, successOffsets=[0], failOffsets=[])
-            raw.socket.sendall(raw.pull(2, "billing", 30_000) + raw.codec.call("submit", 3, result=result))
+            raw.socket.sendall(raw.pull(2, "billing", LINGER_MS) + raw.codec.call("submit", 3, result=result))
             pause = threading.Event()
             while node.node.state != "failed":
                 pause.wait(0.01)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.client import Consumer, Producer, SendRefused
+from proxy.client import SendRefused
 from proxy.wire.codes import ResultCode
+from tests.patient import Consumer, Producer
 from tests.running_node import RunningNode
 
 MIB = 1 << 20

@@ -13,8 +13,9 @@ import pytest
 from broker.put import Put
 from conf.base import Reload, reload_of
 from conf.node import NodeConfig
-from proxy.client import Consumer, Producer, PullRefused, TopicNotFound
+from proxy.client import PullRefused, TopicNotFound
 from proxy.wire.codes import PullCode
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_codec, consumer_idl
 
@@ -86,7 +87,7 @@ def test_reply_cap_holds_for_the_next_pull(node: RunningNode) -> None:
     with Producer(node.producer) as producer:
         for _ in range(4):
             producer.send("orders", bytes(700))
-    with Consumer(node.consumer, "billing") as consumer:
+    with Consumer(node.consumer, "billing", linger_ms=LINGER_MS) as consumer:
         assert len(consumer.pull(count_max=2)) == 2
         change(node, "maxRecvMsgsLength: 1024")
         assert len(consumer.pull(count_max=2)) == 1
@@ -96,10 +97,10 @@ def test_parked_pulls_and_connections_are_bounded_anew(node: RunningNode) -> Non
     """The second waiting pull is refused as overloaded; a connection above the new cap is closed, an old one lives."""
     change(node, "maxParkedPulls: 1")
     frame = consumer_codec(compact=True).call(
-        "pull", 1, request=consumer_idl.PullRequest(groupId="billing", maxLingerTime=30_000)
+        "pull", 1, request=consumer_idl.PullRequest(groupId="billing", maxLingerTime=LINGER_MS)
     )
     host, _, port = node.consumer.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as parked:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as parked:
         parked.sendall(frame)
         with Consumer(node.consumer, "billing", linger_ms=20) as consumer:
             pause = threading.Event()
@@ -109,7 +110,7 @@ def test_parked_pulls_and_connections_are_bounded_anew(node: RunningNode) -> Non
                 consumer.pull()
             assert refused.value.code == PullCode.OVERLOADED
             change(node, "maxConnections: 2")
-            with socket.create_connection((host, int(port)), timeout=20) as third:
+            with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as third:
                 assert third.recv(1) == b""
             assert consumer.stats()[0].lag == 0
 
@@ -117,16 +118,14 @@ def test_parked_pulls_and_connections_are_bounded_anew(node: RunningNode) -> Non
 def test_committed_offsets_are_written_at_the_new_interval(node: RunningNode, tmp_path: Path) -> None:
     """With the default of 5 s nothing is written yet; with 10 ms the ack shows in the file while the node runs."""
     file = tmp_path / "data" / "config" / "consumerOffset.json"
-    with Producer(node.producer) as producer, Consumer(node.consumer, "billing") as consumer:
+    with Producer(node.producer) as producer, Consumer(node.consumer, "billing", linger_ms=LINGER_MS) as consumer:
         producer.send("orders", b"x")
         (message,) = consumer.pull()
         consumer.ack(message)
         consumer.flush()
         change(node, "commitIntervalMs: 10")
         pause = threading.Event()
-        for _ in range(2000):
-            if file.exists() and "orders@billing" in file.read_text():
-                break
+        while not file.exists() or "orders@billing" not in file.read_text():
             pause.wait(0.01)
     assert json.loads(file.read_text())["offsetTable"]["orders@billing"] == {"0": 1}
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from proxy.client import Consumer, OutgoingMessage, Producer, PullRefused, SendRefused
+from proxy.client import OutgoingMessage, PullRefused, SendRefused
 from proxy.node import TURNS
 from tests.conftest import need_module
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
 from tests.running_node import RunningNode
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 
@@ -62,7 +63,7 @@ class Raw:
 
     def __init__(self, address: str, service: str = "consumer", *, compact: bool = True) -> None:
         host, port = address.split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=10)
+        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
         self.codec = consumer_codec(compact=compact) if service == "consumer" else producer_codec(compact=compact)
         self._frames = Frames()
         self._replies: list[Reply] = []
@@ -120,7 +121,7 @@ def test_message_travels_from_send_to_ack(start: Start) -> None:
     """What is sent is pulled with key, tag, body and properties, and after its ack the group has no lag."""
     node = start()
     body = json.dumps({"customer id": 7}).encode()
-    with Producer(node.producer) as producer, Consumer(node.consumer, "billing", linger_ms=1000) as consumer:
+    with Producer(node.producer) as producer, Consumer(node.consumer, "billing", linger_ms=LINGER_MS) as consumer:
         receipt = producer.send("orders", body, key="k-1", tags="made", properties={"trace": "t"})
         [message] = consumer.pull()
         assert (message.body, message.key, message.tag, dict(message.properties)) == (
@@ -136,7 +137,7 @@ def test_message_travels_from_send_to_ack(start: Start) -> None:
 def test_acks_survive_restart_and_only_the_rest_comes_again(start: Start) -> None:
     """After a stop the acked do not come again, also those acked out of order, and the others do."""
     node = start()
-    with Producer(node.producer) as producer, Consumer(node.consumer, "readers", linger_ms=1000) as consumer:
+    with Producer(node.producer) as producer, Consumer(node.consumer, "readers", linger_ms=LINGER_MS) as consumer:
         producer.send_batch([
             OutgoingMessage(topic="notes", body=b"%d" % n, tags="wanted", partition_id=0) for n in range(10)
         ])  # fmt: skip
@@ -146,7 +147,7 @@ def test_acks_survive_restart_and_only_the_rest_comes_again(start: Start) -> Non
         consumer.flush()
     node.kill()
     again = start()
-    with Consumer(again.consumer, "readers", linger_ms=1000) as consumer:
+    with Consumer(again.consumer, "readers", linger_ms=LINGER_MS) as consumer:
         assert [m.body for m in consumer.pull(count_max=32)] == [b"0", b"2", b"4", b"6", b"8"]
 
 
@@ -155,8 +156,8 @@ def test_failed_message_is_retried_then_dead_lettered_with_its_reason(start: Sta
     node = start()
     with (
         Producer(node.producer) as producer,
-        Consumer(node.consumer, "billing", linger_ms=2000) as consumer,
-        Consumer(node.consumer, "undertaker", linger_ms=2000) as undertaker,
+        Consumer(node.consumer, "billing", linger_ms=LINGER_MS) as consumer,
+        Consumer(node.consumer, "undertaker", linger_ms=LINGER_MS) as undertaker,
     ):
         sent = producer.send("orders", b'{"customer id": 1, "n": 1}', key="k", partition_id=1)
         producer.send("orders", b'{"customer id": 1, "n": 2}', key="k", partition_id=2)
@@ -246,7 +247,7 @@ def test_bad_results_never_fail_their_pull(start: Start, connect: Connect) -> No
     bad = consumer_idl.ConsumeResult(context=other, successOffsets=[5], failOffsets=[], nextResult=bad)
     bad = consumer_idl.ConsumeResult(successOffsets=[1], failOffsets=[], nextResult=bad)
     raw = connect(node.consumer)
-    raw.socket.sendall(raw.pull(1, linger_ms=1000, result=bad) + raw.codec.call("submit", 2, result=bad))
+    raw.socket.sendall(raw.pull(1, linger_ms=LINGER_MS, result=bad) + raw.codec.call("submit", 2, result=bad))
     pulled, submitted = raw.reply(), raw.reply()
     assert pulled is not None
     assert [message.value for message in pulled.value.messages] == [b"x"]
@@ -261,13 +262,13 @@ def test_parked_pull_delays_later_replies_but_not_their_acks(start: Start, conne
     with Producer(node.producer) as producer:
         producer.send("notes", b"1", tags="wanted", partition_id=0)
     raw = connect(node.consumer)
-    raw.socket.sendall(raw.pull(1, linger_ms=1000))
+    raw.socket.sendall(raw.pull(1, linger_ms=LINGER_MS))
     first = raw.reply()
     assert first is not None
     result = consumer_idl.ConsumeResult(
         context=first.value.context, successOffsets=[first.value.messages[0].offset], failOffsets=[]
     )
-    raw.socket.sendall(raw.pull(2, linger_ms=20_000) + raw.codec.call("submit", 3, result=result))
+    raw.socket.sendall(raw.pull(2, linger_ms=LINGER_MS) + raw.codec.call("submit", 3, result=result))
     with Consumer(node.consumer, "readers") as observer, Producer(node.producer) as producer:
         while observer.stats()[0].lag:
             pass
@@ -283,7 +284,7 @@ def test_end_of_file_answers_parked_pulls(start: Start, connect: Connect) -> Non
     """D18: a client that stops sending gets its replies and then the end of the stream."""
     node = start()
     raw = connect(node.consumer)
-    raw.socket.sendall(raw.pull(1, linger_ms=30_000) + raw.pull(2, linger_ms=30_000))
+    raw.socket.sendall(raw.pull(1, linger_ms=LINGER_MS) + raw.pull(2, linger_ms=LINGER_MS))
     raw.socket.shutdown(socket.SHUT_WR)
     assert [reply.seqid for reply in (raw.reply(), raw.reply()) if reply] == [1, 2]
     assert raw.reply() is None
@@ -320,7 +321,7 @@ def test_garbage_closes_its_connection_and_nothing_else(
     node = start()
     healthy = connect(node.consumer)
     host, port = node.consumer.split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as bad:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as bad:
         bad.sendall(data)
         received = b""
         while piece := _received(bad):
@@ -347,7 +348,7 @@ def test_undecodable_arguments_and_unknown_methods_keep_the_connection(start: St
 def test_tags_filter_what_a_group_gets(start: Start) -> None:
     """The subscription's tags decide; what is filtered out leaves no lag behind."""
     node = start()
-    with Producer(node.producer) as producer, Consumer(node.consumer, "readers", linger_ms=1000) as consumer:
+    with Producer(node.producer) as producer, Consumer(node.consumer, "readers", linger_ms=LINGER_MS) as consumer:
         for tag in ("other", "wanted", "other"):
             producer.send("notes", tag.encode(), tags=tag, partition_id=0)
         [message] = consumer.pull()

@@ -11,10 +11,10 @@ import pytest
 
 from broker.loop import metrics as counted
 from broker.loop.occurrence import parse_id
-from proxy.client import Producer
 from proxy.timer_changes import CancelBody, TimerName, timer_changes
 from proxy.timer_lookup import TimerLookup, TimerState
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
+from tests.patient import PATIENCE_SECONDS, Producer
 from tests.running_node import RunningNode
 
 
@@ -72,6 +72,6 @@ def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
         assert later is not None
         for name in (later.id, first):
             body = CancelBody(timers=[TimerName(id=name)])
-            answer = asyncio.run_coroutine_threadsafe(change(node, body), node._loop).result(20)
+            answer = asyncio.run_coroutine_threadsafe(change(node, body), node._loop).result(PATIENCE_SECONDS)
             assert [each["outcome"] for each in answer["results"]] == ["cancelled"]
         assert node.call(lambda: node.node.metrics.value(counted.ENDED, "cancelled")) == 1

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from proxy.admin.changes import ChangeRefused
-from proxy.client import Consumer, Producer, SendRefused
+from proxy.client import SendRefused
 from proxy.topic_changes import DeletionBody, TopicBody, topic_changes
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 from tests.running_node import RunningNode
 
 YAML = """
@@ -88,7 +89,7 @@ def test_new_queues_are_there_at_once_for_producers_and_parked_pulls(tmp_path: P
                 pause.wait(0.01)
             assert len(alter(node, "orders", before + 2)["queues"]) == before + 2
             producer.send("orders", b"new", partition_id=before + 1)
-            waiting.join(20)
+            waiting.join(PATIENCE_SECONDS)
         assert got[0].body == b"new"
         assert got[0].qid.endswith(f"_{before + 1}")
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from proxy.client import Consumer, LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
+from proxy.client import LocalState, OutgoingMessage, TransactionMessage
+from tests.patient import PATIENCE_SECONDS, Consumer, TransactionProducer
 from tests.running_node import RunningNode
 
 YAML = """
-node: {transactionTimeOut: 1000, transactionCheckInterval: 1000, transactionCheckMax: 3}
+node: {transactionTimeOut: 1000, transactionCheckInterval: 1000, transactionCheckMax: 15}
 topics:
   orders: {queues: 2}
 groups:
@@ -48,7 +49,7 @@ class Listener:
 
     def wait(self) -> None:
         """Wait for one more check."""
-        assert self.asked.acquire(timeout=60)
+        assert self.asked.acquire(timeout=PATIENCE_SECONDS)
 
 
 def order(text: str) -> OutgoingMessage:
@@ -87,7 +88,8 @@ def test_transactions_end_as_their_listeners_say(tmp_path: Path, protocol: Any) 
             )
             rollback.wait()
             assert sorted(pulled(node, 2)) == [b"checked", b"committed"]
-        [seen] = rollback.checked
+        # Where its answer took longer than the interval, it was asked once more.
+        seen = rollback.checked[0]
         assert (seen.transaction_id, seen.body, seen.check_times) == (late.transaction_id, b"checked", 1)
         assert (seen.topic, seen.key, seen.properties) == ("orders", "checked", {"kind": "order"})
 

@@ -12,14 +12,14 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TApplicationException
 
-from proxy.client import Consumer
 from proxy.wire.codes import ResultCode
 from tests.apache_structs import CheckRequest, EndTransaction, ProducedMessage
 from tests.integration.test_apache_client import ApacheClient
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer
 from tests.running_node import RunningNode
 
 YAML = """
-node: {transactionTimeOut: 1, transactionCheckInterval: 60000, maxMessageBytes: 1000}
+node: {transactionTimeOut: 1, transactionCheckInterval: 600000, maxMessageBytes: 1000}
 topics:
   orders: {queues: 4}
   halves: {queues: 1, messageType: TRANSACTION}
@@ -30,7 +30,6 @@ groups:
       - {topic: orders, actions: [PullServer]}
 """
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-LINGER_MS = 10_000
 PROTOCOLS = pytest.mark.parametrize("protocol", [TCompactProtocol, TBinaryProtocol], ids=["compact", "binary"])
 
 
@@ -304,8 +303,8 @@ def answering(call: Callable[[ApacheClient], Any], side: Side) -> Iterator[Calla
         assert thread.is_alive()
 
     def answer() -> Any:
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
         return results[0]
 
     yield answer
-    thread.join(30)
+    thread.join(PATIENCE_SECONDS)
