@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Sequence
 
+from broker.file_bytes import FileBytes
 from broker.seams import Buffer
 
 _IOV_MAX = 1024
@@ -73,6 +74,10 @@ class RealFile:
         if not self.size():
             return memoryview(b"")
         return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
+
+    def private(self) -> FileBytes:
+        """Return the file's bytes as they are now; a page that is written to is copied, and the file keeps its own."""
+        return mmap.mmap(self._fd, 0, access=mmap.ACCESS_COPY) if self.size() else bytearray()
 
     def sync(self) -> None:
         """Make earlier writes durable."""
@@ -137,10 +142,12 @@ class RealDisk:
     """The operating system's file tree.
 
     Args:
-        read_only: Open files for reading alone, which needs no permission to write; for `broker.reading.ReadingDisk`.
+        read_only: Open files for reading alone, which needs no permission to write; for `broker.reading.ReadingDisk`
+            and `broker.private_disk.PrivateDisk`. Locks are shared then: they exclude an owner, not other readers.
     """
 
     def __init__(self, *, read_only: bool = False) -> None:
+        self._read_only = read_only
         self._flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
@@ -191,7 +198,7 @@ class RealDisk:
             os.close(descriptor)
 
     def lock(self, path: str) -> RealLock:
-        """Lock byte 0 of a file against other processes and against this one."""
+        """Lock byte 0 of a file against other processes and against this one; with `read_only` it is not created."""
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -199,9 +206,10 @@ class RealDisk:
         else:
             if (status.st_dev, status.st_ino) in _held:
                 raise BlockingIOError(errno.EAGAIN, "locked by this process already", path)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, self._flags | (0 if self._read_only else os.O_CREAT), 0o644)
+        kind = fcntl.LOCK_SH if self._read_only else fcntl.LOCK_EX
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+            fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EACCES, errno.EAGAIN):

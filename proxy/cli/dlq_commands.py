@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 
@@ -15,8 +14,9 @@ from proxy.cli.admin_client import get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
-from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table, progress
+from proxy.cli.stopped_queries import asking
 from proxy.moments import moment_text
 
 _PATH = "/api/dead-letters"
@@ -34,9 +34,10 @@ From = Annotated[str | None, typer.Option("--from", help="Those that died at thi
 Until = Annotated[str | None, typer.Option("--until", help="Those that died before this moment.")]
 
 
-def list_groups(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the groups that have a dead-letter topic, and how many dead letters there are."""
-    answer = get(admin, _PATH, timeout_seconds=_TIMEOUT_SECONDS)
+    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+        answer = ask(_PATH, {})
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -58,6 +59,7 @@ def show(
     begin: From = None,
     until: Until = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Dead letters shown at most.")] = 100,
+    data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -66,15 +68,16 @@ def show(
     asked = {name: value for name, value in filters.items() if value is not None}
     found: list[dict[str, Any]] = []
     cursor: str | None = None
-    while True:
-        page: dict[str, str | int] = {"group": group, **asked, "limit": min(1000, limit - len(found))}
-        if cursor is not None:
-            page["cursor"] = cursor
-        answer = get(admin, f"{_PATH}?{urlencode(page)}", timeout_seconds=_TIMEOUT_SECONDS)
-        found += answer["deadLetters"]
-        cursor = answer["cursor"]
-        if cursor is None or len(found) >= limit:
-            break
+    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+        while True:
+            page: dict[str, str | int] = {"group": group, **asked, "limit": min(1000, limit - len(found))}
+            if cursor is not None:
+                page["cursor"] = cursor
+            answer = ask(_PATH, page)
+            found += answer["deadLetters"]
+            cursor = answer["cursor"]
+            if cursor is None or len(found) >= limit:
+                break
     if as_json:
         print_json({"group": group, "cursor": cursor, "deadLetters": found})
         return ExitCode.OK
@@ -100,9 +103,12 @@ def _row(letter: dict[str, Any]) -> list[str]:
     ]
 
 
-def stats(*, group: Group, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def stats(
+    *, group: Group, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
+) -> int:
     """Count a group's dead letters by topic and reason, and how many of them were redriven."""
-    answer = get(admin, f"{_PATH}?{urlencode({'group': group, 'figures': 'true'})}", timeout_seconds=_TIMEOUT_SECONDS)
+    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+        answer = ask(_PATH, {"group": group, "figures": "true"})
     if as_json:
         print_json(answer)
         return ExitCode.OK

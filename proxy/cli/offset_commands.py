@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -14,19 +13,17 @@ from proxy.cli.admin_client import CHANGE_TIMEOUT_SECONDS, get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
-from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table
 from proxy.moments import moment_text
 
 _LIMIT = 10_000
 
-Data = Annotated[Path | None, typer.Option("--data", help="Instead of a node: a data directory that no node has open.")]
-
 
 def show(
     *,
     group: Annotated[str | None, typer.Argument(help="Only this group.")] = None,
-    data: Data = None,
+    data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -91,7 +88,7 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only shown.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do not wait for what is out with clients.")] = False,
     wait: Annotated[float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for what is out.")] = 30.0,
-    data: Data = None,
+    data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,10 @@ ConsumerAddress = Annotated[
 AdminAddress = Annotated[
     str,
     typer.Option("--admin", metavar="HOST:PORT", envvar="PYDDMQ_ADMIN", help="The node's admin port."),
+]
+StoppedData = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Instead of a node: a data directory that no node has open."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in a stable shape (docs/cli.md).")]
 

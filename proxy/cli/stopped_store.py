@@ -1,9 +1,10 @@
-"""Offsets of a store that no node has open: shown, and moved, under the store's own lock."""
+"""A store that no node has open, under the store's own lock; its offsets, shown and moved."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,35 @@ from proxy.cli.errors import CliError
 from proxy.cli.store_files import store_errors
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from broker.metrics import Metrics
+    from broker.seams import Clock, Disk
     from broker.store import Store
     from upstream.positions import Target
     from upstream.progress import Progress
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedStore:
+    """A store that no node has open, and what it was opened with; the loop never runs."""
+
+    root: str
+    store: Store
+    disk: Disk
+    clock: Clock
+    metrics: Metrics
+    loop: asyncio.AbstractEventLoop
+
+
 @contextlib.contextmanager
-def opened_progress(data: Path) -> Iterator[tuple[Store, Progress]]:
-    """Open a data directory as a node does, recovery and ack journal included, and close both in good order.
+def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
+    """Open a data directory as a node does, recovery included, and close it in good order.
+
+    Args:
+        data: The directory.
+        change: What is done to it stays. Without this not a byte of it changes, recovery included, and reading it is
+            permission enough; nodes are kept out all the same.
 
     Raises:
         CliError: There is no store, a node has it open, or it cannot be used.
@@ -31,13 +53,14 @@ def opened_progress(data: Path) -> Iterator[tuple[Store, Progress]]:
     from broker.interchange import adopted, geometry_of
     from broker.metrics import Metrics
     from broker.options import StoreOptions
+    from broker.private_disk import PrivateDisk
     from broker.seams import SystemClock
     from broker.store import Store
     from proxy import logs
-    from upstream.progress import Progress
 
     logs.configure("auto", "warning")
-    root, disk, clock, metrics = str(data.absolute()), RealDisk(), SystemClock(), Metrics()
+    root, clock, metrics = str(data.absolute()), SystemClock(), Metrics()
+    disk = RealDisk() if change else PrivateDisk(RealDisk(read_only=True))
     loop = asyncio.new_event_loop()
     with contextlib.closing(loop), store_errors(data):
         if geometry_of(root, disk=disk) is None:
@@ -45,14 +68,30 @@ def opened_progress(data: Path) -> Iterator[tuple[Store, Progress]]:
         options = adopted(root, StoreOptions(), disk=disk)
         store = Store.open(root, options=options, disk=disk, clock=clock, random=Random(), metrics=metrics)
         try:
-            # The loop never runs: everything is made durable by `close`.
-            progress = Progress.open(root, store=store, disk=disk, clock=clock, metrics=metrics, scheduler=loop)
-            try:
-                yield store, progress
-            finally:
-                progress.close()
+            yield StoppedStore(root=root, store=store, disk=disk, clock=clock, metrics=metrics, loop=loop)
         finally:
             store.close()
+
+
+@contextlib.contextmanager
+def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progress]]:
+    """`opened`, with the ack journal."""
+    from upstream.progress import Progress
+
+    with opened(data, change=change) as found:
+        # The loop never runs: everything is made durable by `close`.
+        progress = Progress.open(
+            found.root,
+            store=found.store,
+            disk=found.disk,
+            clock=found.clock,
+            metrics=found.metrics,
+            scheduler=found.loop,
+        )
+        try:
+            yield found.store, progress
+        finally:
+            progress.close()
 
 
 def show(data: Path, group: str | None) -> dict[str, Any]:
@@ -60,7 +99,7 @@ def show(data: Path, group: str | None) -> dict[str, Any]:
     from broker.seams import SystemClock
     from upstream.positions import positions
 
-    with opened_progress(data) as (store, progress):
+    with opened_progress(data, change=False) as (store, progress):
         found = [
             {
                 "group": each.group,
@@ -87,7 +126,7 @@ def reset(data: Path, group: str, topic: str, queue: int | None, target: Target,
     """
     from upstream.positions import PositionUnknown, TargetRefused, plan_moves, trackers_of
 
-    with opened_progress(data) as (store, progress):
+    with opened_progress(data, change=not dry_run) as (store, progress):
         try:
             trackers = trackers_of(progress, store, group, topic, queue)
             moves = plan_moves(trackers, target, store)

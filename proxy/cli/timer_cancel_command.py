@@ -14,6 +14,7 @@ from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.stopped_queries import asking
 from proxy.cli.timer_commands import From, OnlyTopic, To, asked_parameters, named, pages, print_timers
 
 SELECTED_MAX = 100_000
@@ -46,7 +47,8 @@ def cancel(
     else:
         if not (everything or topic is not None or begin is not None or end is not None):
             named([], None)
-        found, cursor = pages(admin, asked_parameters(topic, begin, end), SELECTED_MAX)
+        with asking(admin, None) as ask:
+            found, cursor = pages(ask, asked_parameters(topic, begin, end), SELECTED_MAX)
         if cursor is not None:
             text = f"more than {SELECTED_MAX:,} timers are selected; narrow it with --from and --to"
             raise CliError(text, ExitCode.USAGE)

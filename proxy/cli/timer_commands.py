@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 
 from broker.seams import SystemClock
 from proxy.admin.text import age
-from proxy.cli.admin_client import get, post
+from proxy.cli.admin_client import post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
-from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.stopped_queries import Ask, asking
 from proxy.moments import moment_text
 
 PAGE = 1_000
@@ -46,12 +46,14 @@ def list_timers(
     begin: From = None,
     end: To = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Messages shown at most.")] = 100,
+    data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """List the messages that wait for their moment, those due first at the front."""
     asked = asked_parameters(topic, begin, end)
-    found, cursor = pages(admin, asked, limit)
+    with asking(admin, data) as ask:
+        found, cursor = pages(ask, asked, limit)
     if as_json:
         for each in found:
             print_json(each)
@@ -62,13 +64,13 @@ def list_timers(
     return ExitCode.OK
 
 
-def pages(admin: str, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], str | None]:
+def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], str | None]:
     """Fetch the timers of a selection, page after page, and where a further page would begin."""
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while len(found) < limit:
         more = {**asked, "limit": min(PAGE, limit - len(found)), **({} if cursor is None else {"cursor": cursor})}
-        answer = get(admin, f"/api/timers?{urlencode(more)}")
+        answer = ask("/api/timers", more)
         found += answer["timers"]
         cursor = answer["cursor"]
         if cursor is None:
@@ -91,10 +93,18 @@ def _key(timer: dict[str, Any]) -> str:
     return str(timer["key"]) if loop is None else f"{loop['id']} ({loop['made']} made, {loop['left']} left)"
 
 
-def show(*, timer: TimerId, topic: OfTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def show(
+    *,
+    timer: TimerId,
+    topic: OfTopic = None,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
     """Show one timer, whether it is pending, was delivered or was cancelled."""
     asked = {"id": timer} if topic is None else {"id": timer, "topic": topic}
-    answer = get(admin, f"/api/timers/show?{urlencode(asked)}")
+    with asking(admin, data) as ask:
+        answer = ask("/api/timers/show", asked)
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -152,9 +162,10 @@ def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
     return ExitCode.OK
 
 
-def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Show how many timers wait, for which topics, how late they are, and what each stage has before it."""
-    answer = get(admin, "/api/timers?limit=0")
+    with asking(admin, data) as ask:
+        answer = ask("/api/timers", {"limit": 0})
     if as_json:
         print_json({name: value for name, value in answer.items() if name not in ("timers", "cursor")})
         return ExitCode.OK

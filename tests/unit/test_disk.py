@@ -1,4 +1,4 @@
-"""One contract for the real and the simulated disk; and what only the simulated one can do."""
+"""One contract for the real, the private and the simulated disk; and what only one of them can do."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.disk import RealDisk
+from broker.private_disk import PrivateDisk
 from broker.seams import Disk
 from broker.testing import PowerCut, SimDisk
 
 Place = tuple[Disk, str]
 
 
-@pytest.fixture(params=["real", "simulated"])
+@pytest.fixture(params=["real", "private", "simulated"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A disk and an existing empty folder on it."""
     if request.param == "real":
         return RealDisk(), str(tmp_path)
+    if request.param == "private":
+        return PrivateDisk(RealDisk(read_only=True)), str(tmp_path)
     disk = SimDisk()
     disk.make_folder("/d")
     return disk, "/d"
@@ -125,6 +128,43 @@ def test_folder_entries_follow_creation_rename_and_removal(place: Place) -> None
     assert disk.open(f"{root}/a/2").read(0, 9) == b"1"
     disk.remove(f"{root}/a/2")
     assert (disk.exists(f"{root}/a/2"), disk.exists(f"{root}/a")) == (False, True)
+
+
+def test_changes_of_a_private_disk_stay_with_it(tmp_path: Path) -> None:
+    """What is written, renamed, made and deleted is seen there alone; the files below keep their bytes and names."""
+    (tmp_path / "kept").write_bytes(b"a" * 8192)
+    (tmp_path / "gone").write_bytes(b"b")
+    disk, root = PrivateDisk(RealDisk(read_only=True)), str(tmp_path)
+    file, other = disk.open(f"{root}/kept"), disk.open(f"{root}/kept")
+    view = file.view()
+    file.write(4096, [b"new"])
+    assert (bytes(view[4095:4099]), other.read(4096, 3)) == (b"anew", b"new")
+    file.truncate(9000)
+    assert (other.size(), other.read(8191, 9)) == (9000, b"a" + bytes(8))
+    disk.remove(f"{root}/gone")
+    disk.make_folder(f"{root}/folder")
+    disk.open(f"{root}/folder/made", create=True).write(0, [b"c"])
+    assert (disk.list(root), disk.list(f"{root}/folder")) == (["folder", "kept"], ["made"])
+    with pytest.raises(FileNotFoundError):
+        disk.open(f"{root}/gone")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["gone", "kept"]
+    assert (tmp_path / "kept").read_bytes() == b"a" * 8192
+    assert PrivateDisk(RealDisk(read_only=True)).open(f"{root}/kept").size() == 8192
+
+
+def test_private_disk_shares_locks_with_readers_alone(tmp_path: Path) -> None:
+    """An owner keeps it out, and it keeps owners out."""
+    path = str(tmp_path / "lock")
+    (tmp_path / "lock").write_bytes(b"lock")
+    held = RealDisk().lock(path)
+    with pytest.raises(BlockingIOError):
+        PrivateDisk(RealDisk(read_only=True)).lock(path)
+    held.release()
+    lock = PrivateDisk(RealDisk(read_only=True)).lock(path)
+    with pytest.raises(BlockingIOError):
+        RealDisk().lock(path)
+    lock.release()
+    RealDisk().lock(path).release()
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     # The real versions behind the seams.
     "broker/seams.py": frozenset({"time"}),
     "broker/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
-    # Memory of large simulated files.
-    "broker/testing/file_bytes.py": frozenset({"mmap"}),
+    # Memory of large files that are in memory.
+    "broker/file_bytes.py": frozenset({"mmap"}),
     # Stamps the process id into the abort file, as RocketMQ does.
     "broker/store_json.py": frozenset({"os.*"}),
     # Options of listening sockets, which asyncio leaves to the caller, and datagrams to a service manager.

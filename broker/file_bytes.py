@@ -1,4 +1,4 @@
-"""The bytes of a simulated file: large ones take memory only where something was written, as on a real disk.
+"""The bytes of a file that is in memory: large ones take room only where something was written, as on a real disk.
 
 A timer wheel of 38 MB with three slots in use would otherwise cost each simulated node twice that.
 """

@@ -1,0 +1,156 @@
+"""What the admin port would answer of timers and dead letters, of a store that no node has open."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from proxy.cli.admin_client import TIMEOUT_SECONDS, get
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
+from proxy.cli.stopped_store import StoppedStore, opened
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from broker.retry.redrive import Redrives
+    from broker.timer.timers import Timers
+    from proxy.admin.timers import TimerSearch, TimerShow
+
+_TURNS_MAX = 10_000
+"""Turns of the loop in which nothing enters; the rest is counted as `entering` then."""
+
+Ask = Callable[[str, Mapping[str, str | int]], dict[str, Any]]
+"""Answers a path and its parameters with its document."""
+
+
+@contextlib.contextmanager
+def asking(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Ask]:
+    """Return what answers: the admin port, or a data directory that no node has open, of which not a byte changes.
+
+    Raises:
+        CliError: There is no store, a node has it open, or it cannot be read.
+    """
+    if data is None:
+        yield lambda path, asked: get(
+            admin, f"{path}?{urlencode(asked)}" if asked else path, timeout_seconds=timeout_seconds
+        )
+        return
+    from broker.query import NotFound, QueryRefused
+
+    with opened(data) as found:
+        answers = _Answers(found)
+
+        def ask(path: str, asked: Mapping[str, str | int]) -> dict[str, Any]:
+            try:
+                return answers.by_path[path]({name: str(value) for name, value in asked.items()})
+            except (NotFound, QueryRefused) as error:
+                raise CliError(str(error), ExitCode.REFUSED) from error
+
+        yield ask
+
+
+class _Answers:
+    """The paths that are answered; timers and redrives are found out when one is asked of them."""
+
+    def __init__(self, found: StoppedStore) -> None:
+        self._found = found
+        self._timers: Timers | None = None
+        self._redrives: Redrives | None = None
+        self.by_path: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
+            "/api/timers": self._list_timers,
+            "/api/timers/show": self._show_timer,
+            "/api/dead-letters": self._dead_letters,
+        }
+
+    def _opened_timers(self) -> Timers:
+        from broker.notices import Notices
+        from broker.opening import run_to_end
+        from broker.timer.timers import Timers
+
+        if self._timers is None:
+            found = self._found
+            self._timers = run_to_end(
+                Timers.opening(
+                    found.store,
+                    disk=found.disk,
+                    clock=found.clock,
+                    scheduler=found.loop,
+                    metrics=found.metrics,
+                    notices=Notices(found.clock),
+                )
+            )
+            _enter_all(self._timers, found.loop)
+        return self._timers
+
+    def _list_timers(self, given: dict[str, str]) -> dict[str, Any]:
+        from proxy.admin.timers import TimerSearch
+
+        limit = int(given.get("limit", "0"))
+        timers, now_ms = self._opened_timers(), self._found.clock.wall_ms()
+        answer = _run(TimerSearch(timers, given, limit, now_ms))
+        if not limit:
+            # No slot is read, so the first of all tells what is due next.
+            first = _run(TimerSearch(timers, {}, 1, now_ms))["timers"]
+            due_ms = first[0]["dueMs"] if first else None
+            answer |= {"nextDueMs": due_ms, "lateMs": 0 if due_ms is None else max(0, now_ms - due_ms)}
+        return answer
+
+    def _show_timer(self, given: dict[str, str]) -> dict[str, Any]:
+        from proxy.admin.timers import TimerShow
+
+        found = self._found
+        return _run(TimerShow(found.store, given, _broker_name(given.get("id", "")), found.clock.wall_ms()))
+
+    def _dead_letters(self, given: dict[str, str]) -> dict[str, Any]:
+        import asyncio
+
+        from broker.retry.redrive import Redrives
+        from proxy.admin import dead_letters
+
+        found = self._found
+        if self._redrives is None:
+            self._redrives = Redrives(found.store, disk=found.disk)
+        now_ms = found.clock.wall_ms()
+        return asyncio.run(dead_letters.document(found.store, self._redrives, given, now_ms=now_ms))
+
+
+def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:
+    """Have the timers take in what is stored and not in the wheel; nothing is delivered."""
+    import asyncio
+
+    from broker.timer.stages import Stage
+
+    async def entering() -> None:
+        lag, turns = timers.entering.lag, 0
+        while lag and turns < _TURNS_MAX:
+            await asyncio.sleep(0)
+            turns = turns + 1 if timers.entering.lag == lag else 0
+            lag = timers.entering.lag
+
+    timers.pause(Stage.DEQUEUE_GET_MESSAGE)
+    timers.start()
+    loop.run_until_complete(entering())
+    timers.stop()
+    timers.resume(Stage.DEQUEUE_GET_MESSAGE)
+
+
+def _run(search: TimerSearch | TimerShow) -> dict[str, Any]:
+    for _ in search.steps():
+        pass
+    return search.document()
+
+
+def _broker_name(name: str) -> str:
+    """Return the broker of a handle: a data directory does not say whose it is."""
+    from broker.errors import MessageRefused
+    from broker.timer.handle import RecallHandle
+    from conf import NodeConfig
+
+    try:
+        return RecallHandle.parse(name).broker_name
+    except MessageRefused:
+        return NodeConfig().broker_name

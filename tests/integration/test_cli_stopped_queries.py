@@ -1,0 +1,148 @@
+"""`pyddmq timers` and `dlq` with `--data`: a stopped node's directory answers as the node would, and stays as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.disk import RealDisk
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.opening import run_to_end
+from broker.seams import SystemClock
+from broker.store import Store
+from broker.testing import ManualScheduler
+from broker.testing.manual_time import ManualClock
+from broker.timer.timers import Timers
+from proxy.cli.app import run
+from proxy.cli.codes import ExitCode
+from tests.integration.redrive_tools import bury, redrive, redrives
+from tests.integration.store_tools import open_store
+
+Capture = pytest.CaptureFixture[str]
+HOUR_MS = 3_600_000
+
+
+class Node:
+    """A store with timers and dead letters, on the real disk, whose clock stands an hour before now."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "data"
+        clock = ManualClock(SystemClock().wall_ms() - HOUR_MS)
+        self.store: Store = open_store(RealDisk(), root=str(self.root), clock=clock, segment_bytes=1 << 20)
+        self.store.create_topic("t", 2)
+        scheduler = ManualScheduler(clock)
+        metrics, notices = Metrics(), Notices(clock)
+        opening = Timers.opening(
+            self.store, disk=RealDisk(), clock=clock, scheduler=scheduler, metrics=metrics, notices=notices
+        )
+        self.timers = run_to_end(opening)
+        self.ids = [
+            self.store.put("t", b"x", delay_ms=delay_ms, key=key).unique_key.decode()
+            for delay_ms, key in ((90_000_000, "late"), (8_000_000, "soon"), (60_000, "overdue"))
+        ]
+        for number in range(3):
+            bury(self.store, b"dead-%d" % number, key=f"k{number}", reason="boom" if number else "quiet")
+        known = redrives(self.store, RealDisk())  # type: ignore[arg-type]
+        redrive(self.store, known, wanted={"key": "k0"})
+        self.timers.start()
+        scheduler.run_until_idle()
+
+    def stop(self, *, killed: bool) -> None:
+        """Stop in good order, or as a kill does."""
+        if killed:
+            self.timers.stop()
+            self.store.abandon()
+        else:
+            self.timers.close()
+            self.store.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A running one."""
+    return Node(tmp_path)
+
+
+def content(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and moment of change of every file."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def printed(capsys: Capture, *arguments: object) -> list[dict[str, Any]]:
+    """Run a command with --json; return its lines."""
+    assert run([*map(str, arguments), "--json"]) == ExitCode.OK
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_timers_of_a_stopped_node_are_listed(node: Node, capsys: Capture, *, killed: bool) -> None:
+    """As by the node, after a kill too; what became due meanwhile stands first, and is counted as late."""
+    node.stop(killed=killed)
+    before = content(node.root)
+    data = ("--data", node.root)
+    found = printed(capsys, "timers", "list", *data)
+    assert [(each["id"], each["topic"], each["key"]) for each in found] == [
+        (node.ids[2], "t", "overdue"),
+        (node.ids[1], "t", "soon"),
+        (node.ids[0], "t", "late"),
+    ]
+    assert [each["key"] for each in printed(capsys, "timers", "list", *data, "--from", "in 1m", "--limit", "1")] == [
+        "soon"
+    ]
+    [figures] = printed(capsys, "timers", "stats", *data)
+    assert (figures["pendingTotal"], figures["topics"]) == (3, [{"topic": "t", "pending": 3}])
+    assert figures["nextDueMs"] == found[0]["dueMs"]
+    assert figures["lateMs"] >= HOUR_MS - 60_000
+    [one] = printed(capsys, "timers", "show", node.ids[0], *data)
+    assert (one["state"], one["topic"], one["dueMs"]) == ("pending", "t", found[2]["dueMs"])
+    assert run(["timers", "show", "nothing", *map(str, data)]) == ExitCode.REFUSED
+    assert content(node.root) == before
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_dead_letters_of_a_stopped_node_are_shown(node: Node, capsys: Capture, *, killed: bool) -> None:
+    """With reasons and what was redriven; a filter narrows them."""
+    node.stop(killed=killed)
+    before = content(node.root)
+    data = ("--data", node.root)
+    [groups] = printed(capsys, "dlq", "list", *data)
+    assert [(each["group"], each["deadLetters"]) for each in groups["groups"]] == [("g", 3)]
+    [shown] = printed(capsys, "dlq", "show", "g", *data)
+    assert [(each["key"], each["redriven"] is not None) for each in shown["deadLetters"]] == [
+        ("k0", True),
+        ("k1", False),
+        ("k2", False),
+    ]
+    [some] = printed(capsys, "dlq", "show", "g", *data, "--reason", "boom", "--limit", "1")
+    assert [each["key"] for each in some["deadLetters"]] == ["k1"]
+    [figures] = printed(capsys, "dlq", "stats", "g", *data)
+    assert (figures["redriven"], [each["count"] for each in figures["kinds"]]) == (1, [2, 1])
+    assert run(["dlq", "show", "nobody", *map(str, data)]) == ExitCode.REFUSED
+    assert content(node.root) == before
+
+
+def test_directory_in_use_is_refused(node: Node, capsys: Capture, tmp_path: Path) -> None:
+    """While a node has it open, and where there is none; nothing is made there."""
+    for command in (["timers", "list"], ["timers", "stats"], ["dlq", "list"], ["dlq", "stats", "g"]):
+        assert run([*command, "--data", str(node.root)]) == ExitCode.DATA_UNUSABLE, command
+        assert "in use" in capsys.readouterr().err
+    assert run(["timers", "list", "--data", str(tmp_path / "nothing")]) == ExitCode.DATA_UNUSABLE
+    assert "there is no store" in capsys.readouterr().err
+    assert not (tmp_path / "nothing").exists()
+    node.stop(killed=False)
+
+
+def test_timers_are_found_out_anew_without_their_files(node: Node, capsys: Capture) -> None:
+    """Of a directory that lost timer log and wheel, without making them there."""
+    node.stop(killed=False)
+    for path in (node.root / "timerlog").iterdir():
+        path.unlink()
+    (node.root / "timerwheel").unlink()
+    found = printed(capsys, "timers", "list", "--data", node.root)
+    assert [each["key"] for each in found] == ["overdue", "soon", "late"]
+    assert not (node.root / "timerwheel").exists()
