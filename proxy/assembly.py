@@ -19,6 +19,7 @@ from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk
+from broker.shared_walk import together
 from broker.store import Store, StoreOptions
 from broker.timer.names import TimerOptions
 from broker.timer.timers import Timers
@@ -94,18 +95,6 @@ def opening_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: St
     )
 
 
-def opening_delays(node: Node) -> Generator[None, None, Delays]:
-    """Find out which delayed messages are pending in a store that has just been opened, in steps. Raises OSError."""
-    return Delays.opening(
-        node.store,
-        disk=node.seams.disk,
-        clock=node.seams.clock,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
-        notices=node.notices,
-    )
-
-
 def check_settings(node: NodeConfig) -> CheckSettings:
     """When undecided transactions are checked and given up."""
     return CheckSettings(
@@ -116,30 +105,30 @@ def check_settings(node: NodeConfig) -> CheckSettings:
     )
 
 
-def opening_transactions(node: Node) -> Generator[None, None, Transactions]:
-    """Find out which transactions are undecided in a store that has just been opened, in steps. Raises OSError."""
-    return Transactions.opening(
-        node.store,
-        offsets=node.progress.offsets,
-        disk=node.seams.disk,
-        clock=node.seams.clock,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
-        notices=node.notices,
-        settings=check_settings(node.config.node),
-    )
+def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, Transactions]]:
+    """Find out what is pending in a store that has just been opened, with one walk of the log, in steps.
 
-
-def opening_timers(node: Node) -> Generator[None, None, Timers]:
-    """Find out which timed messages are pending in a store that has just been opened, in steps. Raises OSError."""
-    return Timers.opening(
-        node.store,
-        disk=node.seams.disk,
-        clock=node.seams.clock,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
-        notices=node.notices,
+    Raises OSError.
+    """
+    store, seams = node.store, node.seams
+    disk, clock, scheduler = seams.disk, seams.clock, seams.loop
+    metrics, notices = node.metrics, node.notices
+    delays, timers, transactions = yield from together(
+        store,
+        Delays.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices),
+        Timers.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices),
+        Transactions.reading(
+            store,
+            offsets=node.progress.offsets,
+            disk=disk,
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            notices=notices,
+            settings=check_settings(node.config.node),
+        ),
     )
+    return delays, timers, transactions
 
 
 def loops(node: Node) -> Loops:

@@ -34,11 +34,9 @@ from proxy.assembly import (
     consumer_service,
     expiry,
     loops,
-    opening_delays,
     opening_progress,
     opening_store,
-    opening_timers,
-    opening_transactions,
+    opening_waiting,
     producer_handlers,
     retention_limits,
     server_limits,
@@ -317,10 +315,8 @@ class Node:
             self.progress = await startup.replay_acks(acks)
             self.progress.on_pending = self.request_turn
             self.progress.on_failed(self.store.fail)
-            self.delays = await startup.read_delays(opening_delays(self))
-            self.timers = await startup.read_timers(opening_timers(self))
+            self.delays, self.timers, self.transactions = await startup.find_waiting(opening_waiting(self))
             self.loops = loops(self)
-            self.transactions = await startup.read_transactions(opening_transactions(self))
             self.redrives = Redrives(self.store, disk=seams.disk)
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.ports = TopicPorts(self.store, seams.clock, self.metrics)

@@ -34,9 +34,8 @@ class RecoveryView:
     """How far an opening is.
 
     Attributes:
-        phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed, "delays" while the log
-            is read for delayed messages that were delivered, "timers" while timer log and wheel are compared with it,
-            "transactions" while it is read for decisions.
+        phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed, "waiting" while it is
+            found out which delayed messages, timers and transactions are pending.
         scanned_bytes: Bytes of the log looked at.
         total_bytes: Bytes to look at, the empty rest of its files included.
         percent: 0 to 100 of the log.
@@ -54,12 +53,8 @@ class RecoveryView:
         """How far it is, for people."""
         if self.phase == "acks":
             return "the ack journal is replayed"
-        if self.phase == "transactions":
-            return "the log is read for transactions that were decided"
-        if self.phase == "delays":
-            return "the log is read for delayed messages that were delivered"
-        if self.phase == "timers":
-            return "timer log and wheel are compared with the log"
+        if self.phase == "waiting":
+            return "the log is read for delays, timers and transactions that were delivered or decided"
         left = "" if self.eta_seconds is None else f", about {self.eta_seconds:.0f} s left"
         return f"{self.percent:.0f} % of {self.total_bytes:,} bytes of the log{left}"
 
@@ -95,17 +90,9 @@ class Startup:
         """Run the journal's steps; return what they return. Closes them when it is cancelled."""
         return await self._run("acks", steps)
 
-    async def read_delays(self, steps: Generator[None, None, T]) -> T:
-        """Run the steps that find pending delays; return what they return. Closes them when it is cancelled."""
-        return await self._run("delays", steps)
-
-    async def read_transactions(self, steps: Generator[None, None, T]) -> T:
-        """Run the steps that find undecided transactions; return what they return. Closes them when it is cancelled."""
-        return await self._run("transactions", steps)
-
-    async def read_timers(self, steps: Generator[None, None, T]) -> T:
-        """Run the steps that find pending timers; return what they return. Closes them when it is cancelled."""
-        return await self._run("timers", steps)
+    async def find_waiting(self, steps: Generator[None, None, T]) -> T:
+        """Run the steps that find what is pending; return what they return. Closes them when it is cancelled."""
+        return await self._run("waiting", steps)
 
     async def _run(self, phase: str, steps: Generator[None, None, T]) -> T:
         self._phase = phase

@@ -21,6 +21,7 @@ from functools import partial
 
 import structlog
 
+from broker.decisions import Decision
 from broker.delay import metrics as counted
 from broker.delay.level_queue import Aside, DelayLevel, Waiting
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
@@ -32,6 +33,7 @@ from broker.notices import Notices
 from broker.release import Released, release
 from broker.release_plain import Plain, PlainRelease, pattern
 from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.shared_walk import Reading, alone, decided
 from broker.store import Store
 
 STEP_MESSAGES = 256
@@ -101,6 +103,14 @@ class Delays:
         Raises:
             OSError: A file cannot be read.
         """
+        reading = cls.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
+        return alone(store, reading)
+
+    @classmethod
+    def reading(
+        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> Reading[Delays]:
+        """`opening`, for `broker.shared_walk.together`."""
         delays = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
         positions, checkpoint = delays._state.load()
         delays._attach()
@@ -119,14 +129,11 @@ class Delays:
             level.begin_at(positions.get(number, 0))
         if any(level.pending for level in delays.levels.values()):
             log.info("delays_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
-            for step in store.decisions(start):
-                for decision in step.decisions:
-                    delays._decided(decision.replaced)
-                yield
+            yield from decided(start, delays._decided)
         for level in delays.levels.values():
             level.next = level.position
             while not level.look(_OPEN_UNITS):
-                yield
+                yield None
         return delays
 
     def _attach(self) -> None:
@@ -142,8 +149,8 @@ class Delays:
         if self._running:
             self._arm_save()
 
-    def _decided(self, replaced: int) -> None:
-        entry = self.store.record_at(replaced)
+    def _decided(self, decision: Decision) -> None:
+        entry = self.store.record_at(decision.replaced)
         if entry is not None and entry.topic == SCHEDULE_NAME and entry.queue_id + 1 in self.levels:
             self.levels[entry.queue_id + 1].settle(entry.queue_offset)
 

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from broker.decisions import Decision
 from broker.errors import DamagedRecord, RecordGone
+from broker.shared_walk import Reading, decided
 from broker.timer import metrics as counted
 from broker.timer.log import MAGIC_DELETE, TimersDamaged
 from broker.timer.names import TIMER_NAME, due_of
@@ -33,7 +35,7 @@ _WHEEL_CHANGED_MAX = 65_536
 log = structlog.get_logger()
 
 
-def find_pending(timers: Timers) -> Generator[None, None, None]:
+def find_pending(timers: Timers) -> Reading[None]:
     """Fill the table of a store that has just been opened, in steps of bounded work.
 
     Raises:
@@ -59,7 +61,7 @@ def find_pending(timers: Timers) -> Generator[None, None, None]:
                 timers.table.pending[topic_hash] = timers.table.pending.get(topic_hash, 0) + 1
 
 
-def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]) -> Generator[None, None, None]:
+def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]) -> Reading[None]:
     table, check, queue = timers.table, saved.check, timers.queue
     found, wheel_found = table.log.open(), table.wheel.open()
     if check is None:
@@ -87,7 +89,7 @@ def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]
     yield from _enter(timers)
 
 
-def rebuild(timers: Timers) -> Generator[None, None, None]:
+def rebuild(timers: Timers) -> Reading[None]:
     """Make timer log and wheel anew from the commit log, in steps of bounded work.
 
     Raises:
@@ -182,20 +184,22 @@ def _count(timers: Timers) -> Generator[None, None, None]:
     table.pending = pending
 
 
-def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, int]]) -> Generator[None, None, None]:
+def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, int]]) -> Reading[None]:
     """Settle what the log from an offset on says was replaced."""
-    decided: array[int] = array("q")
-    if timers.table.log.count or timers.entering.lag or asides:
-        for step in timers.store.decisions(start):
-            for decision in step.decisions:
-                if asides.pop(decision.replaced, None) is not None:
-                    continue
-                if timers.table.log.find(decision.replaced) is None:
-                    decided.append(decision.replaced)
-                else:
-                    timers.table.replace(decision.replaced)
-            yield
-    timers.entering.leave_out(decided)
+    table = timers.table
+    unknown: array[int] = array("q")
+
+    def settle(decision: Decision) -> None:
+        if asides.pop(decision.replaced, None) is not None:
+            return
+        if table.log.find(decision.replaced) is None:
+            unknown.append(decision.replaced)
+        else:
+            table.replace(decision.replaced)
+
+    if table.log.count or timers.entering.lag or asides:
+        yield from decided(start, settle)
+    timers.entering.leave_out(unknown)
 
 
 def _enter(timers: Timers) -> Generator[None, None, None]:

@@ -30,6 +30,7 @@ from broker.properties import find_property
 from broker.record import prepared_offset, split
 from broker.release import REAL_TOPIC_NAME
 from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.shared_walk import Reading, alone
 from broker.store import Store
 from broker.timer import metrics as counted
 from broker.timer.cancel import CancelOutcome, Rescheduled, cancelling, rescheduling
@@ -119,6 +120,14 @@ class Timers:
         Raises:
             OSError: A file cannot be read or written.
         """
+        reading = cls.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
+        return alone(store, reading)
+
+    @classmethod
+    def reading(
+        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> Reading[Timers]:
+        """`opening`, for `broker.shared_walk.together`."""
         timers = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
         store.timed.on_topic = timers._attach
         store.timed.in_slot = timers.in_slot
@@ -388,7 +397,7 @@ class Timers:
             self._reading = None
             self.due.aside.clear()
             self.due.superseded.clear()
-            self._mending = rebuild(self)
+            self._mending = alone(store, rebuild(self))
         except OSError as error:
             if error.errno not in NO_SPACE:
                 store.fail("writing the timers", error)

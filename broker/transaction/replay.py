@@ -16,6 +16,7 @@ from broker.decisions import Decision
 from broker.delay.level_queue import Ranges
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import split
+from broker.shared_walk import Reading, decided
 from broker.transaction.ages import Ages
 from broker.transaction.copies import settle_copied
 from broker.transaction.halves import Halves
@@ -51,7 +52,7 @@ class Replay:
         self.resumed = Ranges()
         self.times: dict[int, int] = {}
 
-    def steps(self) -> Generator[None, None, None]:
+    def steps(self) -> Reading[None]:
         """Learn it, in steps of bounded work. Raises OSError: a file cannot be read."""
         halves, store = self._halves, self._halves.store
         queue = halves.queue()
@@ -80,10 +81,7 @@ class Replay:
         discards = halves.discard_queue()
         if halves.states.undecided or self._unsaid or (discards is not None and discards.max_offset):
             log.info("transactions_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
-            for step in store.decisions(start):
-                for decision in step.decisions:
-                    self._decided(decision)
-                yield
+            yield from decided(start, self._decided)
         # RocketMQ went on from there, or the file is the newer of the two. What the log says of them comes first.
         halves.states.begin_at(self._files.half_offset)
         yield from settle_copied(halves, known_end, self._ops.owed)

@@ -23,6 +23,7 @@ from broker.notices import Notices
 from broker.offsets import ConsumerOffsets
 from broker.put import Position, Put
 from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.shared_walk import Reading, alone
 from broker.store import Store
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
@@ -112,6 +113,32 @@ class Transactions:
         Raises:
             OSError: A file cannot be read.
         """
+        reading = cls.reading(
+            store,
+            offsets=offsets,
+            disk=disk,
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            notices=notices,
+            settings=settings,
+        )
+        return alone(store, reading)
+
+    @classmethod
+    def reading(
+        cls,
+        store: Store,
+        *,
+        offsets: ConsumerOffsets,
+        disk: Disk,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        notices: Notices,
+        settings: CheckSettings | None = None,
+    ) -> Reading[Transactions]:
+        """`opening`, for `broker.shared_walk.together`."""
         transactions = cls(
             store,
             offsets=offsets,
