@@ -251,9 +251,8 @@ class ConcurrentConsumer(Consumer):
             DiskFull, StoreFailed: The retry topic is not there yet and cannot be made.
         """
         consumers = self.consumers
-        known = consumers.offsets.get(self.group, self._retry_topic, 0)
-        if known is None and self._retry_topic in consumers.store.topics:
-            # It had retries, and its committed offsets are gone: what the log says is finished is so all the same.
+        if not consumers.finished.is_known_of(self.group):
+            # Its committed offsets went while this process ran: what the log says is finished is so all the same.
             run_to_end(consumers.finished.read_all())
         consumers.store.create_topic(self._retry_topic, 1, system=True)
         super().start()

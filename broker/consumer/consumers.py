@@ -6,7 +6,7 @@ every 5 s, when a queue changes hands and at a stop. A kill repeats what was con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.consumer.broadcasting import BroadcastConsumer
@@ -27,6 +27,7 @@ from broker.queue_locks import Place
 from broker.retry.finished import FILE as FINISHED_FILE
 from broker.retry.finished import Finished
 from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.shared_walk import Reading, alone
 from broker.time_search import offset_at
 from broker.topics import GROUP_BYTES_MAX, check_name
 
@@ -51,27 +52,44 @@ class Consumers:
         self,
         store: Store,
         *,
-        offsets: ConsumerOffsets,
         disk: Disk,
         clock: Clock,
         scheduler: Scheduler,
         metrics: Metrics,
-        notices: Notices,
-        run: Runner,
-        broker_name: str,
+        run: Runner = run_inline,
+        offsets: ConsumerOffsets | None = None,
+        notices: Notices | None = None,
+        broker_name: str = BROKER_NAME,
     ) -> None:
+        """Set up; `opening` is to follow before any consumer starts.
+
+        Args:
+            store: The broker. Without its `on_pending` set, dead letters are flushed here.
+            disk: Where the store lies.
+            clock: The store's clock.
+            scheduler: The event loop, or any scheduler; all callbacks come from it.
+            metrics: Where consumers count.
+            run: Where listeners run; in the loop's thread when left out.
+            offsets: The table, where the program has one open (a node's is `Progress.offsets`); else it is read here.
+            notices: Rate-limited log lines.
+            broker_name: Second part of queue names.
+
+        Raises:
+            StoreUnreadable: consumerOffset.json and its copies are damaged.
+            OSError: The files cannot be read.
+        """
         self.store = store
         self.locks = store.queue_locks
-        self.offsets = offsets
+        self.offsets = offsets or ConsumerOffsets.open(store.root, disk=disk, clock=clock, metrics=metrics)
         self.disk = disk
         self.clock = clock
         self.scheduler = scheduler
         self.metrics = metrics
-        self.notices = notices
+        self.notices = notices or Notices(clock)
         self.run = run
         self.broker_name = broker_name
-        self.finished = Finished(store, offsets, disk=disk)
-        self.retries = RetryCounts(store.root, disk=disk, scheduler=scheduler, metrics=metrics, notices=notices)
+        self.finished = Finished(store, self.offsets, disk=disk)
+        self.retries = RetryCounts(store.root, disk=disk, scheduler=scheduler, metrics=metrics, notices=self.notices)
         self._members: dict[str, dict[str, Consumer]] = {}
         self._present: dict[str, dict[str, Consumer]] = {}
         self.closed = False
@@ -92,41 +110,39 @@ class Consumers:
         notices: Notices | None = None,
         broker_name: str = BROKER_NAME,
     ) -> Consumers:
-        """Make consumers possible on an open store.
-
-        Args:
-            store: The broker. Without its `on_pending` set, dead letters are flushed here.
-            disk: Where the store lies.
-            clock: The store's clock.
-            scheduler: The event loop, or any scheduler; all callbacks come from it.
-            metrics: Where consumers count.
-            run: Where listeners run; in the loop's thread when left out.
-            offsets: The table, where the program has one open (a node's is `Progress.offsets`); else it is read here.
-            notices: Rate-limited log lines.
-            broker_name: Second part of queue names.
+        """Make consumers possible on an open store: `Consumers(...)`, and `opening` in one go.
 
         Raises:
-            StoreUnreadable: consumerOffset.json and its copies are damaged.
-            OSError: The files cannot be read.
+            StoreUnreadable, OSError: As the two.
         """
         opened = cls(
             store,
-            offsets=offsets or ConsumerOffsets.open(store.root, disk=disk, clock=clock, metrics=metrics),
             disk=disk,
             clock=clock,
             scheduler=scheduler,
             metrics=metrics,
-            notices=notices or Notices(clock),
             run=run,
+            offsets=offsets,
+            notices=notices,
             broker_name=broker_name,
         )
-        run_to_end(opened.finished.opening())
-        if opened.finished.damaged is not None:
-            metrics.counter(SAVE_ERRORS, FINISHED_FILE).add()
-            opened.notices.note(
-                "consumer_finished_unreadable", error=str(opened.finished.damaged), cost="reads the log"
-            )
-        return opened
+        return run_to_end(opened.opening())
+
+    def opening(self) -> Generator[None, None, Consumers]:
+        """Find out what was sent back and buried, in steps of bounded work; returns these consumers.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        return alone(self.store, self.reading())
+
+    def reading(self) -> Reading[Consumers]:
+        """`opening`, for `broker.shared_walk.together`."""
+        yield from self.finished.reading()
+        if self.finished.damaged is not None:
+            self.metrics.counter(SAVE_ERRORS, FINISHED_FILE).add()
+            self.notices.note("consumer_finished_unreadable", error=str(self.finished.damaged), cost="reads the log")
+        return self
 
     def orderly(
         self,

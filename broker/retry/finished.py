@@ -4,13 +4,16 @@ A retry and a dead letter carry the commit-log offset of the record that they re
 record is finished for its group, whatever the committed offset says. `pyddmq/consumer_finished.json` is a checkpoint of
 this, with the log offset up to which it holds; a start reads the log behind it. Without it the log is read from the
 first record on that a group with retries or dead letters has not committed; all of it when such a group's committed
-offsets are gone, too, and when they alone are gone once its concurrent consumer starts.
+offsets are gone, with or without the checkpoint.
 
-Only offsets at or above the committed ones are kept, so the table is as small as what consumers have under way.
+Only offsets at or above the committed ones are kept, eight bytes each, so the table is as small as what consumers have
+under way; as large as what a group ever sent back when its committed offsets are gone.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +26,7 @@ from broker.errors import RecordGone, StoreUnreadable
 from broker.properties import find_property
 from broker.release import REAL_TOPIC_NAME
 from broker.seams import Disk
+from broker.shared_walk import Reading, alone, decided
 from broker.state_file import SealedFile
 from broker.timer.names import TIMER_NAME
 from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 FILE = "pyddmq/consumer_finished.json"
 _VERSION = 1
+_NOTHING: dict[str, Any] = {"version": _VERSION, "queues": [], "anew": []}
 _OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _WAITING_ROOMS = (SCHEDULE_NAME, TIMER_NAME)
 
@@ -49,37 +54,48 @@ class Finished:
         self._store = store
         self._offsets = offsets
         self._file = SealedFile(disk, f"{store.root}/{FILE}")
-        self._table: dict[Key, set[int]] = {}
+        self._table: dict[Key, array[int]] = {}
+        """Sorted offsets."""
+        self._anew: set[str] = set()
+        """Groups whose committed offsets are gone, and for which the whole log was read since."""
         self._saved: Any = None
         self._log_end = 0
         self.damaged: StoreUnreadable | None = None
         """Set when the checkpoint could not be read; it costs reading the log."""
 
-    def opening(self) -> Generator[None, None, None]:
-        """Find out what is finished, in steps of bounded work.
+    def reading(self) -> Reading[None]:
+        """Find out what is finished, in steps of bounded work, for `broker.shared_walk`.
 
         Raises:
             OSError: A file cannot be read.
         """
         start = self._load()
         whole = start is None
-        if start is None:
+        lost = self._without_offsets()
+        if lost - self._anew:
+            whole, start = True, self._store.min_offset
+        elif start is None:
             start = self._first_uncommitted()
         if start is not None and start < self._store.end:
             if whole:
                 log.info("retries_reading_log", start=start, end=self._store.end)
-            yield from self._read(start)
+            yield from decided(start, self._decided)
+        self._anew = lost
+
+    def is_known_of(self, group: str) -> bool:
+        """Whether everything is known of a group that has retries: not when its committed offsets went just now."""
+        return group in self._anew or group not in self._without_offsets()
 
     def read_all(self) -> Generator[None, None, None]:
-        """Read the whole log, for a group that has retries and whose committed offsets are gone."""
+        """Read the whole log, for groups whose committed offsets are gone."""
         log.info("retries_reading_log", start=self._store.min_offset, end=self._store.end)
-        yield from self._read(self._store.min_offset)
+        yield from alone(self._store, decided(self._store.min_offset, self._decided))
+        self._anew = self._without_offsets()
 
-    def _read(self, start: int) -> Generator[None, None, None]:
-        for step in self._store.decisions(start):
-            for decision in step.decisions:
-                self._decided(decision)
-            yield
+    def _without_offsets(self) -> set[str]:
+        """Groups that have retries, and no committed offset of them."""
+        groups = {name.removeprefix(RETRY_PREFIX) for name in self._store.topics if name.startswith(RETRY_PREFIX)}
+        return {group for group in groups if self._offsets.get(group, RETRY_PREFIX + group, 0) is None}
 
     def _load(self) -> int | None:
         """Take the checkpoint; returns the log offset up to which it holds, None when there is none to believe."""
@@ -89,11 +105,14 @@ class Finished:
                 return None
             for group, topic, queue_id, offsets in content["queues"]:
                 committed = self._offsets.get(group, topic, queue_id) or 0
-                self._table[group, topic, queue_id] = {offset for offset in offsets if offset >= committed}
+                kept = sorted(int(offset) for offset in offsets if offset >= committed)
+                self._table[group, topic, queue_id] = array("q", kept)
+            self._anew = set(content.get("anew", ()))
             self._log_end = int(content["log_end"])
             return self._log_end
         except (StoreUnreadable, KeyError, TypeError, ValueError) as error:
             self._table.clear()
+            self._anew.clear()
             self.damaged = error if isinstance(error, StoreUnreadable) else StoreUnreadable(str(error))
             return None
 
@@ -156,21 +175,25 @@ class Finished:
     def has(self, key: Key, offset: int) -> bool:
         """Whether a message at or above the committed offset is finished."""
         offsets = self._table.get(key)
-        return offsets is not None and offset in offsets
+        if offsets is None:
+            return False
+        place = bisect_left(offsets, offset)
+        return place < len(offsets) and offsets[place] == offset
 
     def finish(self, key: Key, offset: int) -> None:
         """Enter a message; to be called when the record that replaces it is durable."""
-        self._table.setdefault(key, set()).add(offset)
+        offsets = self._table.setdefault(key, array("q"))
+        place = bisect_left(offsets, offset)
+        if place == len(offsets) or offsets[place] != offset:
+            offsets.insert(place, offset)
 
     def forget_below(self, key: Key, offset: int) -> None:
         """Drop what is committed."""
         offsets = self._table.get(key)
         if offsets is None:
             return
-        kept = {each for each in offsets if each >= offset}
-        if kept:
-            self._table[key] = kept
-        else:
+        del offsets[: bisect_left(offsets, offset)]
+        if not offsets:
             del self._table[key]
 
     def save(self) -> None:
@@ -179,11 +202,13 @@ class Finished:
         Raises:
             OSError: The log could not be made durable, or the file not written.
         """
-        queues = [[*key, sorted(offsets)] for key, offsets in sorted(self._table.items())]
-        if queues == (self._saved or []) and self._store.end - self._log_end < LOG_BYTES_MAX:
+        queues = [[*key, offsets.tolist()] for key, offsets in sorted(self._table.items())]
+        anew = sorted(self._anew & self._without_offsets())
+        content = {"version": _VERSION, "queues": queues, "anew": anew}
+        if content == (self._saved or _NOTHING) and self._store.end - self._log_end < LOG_BYTES_MAX:
             return
         # Under `async` a retry is not on the disk yet, and the file must not be ahead of the log.
         self._store.make_durable()
         end = self._store.end
-        self._file.save({"version": _VERSION, "log_end": end, "queues": queues})
-        self._saved, self._log_end = queues, end
+        self._file.save({**content, "log_end": end})
+        self._saved, self._log_end = content, end
