@@ -21,6 +21,10 @@ class Clock(Protocol):
         """Milliseconds since the Unix epoch; may jump either way."""
         ...
 
+    def wall_us(self) -> int:
+        """Likewise in microseconds: the same clock, for how long it is until `wall_ms` says something."""
+        ...
+
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back; equal to the scheduler's `time()`."""
         ...
@@ -32,6 +36,10 @@ class SystemClock:
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
+
+    def wall_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return time.time_ns() // 1_000
 
     def monotonic(self) -> float:
         """Seconds of `time.monotonic`, as asyncio and uvloop use them."""

@@ -18,7 +18,7 @@ from broker.loop.loops import Loops
 from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
-from broker.seams import Clock, Disk
+from broker.seams import Clock, Disk, Scheduler
 from broker.shared_walk import together
 from broker.store import Store, StoreOptions
 from broker.timer.names import TimerOptions
@@ -51,6 +51,7 @@ class Seams:
     Attributes:
         descriptors_max: As in `ServerLimits`.
         step_pause_seconds: Time left to others between two steps of a recovery; 0 is one turn of the loop.
+        alarms: Makes the calls whose lateness counts; the loop, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -60,6 +61,7 @@ class Seams:
     network: Network
     descriptors_max: int = DESCRIPTORS_UNBOUNDED
     step_pause_seconds: float = 0.0
+    alarms: Scheduler | None = None
 
 
 def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator[RecoveryProgress, None, Store]:
@@ -111,7 +113,7 @@ def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, T
     Raises OSError.
     """
     store, seams = node.store, node.seams
-    disk, clock, scheduler = seams.disk, seams.clock, seams.loop
+    disk, clock, scheduler = seams.disk, seams.clock, seams.alarms or seams.loop
     metrics, notices = node.metrics, node.notices
     delays, timers, transactions = yield from together(
         store,

@@ -26,6 +26,7 @@ from broker.errors import StoreError, StoreFailed
 from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
+from proxy.alarms import alarms_of
 from proxy.cli.codes import ExitCode
 from proxy.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.node import Node, Seams
@@ -151,6 +152,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
 
     loop = asyncio.get_running_loop()
     clock = SystemClock()
+    alarms, end_alarms = alarms_of(loop, clock)
     seams = Seams(
         loop=loop,
         clock=clock,
@@ -158,6 +160,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
         randomness=random.Random(),
         network=AsyncioNetwork(),
         descriptors_max=raise_descriptor_limit(),
+        alarms=alarms,
     )
     node = Node(config, seams=seams, registry=registry)
     reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over, applied=_set_up_logs)
@@ -188,6 +191,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await admin.stop()
+        end_alarms()
     return ExitCode.STORE_FAILED if node.failure is not None else ExitCode.OK
 
 

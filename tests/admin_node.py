@@ -39,6 +39,9 @@ class FixedClock:
     def wall_ms(self) -> int:
         return NOW_MS
 
+    def wall_us(self) -> int:
+        return NOW_MS * 1000
+
     def monotonic(self) -> float:
         return 1_000.0
 

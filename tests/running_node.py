@@ -15,6 +15,7 @@ from broker.disk import RealDisk
 from broker.seams import Disk, SystemClock
 from conf import Config
 from conf.loader import loads
+from proxy.alarms import alarms_of
 from proxy.network import AsyncioNetwork
 from proxy.node import Node, Seams
 from proxy.reload import Reloader, ReloadResult
@@ -113,12 +114,15 @@ class RunningNode:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
+        clock = SystemClock()
+        alarms, end_alarms = alarms_of(self._loop, clock)
         seams = Seams(
             loop=self._loop,
-            clock=SystemClock(),
+            clock=clock,
             disk=self._disk,
             randomness=random.Random(1),
             network=AsyncioNetwork(),
+            alarms=alarms,
         )
         self.node = Node(self.config, seams=seams, registry=self.registry)
         try:
@@ -132,3 +136,5 @@ class RunningNode:
         except BaseException as error:
             self._error = error
             self._started.set()
+        finally:
+            end_alarms()

@@ -228,9 +228,9 @@ class Delays:
 
     def _seconds_left(self) -> float | None:
         """Time to the next step; None when nothing is pending."""
-        now = self.clock.wall_ms()
+        now_us = self.clock.wall_us()
         heads = [level.head() for level in self.levels.values() if len(level.aside) < ASIDE_MAX]
-        waits = [(head.due_ms - now) / 1000 for head in heads if head is not None]
+        waits = [(head.due_ms * 1000 - now_us) / 1e6 for head in heads if head is not None]
         if any(level.aside for level in self.levels.values()):
             waits.append(self._retry_at - self.clock.monotonic())
         return max(0.0, min(*waits, LOOK_SECONDS)) if waits else None

@@ -20,6 +20,10 @@ class ManualClock:
         """Milliseconds since the epoch."""
         return int(self._wall_ms)
 
+    def wall_us(self) -> int:
+        """Microseconds since the epoch."""
+        return int(self._wall_ms * 1000)
+
     def monotonic(self) -> float:
         """Seconds; never goes back."""
         return self._monotonic

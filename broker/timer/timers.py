@@ -361,13 +361,13 @@ class Timers:
             return 0.0
         if not (self.pending or self.entering.lag or table.coming.count or table.rolls.count):
             return None
-        now = self.clock.wall_ms()
+        now_us = self.clock.wall_us()
         waits = [LOOK_SECONDS]
-        if self._slot_due(now) and runs(Stage.DEQUEUE_GET):
+        if self._slot_due(now_us // 1000) and runs(Stage.DEQUEUE_GET):
             return 0.0
         if runs(Stage.DEQUEUE_GET_MESSAGE) and runs(Stage.DEQUEUE_PUT_MESSAGE):
             dues = [each.next_due for each in (table.coming, table.rolls)]
-            waits += [(due - now) / 1000 for due in dues if due is not None]
+            waits += [(due * 1000 - now_us) / 1e6 for due in dues if due is not None]
             if self.due.aside:
                 waits.append(self.due.retry_at - self.clock.monotonic())
         return max(0.0, min(waits))

@@ -216,6 +216,10 @@ class VirtualClock:
         """Milliseconds since the Unix epoch, as last stepped."""
         return self._wall_base_ms + self._whole_ms()
 
+    def wall_us(self) -> int:
+        """Microseconds since the Unix epoch, as last stepped."""
+        return self._wall_base_ms * 1000 + self._whole_us()
+
     def monotonic(self) -> float:
         """Seconds: the loop's time."""
         return self._loop.time()
@@ -226,7 +230,10 @@ class VirtualClock:
 
     def _whole_ms(self) -> int:
         # By way of microseconds, so that a time one rounding error short of a millisecond is that millisecond.
-        return round(self._loop.time() * 1_000_000) // 1000
+        return self._whole_us() // 1000
+
+    def _whole_us(self) -> int:
+        return round(self._loop.time() * 1_000_000)
 
 
 def current_process() -> Process | None:

@@ -34,6 +34,22 @@ def test_staged_acks_that_no_turn_flushes_are_written_by_the_timer() -> None:
     assert finished(killed(node)) == {8}
 
 
+def test_sync_after_the_log_comes_at_most_every_20_ms() -> None:
+    """Turns at a high rate share one sync of the acks; those of the last turns are left to the timer (D9)."""
+    node = Node(SimDisk())
+    node.publish(50)
+    node.ack(0)
+    node.scheduler.advance(ack_writer.SYNC_SPACING_SECONDS)
+    syncs = node.metrics.value(ack_writer.JOURNAL_SYNCS)
+    for offset in range(1, 9):
+        node.ack(offset)
+        node.progress.sync_after_log()
+    assert node.metrics.value(ack_writer.JOURNAL_SYNCS) == syncs + 1
+    node.scheduler.advance(ack_writer.SYNC_SPACING_SECONDS)
+    node.progress.sync_after_log()
+    assert finished(cut(node, 1)) == set(range(9))
+
+
 def test_ack_flush_sync_makes_every_flush_durable() -> None:
     """`ackFlush: sync`: what flush returned from survives a power cut at once."""
     for seed in range(10):

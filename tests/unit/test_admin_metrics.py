@@ -36,6 +36,9 @@ class _Loop:
     def wall_ms(self) -> int:
         return 0
 
+    def wall_us(self) -> int:
+        return 0
+
     def monotonic(self) -> float:
         return self.now
 

@@ -64,6 +64,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "broker/store_json.py": frozenset({"os.*"}),
     # Options of listening sockets, which asyncio leaves to the caller, and datagrams to a service manager.
     "proxy/network.py": frozenset({"socket"}),
+    # The timer of the system that wakes the loop.
+    "proxy/alarms.py": frozenset({"os.*"}),
     # Reads one file, before there is a node.
     "conf/loader.py": frozenset({"open"}),
     # Finds the interface definitions beside the code, at import.

@@ -16,6 +16,9 @@ class _Clock:
     def wall_ms(self) -> int:
         return int(self.now * 1000)
 
+    def wall_us(self) -> int:
+        return int(self.now * 1_000_000)
+
     def monotonic(self) -> float:
         return self.now
 

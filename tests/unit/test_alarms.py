@@ -1,0 +1,116 @@
+"""Calls at a moment on a real loop: in order, never before the moment, and not when they were withdrawn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from broker.seams import SystemClock
+from proxy.alarms import Alarms, alarms_of
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop] | None] = [None]
+try:
+    import uvloop
+
+    LOOPS.append(uvloop.new_event_loop)
+except ImportError:
+    pass
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"][: len(LOOPS)])
+def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
+    """A runner of each kind of loop."""
+    return asyncio.Runner(loop_factory=request.param)
+
+
+def test_calls_come_in_the_order_of_their_moments_and_never_before(runner: asyncio.Runner) -> None:
+    """Set in any order, also while one runs; those of a fraction of a millisecond, too."""
+    clock = SystemClock()
+    made: list[str] = []
+    early: list[float] = []
+
+    async def run() -> None:
+        alarms = Alarms(asyncio.get_running_loop(), clock)
+        last = asyncio.Event()
+
+        def call(name: str, due: float) -> None:
+            early.append(clock.monotonic() - due)
+            made.append(name)
+            if name == "second":
+                later("third", 0.0001)
+                alarms.call_soon(made.append, "soon")
+            if name == "last":
+                last.set()
+
+        def later(name: str, delay: float) -> None:
+            alarms.call_later(delay, call, name, clock.monotonic() + delay)
+
+        later("last", 0.01)
+        later("second", 0.0023)
+        later("first", 0.0004)
+        later("at once", 0.0)
+        await last.wait()
+        alarms.close()
+
+    with runner:
+        runner.run(run())
+    assert [each for each in made if each != "soon"] == ["at once", "first", "second", "third", "last"]
+    assert "soon" in made
+    assert min(early) >= 0
+
+
+def test_withdrawn_calls_are_not_made(runner: asyncio.Runner) -> None:
+    """Also one that stood first, or was made already; what is left still comes."""
+    made: list[str] = []
+
+    async def run() -> None:
+        alarms = Alarms(asyncio.get_running_loop(), SystemClock())
+        last = asyncio.Event()
+        gone = [alarms.call_later(delay, made.append, "gone") for delay in (0.0005, 0.001)]
+        done = alarms.call_later(0.0002, made.append, "done")
+        alarms.call_later(0.004, last.set)
+        gone[0].cancel()
+        gone[1].cancel()
+        gone[0].cancel()
+        await last.wait()
+        done.cancel()
+        alarms.close()
+
+    with runner:
+        runner.run(run())
+    assert made == ["done"]
+
+
+def test_failed_call_keeps_no_other_from_being_made(runner: asyncio.Runner) -> None:
+    """What it raises goes to the loop's handler, as for the loop's own timers."""
+    told: list[object] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context.get("exception")))
+        alarms = Alarms(loop, SystemClock())
+        last = asyncio.Event()
+        alarms.call_later(0.0005, [].pop)
+        alarms.call_later(0.0005, last.set)
+        await last.wait()
+        alarms.close()
+
+    with runner:
+        runner.run(run())
+    assert [type(each) for each in told] == [IndexError]
+
+
+def test_loop_without_readers_makes_the_calls_itself() -> None:
+    """Where the system or the loop has no such timer, the loop's own do."""
+
+    class Bare(asyncio.SelectorEventLoop):
+        def add_reader(self, *_: object) -> None:
+            raise NotImplementedError
+
+    loop = Bare()
+    alarms, end = alarms_of(loop, SystemClock())
+    end()
+    loop.close()
+    assert alarms is loop
