@@ -98,7 +98,7 @@ class NodeConfig(Model):
     )
     ack_flush: FlushMode = setting(
         "async",
-        "`async` makes acks durable with the next log sync and after 100 ms at the latest; `sync` makes every reply "
+        "`async` makes acks durable soon after a log sync and after 100 ms at the latest; `sync` makes every reply "
         "wait for it (D9). A killed process loses no ack either way.",
         reload=_RESTART,
     )

@@ -289,7 +289,7 @@ class Node:
         if flushed:
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
             with contextlib.suppress(ProgressFailed):
-                self.progress.sync()
+                self.progress.sync_after_log()
             self._index_work.stored()
 
     def settle(self) -> None:

@@ -1,8 +1,8 @@
 """AckWriter: what is staged for the ack journal, and when it is written, synced, or refused.
 
-One write per turn, however many acks it covers; a sync 100 ms after a write at the latest (D9). A failed write or sync
-ends all writing (a failed sync is never tried again: the pages it was for may be gone); a full disk only until there is
-space again (D5).
+One write per turn, however many acks it covers; a sync after one of the log when the last is 20 ms ago, and 100 ms
+after a write at the latest (D9). A failed write or sync ends all writing (a failed sync is never tried again: the pages
+it was for may be gone); a full disk only until there is space again (D5).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import structlog
 
 from broker.errors import NO_SPACE, StoreError
 from broker.metrics import Metrics, declare
-from broker.seams import Handle, Scheduler
+from broker.seams import Clock, Handle, Scheduler
 from upstream.journal import AckJournal
 from upstream.journal_format import encode_acked
 from upstream.tracker import OffsetTracker
@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 SYNC_SECONDS = 0.1
 """An ack is durable after this long at the latest (D9)."""
+SYNC_SPACING_SECONDS = 0.02
+"""How far apart syncs that follow those of the log are: nobody waits for one, but the next turn does."""
 
 JOURNAL_BLOCKS = declare("pyddmq_ack_journal_blocks_total", "Blocks written to the ack journal: one per turn.")
 JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries written to the ack journal.")
@@ -70,6 +72,7 @@ class AckWriter:
         self,
         journal: AckJournal,
         *,
+        clock: Clock,
         scheduler: Scheduler,
         metrics: Metrics,
         sync_each_flush: bool,
@@ -80,6 +83,7 @@ class AckWriter:
 
         Args:
             journal: Where.
+            clock: Tells how long ago the last sync is.
             scheduler: Runs the sync that is due 100 ms after a write.
             metrics: Counts blocks, bytes, syncs, segments, failures.
             sync_each_flush: Whether every `flush` is durable.
@@ -91,6 +95,7 @@ class AckWriter:
         self.on_pending: Callable[[], None] | None = None
         self.on_failed: Callable[[str, OSError], object] | None = None
         self._journal = journal
+        self._clock = clock
         self._scheduler = scheduler
         self._sync_each_flush = sync_each_flush
         self._fence = fence
@@ -101,6 +106,7 @@ class AckWriter:
         self._roll_next = False
         self._sync_next = False
         self._unsynced = False
+        self._synced_at = -SYNC_SPACING_SECONDS
         self._timer: Handle | None = None
         self._blocks = metrics.counter(JOURNAL_BLOCKS)
         self._bytes = metrics.counter(JOURNAL_BYTES)
@@ -178,7 +184,13 @@ class AckWriter:
         except OSError as error:
             raise self._refuse("syncing", error) from error
         self._unsynced = self._sync_next = False
+        self._synced_at = self._clock.monotonic()
         self._syncs.value += 1
+
+    @property
+    def is_sync_due(self) -> bool:
+        """Whether the last sync is so long ago that one may follow a sync of the log."""
+        return self._clock.monotonic() - self._synced_at >= SYNC_SPACING_SECONDS
 
     def set_space_aside(self) -> None:
         """Claim the next segment's space where that could not be done before; quiet when there is none."""

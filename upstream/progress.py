@@ -78,6 +78,7 @@ class Progress:
         self._metrics = metrics
         self._writer = AckWriter(
             journal,
+            clock=clock,
             scheduler=scheduler,
             metrics=metrics,
             sync_each_flush=ack_flush == "sync",
@@ -377,6 +378,15 @@ class Progress:
         """
         self.flush()
         self._writer.sync()
+
+    def sync_after_log(self) -> None:
+        """`sync` now that the log was synced, but not more often than every 20 ms; the timer sees to the rest (D9).
+
+        Raises:
+            ProgressFailed: As `sync`.
+        """
+        if self._writer.is_sync_due:
+            self.sync()
 
     def commit(self) -> None:
         """Write the watermarks that moved to consumerOffset.json, after making the journal durable.
