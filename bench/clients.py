@@ -17,8 +17,9 @@ from bench.load import Connection, NodeConnection, RedisConnection, body_of, sta
 from bench.processes import BenchError
 
 PULL_LINGER_MS = 2_000
-QUIET_PULLS_MAX = 5
+QUIET_PULLS_MAX = 60
 """Empty pulls in a row (each as long as the linger) after which a consumer gives up."""
+ANSWER_SECONDS_MAX = 120.0
 
 
 class Target(NamedTuple):
@@ -87,7 +88,7 @@ def open_loop_publish(target: Target, rate: int, count: int, lead_ns: int) -> li
     sent = 0
     while len(taken) < count:
         due = begin_ns + sent * 1_000_000_000 // rate
-        wait = max(0.0, (due - time.monotonic_ns()) / 1e9) if sent < count else 10.0
+        wait = max(0.0, (due - time.monotonic_ns()) / 1e9) if sent < count else ANSWER_SECONDS_MAX
         readable, _, _ = select.select([connection.socket], [], [], wait)
         if readable:
             for _ in range(connection.published()):

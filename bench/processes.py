@@ -17,7 +17,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 180.0
 IDLE_SHARE = 0.02
 """A server that uses less than this share of its core over a tenth of a second counts as idle."""
 
@@ -106,11 +106,11 @@ class ServerProcess:
         self.stop()
 
     def stop(self) -> None:
-        """End it by SIGTERM, by SIGKILL when that does not help within 15 s."""
+        """End it by SIGTERM, by SIGKILL when that does not help within 60 s."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(15)
+                self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -174,7 +174,7 @@ class Node:
             BenchError: The node refuses it.
         """
         self._file.write_text(config)
-        connection = HTTPConnection(*self._admin, timeout=30)
+        connection = HTTPConnection(*self._admin, timeout=120)
         try:
             connection.request("POST", "/api/reload")
             answer = json.loads(connection.getresponse().read())

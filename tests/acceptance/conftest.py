@@ -18,6 +18,9 @@ import pytest
 from tests.patient import PATIENCE_SECONDS
 
 PYDDMQ = Path(sys.executable).parent / "pyddmq"
+TRIES = 20
+"""For what depends on who is faster."""
+
 FREE_PORTS = ("--producer-port", "0", "--consumer-port", "0", "--admin-port", "0")
 
 CONFIGURATION = """
@@ -84,6 +87,24 @@ def command(*arguments: str | Path, cwd: Path | None = None, stdin: str | None =
         said = "\n".join((each or b"").decode(errors="replace")[-2000:] for each in (error.stdout, error.stderr))
         pytest.fail(f"`pyddmq {' '.join(map(str, arguments))}` did not end; it said:\n{said}")
     return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def kill_a_run(arguments: Sequence[str], when: Callable[[], object], left: Callable[[], object] = lambda: True) -> None:
+    """Start `pyddmq` and kill it when a condition holds; where it was over sooner, it is started again.
+
+    Args:
+        arguments: Of the command.
+        when: Asked again and again while it runs.
+        left: Whether it was killed soon enough.
+    """
+    for _ in range(TRIES):
+        run = subprocess.Popen([PYDDMQ, *arguments], stdout=subprocess.DEVNULL, env=environment())
+        while not when() and run.poll() is None:
+            pass
+        run.kill()
+        if run.wait(PATIENCE_SECONDS) == -signal.SIGKILL and left():
+            return
+    pytest.fail(f"`pyddmq {' '.join(arguments)}` was over {TRIES} times before it could be killed")
 
 
 class NodeProcess:

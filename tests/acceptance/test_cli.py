@@ -14,9 +14,10 @@ import pytest
 
 from proxy.cli.codes import ExitCode
 from tests.acceptance.conftest import FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
-from tests.patient import Consumer, Producer
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
 
 ROOT = Path(__file__).parent.parent.parent
+WAIT = ("--wait-ms", str(LINGER_MS))
 
 
 def test_serve_without_options_uses_the_sample_configuration(start_node: StartNode, tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_messages_go_through_a_node(node: NodeProcess, tmp_path: Path) -> None:
     file.write_text("".join(f"line {n}\n" for n in range(250)))
     assert "250 messages sent" in command("send", "orders", "--file", file, *node.producer()).out
     assert "2 messages sent" in command("send", "orders", *node.producer(), stdin="from\nstdin\n").out
-    pulled = command("pull", "billing", "--count", "253", "--json", *node.consumer()).json_lines()
+    pulled = command("pull", "billing", "--count", "253", "--json", *WAIT, *node.consumer()).json_lines()
     assert len(pulled) == 253
     (first,) = (message for message in pulled if message["key"] == "k1")
     assert (first["qid"], first["offset"]) == (sent["qid"], sent["offset"])
@@ -104,9 +105,9 @@ def test_failed_messages_become_dead_letters_that_can_be_read(node: NodeProcess)
     """After the last of the retryIntervals a message is in %DLQ%, with its origin, and is pulled like any other."""
     command("send", "orders", "bad", "--key", "k", *node.producer())
     for _ in range(2):
-        failed = command("pull", "billing", "--fail", "--count", "1", "--json", "--wait-ms", "10000", *node.consumer())
+        failed = command("pull", "billing", "--fail", "--count", "1", "--json", *WAIT, *node.consumer())
         assert failed.json_lines()[0]["result"] == "fail"
-    pull = ["pull", "billing", "--dead-letters", "--count", "1", "--json", "--wait-ms", "10000"]
+    pull = ["pull", "billing", "--dead-letters", "--count", "1", "--json", *WAIT]
     (letter,) = command(*pull, *node.consumer(), *node.admin()).json_lines()
     assert (letter["topic"], letter["body"], letter["key"]) == ("%DLQ%billing", "bad", "k")
     assert letter["properties"]
@@ -117,7 +118,7 @@ def test_failed_messages_become_dead_letters_that_can_be_read(node: NodeProcess)
 def test_unacked_messages_show_as_in_flight(node: NodeProcess) -> None:
     """Pull --no-ack leaves the message out; groups tells so, in JSON and in words."""
     command("send", "orders", "one", "--key", "k", *node.producer())
-    pulled = command("pull", "billing", "--no-ack", "--count", "1", "--json", *node.consumer()).json_lines()
+    pulled = command("pull", "billing", "--no-ack", "--count", "1", "--json", *WAIT, *node.consumer()).json_lines()
     assert pulled[0]["result"] == "none"
     (answer,) = command("groups", "billing", "--json", *node.admin()).json_lines()
     (subscription,) = answer["groups"][0]["topics"]
@@ -152,7 +153,7 @@ def test_wrong_ports_are_named(node: NodeProcess) -> None:
     assert sent.code == ExitCode.CANNOT_CONNECT
     assert "--producer host:port" in sent.err
     host, _, port = node.ready["producer"].partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_SECONDS)
     connection.request("GET", "/")
     answer = connection.getresponse()
     assert answer.status == http.client.BAD_REQUEST
@@ -164,7 +165,7 @@ def test_wrong_ports_are_named(node: NodeProcess) -> None:
 def test_unframed_thrift_client_is_cut_off_with_a_sentence_in_the_log(node: NodeProcess) -> None:
     """An unframed call ends its connection; the log says what to change."""
     host, _, port = node.ready["consumer"].partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(b"\x80\x01\x00\x01\x00\x00\x00\x04pull\x00\x00\x00\x00\x00")
         assert connection.recv(1) == b""
     assert node.stop() == ExitCode.OK
@@ -184,7 +185,7 @@ def test_followed_pull_submits_its_results_when_terminated(node: NodeProcess) ->
         producer.send("orders", b"followed", key="k")
     assert json.loads(follower.stdout.readline())["body"] == "followed"
     follower.send_signal(signal.SIGTERM)
-    assert follower.wait(timeout=60) == ExitCode.TERMINATED
+    assert follower.wait(timeout=PATIENCE_SECONDS) == ExitCode.TERMINATED
     follower.stdout.close()
     with Consumer(node.ready["consumer"], "billing") as consumer:
         assert [stats.lag for stats in consumer.stats()] == [0]
@@ -207,7 +208,7 @@ def test_followed_pull_survives_a_restart_of_the_node(start_node: StartNode, tmp
     again = start_node("--config", tmp_path / "node.yaml", "--data", tmp_path / "data", "--consumer-port", port)
     command("send", "orders", "after", "--key", "k", *again.producer())
     assert json.loads(follower.stdout.readline())["body"] == "after"
-    assert follower.wait(timeout=60) == ExitCode.OK
+    assert follower.wait(timeout=PATIENCE_SECONDS) == ExitCode.OK
     follower.stdout.close()
 
 
@@ -219,8 +220,14 @@ def test_client_and_node_agree_on_every_field(node: NodeProcess, protocol: str) 
         second = producer.send("orders", b"two", partition_id=1)
     assert (first.qid[-2:], second.offset - first.offset, bool(first.message_id)) == ("_1", 1, True)
     with Consumer(node.ready["consumer"], "billing", "orders", protocol=protocol) as consumer:
-        messages = list(consumer.messages(idle_ms=200))
+        messages = []
+        for message in consumer.messages():
+            consumer.ack(message)
+            messages.append(message)
+            if len(messages) == 2:
+                break
         assert [message.body for message in messages] == [b"\x00\xff", b"two"]
+        assert list(consumer.messages(idle_ms=50)) == []
         assert (messages[0].key, messages[0].tag, dict(messages[0].properties)) == ("ключ", "t", {"a": "ü"})
         assert consumer.flush() is True
         assert sum(stats.lag for stats in consumer.stats()) == 0
@@ -234,7 +241,7 @@ def test_old_python_gets_a_sentence() -> None:
         "finally: print([name for name in sys.modules if name.startswith('typer')])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_SECONDS, check=False
     )
     assert (done.returncode, done.stdout) == (ExitCode.WRONG_PYTHON, "[]\n")
     assert "needs 3.11 or later" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.acceptance.conftest import (
     environment,
 )
 from tests.acceptance.test_reload_and_stop import api, wait_for
+from tests.conftest import need
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 
@@ -134,10 +136,14 @@ def test_followed_pull_ends_on_ctrl_c(node: NodeProcess) -> None:
 
 def test_node_on_ipv6_prints_addresses_that_clients_take(start_node: StartNode) -> None:
     """An IPv6 host stands in brackets wherever an address is shown, and every command takes it back."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        need(False, f"IPv6 on the loopback ({error})")
     node = start_node(configuration='node: {host: "::1", adminHost: "::1"}\n' + CONFIGURATION)
     assert all(re.fullmatch(r"\[::1\]:\d+", node.ready[port]) for port in ("producer", "consumer", "admin"))
     assert command("send", "orders", "over six", *node.producer()).code == ExitCode.OK
-    pulled = command("pull", "billing", "--no-ack", "--json", *node.consumer())
+    pulled = command("pull", "billing", "--no-ack", "--count", "1", "--json", "--wait-ms", "60000", *node.consumer())
     assert [line["body"] for line in pulled.json_lines()] == ["over six"]
     in_flight = command("groups", "billing", "--json", *node.admin()).json_lines()[0]["groups"][0]["inFlight"]
     assert in_flight[0]["holder"].startswith("[::1]:")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.cli.codes import ExitCode
-from tests.acceptance.conftest import CONFIGURATION, PYDDMQ, NodeProcess, StartNode, command, environment
-from tests.patient import Consumer
+from tests.acceptance.conftest import CONFIGURATION, PYDDMQ, NodeProcess, StartNode, command, environment, kill_a_run
+from tests.patient import PATIENCE_SECONDS, Consumer
 
 
 def run_demo(node: NodeProcess, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def test_demo_passes_twice_in_a_row(node: NodeProcess) -> None:
 
 def test_demo_passes_after_an_aborted_run(node: NodeProcess) -> None:
     """What a killed run left, held deliveries included, is acked on the way and not judged."""
-    aborted = subprocess.Popen([PYDDMQ, "demo", "--json", *node.thrift()], stdout=subprocess.DEVNULL, env=environment())
     with Consumer(node.ready["consumer"], "permits-audit") as consumer:
-        while sum(sum(stats.produced.values()) for stats in consumer.stats()) < 500:
-            assert aborted.poll() is None
-    aborted.send_signal(signal.SIGKILL)
-    aborted.wait(timeout=60)
+
+        def lag() -> int:
+            return sum(stats.lag for stats in consumer.stats())
+
+        kill_a_run(["demo", "--json", *node.thrift()], when=lambda: lag() > 300, left=lag)
     report = run_demo(node, "--events", "400")
     assert report["passed"] is True
     assert report["foreign"] > 0
@@ -66,12 +66,12 @@ def test_broken_demo_names_the_check_that_failed(node: NodeProcess, kind: str, c
 
 def test_demo_of_order_passes_twice_and_after_an_aborted_run(node: NodeProcess) -> None:
     """A hangs and comes again in place, B goes on, by key and by queue lock; what a killed run holds is no matter."""
-    aborted = subprocess.Popen([PYDDMQ, "demo", "order", *node.thrift()], stdout=subprocess.DEVNULL, env=environment())
     with Consumer(node.ready["consumer"], "rides-dispatch") as consumer:
-        while sum(sum(stats.produced.values()) for stats in consumer.stats()) < 6:
-            assert aborted.poll() is None
-    aborted.send_signal(signal.SIGKILL)
-    aborted.wait(timeout=60)
+
+        def lag() -> int:
+            return sum(stats.lag for stats in consumer.stats())
+
+        kill_a_run(["demo", "order", *node.thrift()], when=lambda: lag() >= 4, left=lag)
     for _ in range(2):
         report = run_demo_of_order(node)
         assert report["passed"] is True
@@ -119,10 +119,9 @@ def test_demo_of_delays_passes_and_can_fail(node: NodeProcess) -> None:
     """A level, timers, a loop and cancels; after an aborted run and a spoilt one; each spoilt check is named."""
     begun = subprocess.Popen([PYDDMQ, "demo", "delay", *node.thrift()], stdout=subprocess.PIPE, env=environment())
     assert begun.stdout is not None
-    while b"cancelled at once" not in begun.stdout.readline():
-        assert begun.poll() is None
+    assert any(b"cancelled at once" in line for line in begun.stdout)
     begun.send_signal(signal.SIGKILL)
-    begun.wait(timeout=60)
+    begun.wait(PATIENCE_SECONDS)
     begun.stdout.close()
     for spoil, failed in ((None, []), ("early", ["timer"]), ("cancel", ["cancel"])):
         options = [] if spoil is None else ["--break", spoil]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 from typing import Any
 from urllib.request import urlopen
 
 from proxy.cli.codes import ExitCode
-from tests.acceptance.conftest import PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.acceptance.conftest import NodeProcess, StartNode, command, kill_a_run
 
 CONFIGURATION = """
 node: {transactionTimeOut: 500, transactionCheckInterval: 500, transactionCheckMax: 3}
@@ -37,15 +35,8 @@ def test_demo_passes_and_passes_after_an_aborted_run(start_node: StartNode) -> N
     ends = [(each["end"], each["discarded"], each["delivered"]) for each in first["messages"]]
     assert ends.count(("committed", False, 1)) == ends.count(("rolledBack", False, 0)) == 3
     assert ends.count(("committed", True, 1)) == ends.count(("rolledBack", True, 0)) == 2
-    aborted = subprocess.Popen(
-        [PYDDMQ, "demo", "transaction", "--json", *node.thrift(), *node.admin()],
-        stdout=subprocess.DEVNULL,
-        env=environment(),
-    )
-    while not _counts(node)["undecidedTotal"]:
-        assert aborted.poll() is None
-    aborted.send_signal(signal.SIGKILL)
-    aborted.wait(timeout=60)
+    arguments = ["demo", "transaction", "--json", *node.thrift(), *node.admin()]
+    kill_a_run(arguments, when=lambda: _counts(node)["undecidedTotal"])
     words = command("demo", "transaction", *node.thrift(), *node.admin())
     assert (words.code, "all checks passed" in words.out) == (ExitCode.OK, True), words.out + words.err
 

@@ -11,7 +11,7 @@ import pytest
 from proxy.cli.admin_client import post
 from proxy.client import OutgoingMessage
 from tests.acceptance.conftest import FREE_PORTS, NodeProcess, StartNode, command
-from tests.patient import Consumer, Producer
+from tests.patient import LINGER_MS, Consumer, Producer
 
 CONFIGURATION = """
 topics:
@@ -33,11 +33,22 @@ def send(node: NodeProcess, *keys: str | None) -> None:
         producer.send_batch([OutgoingMessage(topic="orders", body=b"x", key=key) for key in keys])
 
 
-def pulled(node: NodeProcess, *options: str) -> list[int]:
-    """Offsets that a consumer gets and acks."""
-    done = command("pull", "billing", *node.consumer(), "--wait-ms", "300", "--json", *options)
-    assert done.code == 0, done.err
-    return [line["offset"] for line in done.json_lines()]
+def pulled(node: NodeProcess, count: int, *, fail: bool = False) -> list[int]:
+    """Offsets of so many messages that a consumer gets and acks, or fails."""
+    found: list[int] = []
+    with Consumer(node.ready["consumer"], "billing", linger_ms=LINGER_MS) as consumer:
+        while len(found) < count:
+            for message in consumer.pull(count_max=count - len(found)):
+                found.append(message.offset)
+                (consumer.fail if fail else consumer.ack)(message)
+    return found
+
+
+def rest(node: NodeProcess, count: int) -> list[int]:
+    """As `pulled`, and whatever comes at once after them."""
+    found = pulled(node, count)
+    with Consumer(node.ready["consumer"], "billing", linger_ms=300) as consumer:
+        return found + [message.offset for message in consumer.pull()]
 
 
 def groups(node: NodeProcess, *arguments: str) -> Any:
@@ -57,8 +68,8 @@ def node(start_node: StartNode) -> NodeProcess:
 def test_stuck_key_is_shown_and_ended_three_ways(node: NodeProcess) -> None:
     """`stuck` names the head; `retry`, `dead-letter` and `skip` end its wait, and the key goes on in order."""
     send(node, "k", "k", "k", "k")
-    assert pulled(node, "--fail", "-n", "1") == [0]
-    assert pulled(node) == []
+    assert pulled(node, 1, fail=True) == [0]
+    assert rest(node, 0) == []
     [head] = groups(node, "stuck", "billing")["stuck"]
     assert (head["key"], head["queue"], head["offset"], head["state"]) == ("k", 0, 0, "retrying")
     assert (head["attempts"], head["holder"], head["waiting"], len(head["id"])) == (1, None, 3, 32)
@@ -71,10 +82,10 @@ def test_stuck_key_is_shown_and_ended_three_ways(node: NodeProcess) -> None:
     assert "offset 0" in asked.err
     assert "--yes" in asked.err
     assert groups(node, "retry", "billing", "--key", "k", "--yes")["changed"] is True
-    assert pulled(node, "--fail", "-n", "1") == [0]
+    assert pulled(node, 1, fail=True) == [0]
     place = ["--topic", "orders", "--queue", "0", "--offset"]
     assert groups(node, "dead-letter", "billing", *place, "0", "--key", "k")["offset"] == 0
-    assert pulled(node, "--fail", "-n", "1") == [1]
+    assert pulled(node, 1, fail=True) == [1]
 
     wrong = command("groups", "skip", "billing", *place, "0", *node.admin())
     assert wrong.code == 5
@@ -82,7 +93,7 @@ def test_stuck_key_is_shown_and_ended_three_ways(node: NodeProcess) -> None:
     behind = command("groups", "skip", "billing", *place, "2", *node.admin())
     assert "waits behind another message of key 'k': queue 0, offset 1" in behind.err
     assert groups(node, "skip", "billing", *place, "1")["changed"] is True
-    assert pulled(node) == [2, 3]
+    assert rest(node, 2) == [2, 3]
     counters = command("stats", *node.admin(), "--json").json_lines()[0]["counters"]
     assert counters["pyddmq_skipped_messages_total"] == 1
     assert counters["pyddmq_dead_letters_total"] == 1
@@ -92,14 +103,14 @@ def test_stuck_key_is_shown_and_ended_three_ways(node: NodeProcess) -> None:
 def test_message_that_is_out_is_taken_back_by_force_only(node: NodeProcess) -> None:
     """The refusal names the holder; with --force another client gets the message."""
     send(node, "k")
-    with Consumer(node.ready["consumer"], "billing") as consumer:
-        [message] = consumer.pull(patience_ms=10_000)
+    with Consumer(node.ready["consumer"], "billing", linger_ms=LINGER_MS) as consumer:
+        [message] = consumer.pull()
         place = ["--topic", "orders", "--queue", "0", "--offset", str(message.offset)]
         refused = command("groups", "retry", "billing", *place, *node.admin())
         assert refused.code == 5
         assert "out with 127.0.0.1:" in refused.err
         assert groups(node, "retry", "billing", *place, "--force")["changed"] is True
-        assert pulled(node) == [0]
+        assert rest(node, 1) == [0]
 
 
 def test_pause_outlives_a_kill_and_a_reload(start_node: StartNode, tmp_path: Path) -> None:
@@ -112,30 +123,30 @@ def test_pause_outlives_a_kill_and_a_reload(start_node: StartNode, tmp_path: Pat
     node.stop(signal.SIGKILL)
     changed = CONFIGURATION.replace("timeout: 600000", "timeout: 500000\n        pressureTraffic: true")
     node = start_node(configuration=changed)
-    assert pulled(node) == []
+    assert rest(node, 0) == []
     [group] = groups(node, "billing")["groups"]
     assert group["topics"][0]["pausedBy"] == "127.0.0.1"
     assert "paused" in command("groups", *node.admin()).out
     unknown = command("groups", "pause", "billing", "--topic", "nothing", *node.admin())
     assert (unknown.code, "does not subscribe" in unknown.err) == (5, True)
     assert groups(node, "resume", "billing")["pausedTopics"] == []
-    assert pulled(node) == [0, 1]
+    assert rest(node, 2) == [0, 1]
 
 
 def test_offsets_are_shown_and_moved_after_a_dry_run(node: NodeProcess) -> None:
     """The dry run counts what would be skipped and repeated and changes nothing; --yes does it, for good."""
     send(node, *"abcdef")
-    assert pulled(node, "-n", "4") == [0, 1, 2, 3]
+    assert pulled(node, 4) == [0, 1, 2, 3]
     reset = ["offsets", "reset", "billing", "--topic", "orders", *node.admin()]
     shown = command("offsets", "show", "billing", *node.admin(), "--json").json_lines()[0]["offsets"]
     assert [(each["committed"], each["max"], each["lag"]) for each in shown] == [(4, 6, 2)]
     dry = command(*reset, "--to-offset", "1")
     assert "nothing was changed: 0 unfinished messages would be skipped, 3 finished messages delivered again" in dry.out
-    assert pulled(node, "-n", "1") == [4]
+    assert pulled(node, 1) == [4]
     done = command(*reset, "--to-offset", "1", "--yes", "--json").json_lines()[0]
     assert done["changed"] is True
     assert [(each["from"], each["to"], each["repeated"]) for each in done["queues"]] == [(5, 1, 4)]
-    assert pulled(node) == [1, 2, 3, 4, 5]
+    assert rest(node, 5) == [1, 2, 3, 4, 5]
     for options, start in ((["--earliest"], 0), (["--latest"], 6), (["--shift-by", "-2"], 4), (["--to-time", "0"], 0)):
         answer = command(*reset, *options, "--yes", "--json").json_lines()[0]
         assert answer["queues"][0]["to"] == start, options
@@ -148,7 +159,7 @@ def test_offsets_of_a_stopped_store_are_shown_and_moved(start_node: StartNode, t
     """With --data the same commands work without a node, refuse a store in use, and the next start goes on there."""
     node = start_node(configuration=CONFIGURATION)
     send(node, *"abcdef")
-    assert pulled(node, "-n", "4") == [0, 1, 2, 3]
+    assert pulled(node, 4) == [0, 1, 2, 3]
     data = ["--data", str(tmp_path / "data")]
     used = command("offsets", "show", *data)
     assert used.code == 6
@@ -160,14 +171,14 @@ def test_offsets_of_a_stopped_store_are_shown_and_moved(start_node: StartNode, t
     assert command(*reset, "--yes", "--json").json_lines()[0]["queues"][0]["to"] == 2
     assert command("offsets", "reset", "billing", "--topic", "orders", "--to-offset", "9", *data).code == 5
     assert command("offsets", "show", "--data", tmp_path / "nothing").code == 6
-    assert pulled(start_node(configuration=CONFIGURATION)) == [2, 3, 4, 5]
+    assert rest(start_node(configuration=CONFIGURATION), 4) == [2, 3, 4, 5]
 
 
 def test_reset_waits_for_what_is_out(node: NodeProcess) -> None:
     """While a client holds a message a reset is refused and changes nothing; with --force it is done."""
     send(node, "k", "k")
-    with Consumer(node.ready["consumer"], "billing") as consumer:
-        [message] = consumer.pull(patience_ms=10_000)
+    with Consumer(node.ready["consumer"], "billing", linger_ms=LINGER_MS) as consumer:
+        [message] = consumer.pull()
         reset = ["offsets", "reset", "billing", "--topic", "orders", "--latest", "--yes", *node.admin()]
         refused = command(*reset, "--wait", "0")
         assert refused.code == 5
@@ -176,7 +187,7 @@ def test_reset_waits_for_what_is_out(node: NodeProcess) -> None:
         assert command(*reset, "--force").code == 0
         consumer.ack(message)
         send(node, "k")
-        assert [each.offset for each in consumer.pull(patience_ms=10_000)] == [2]
+        assert [each.offset for each in consumer.pull()] == [2]
 
 
 def test_changes_need_the_token_of_the_file(

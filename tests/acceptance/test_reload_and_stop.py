@@ -14,7 +14,7 @@ import pytest
 
 from proxy.cli.codes import ExitCode
 from tests.acceptance.conftest import CONFIGURATION, NodeProcess, StartNode
-from tests.patient import PATIENCE_SECONDS, Consumer, Producer
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
 
 MORE_GROUPS = (
     CONFIGURATION
@@ -40,7 +40,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 def api(node: NodeProcess, path: str, method: str = "GET") -> tuple[int, Any]:
     """Call the admin port."""
-    connection = http.client.HTTPConnection(node.ready["admin"], timeout=20)
+    connection = http.client.HTTPConnection(node.ready["admin"], timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path)
         response = connection.getresponse()
@@ -111,7 +111,10 @@ def test_stop_waits_for_what_is_out(start_node: StartNode) -> None:
 def test_second_signal_ends_a_drain_at_once(start_node: StartNode) -> None:
     """A delivery that nobody answers holds the drain; a second SIGTERM ends it, and the message comes again."""
     node = start_node()
-    with Producer(node.ready["producer"]) as producer, Consumer(node.ready["consumer"], "billing") as consumer:
+    with (
+        Producer(node.ready["producer"]) as producer,
+        Consumer(node.ready["consumer"], "billing", linger_ms=LINGER_MS) as consumer,
+    ):
         producer.send("orders", b"x", key="k")
         assert consumer.pull()
         node.process.send_signal(signal.SIGTERM)
