@@ -43,6 +43,7 @@ _I64 = struct.Struct(">q")
 _unpack = UNIT.unpack_from
 _unpack_i64 = _I64.unpack_from
 _new = tuple.__new__
+_ZEROS = bytes(1 << 16)
 
 
 class TimersDamaged(StoreError):
@@ -109,6 +110,8 @@ class TimerLog:
         self._per_file = (size - _BLANK.size) // UNIT_BYTES
         self._files = {base // size: file for base, file in self._files.items()}
         self.first = self.count = min(self._files) * self._per_file
+        # What a killed process wrote last may be in the page cache alone.
+        self._unsynced.update(self._files)
         return True
 
     def reset(self) -> None:
@@ -127,12 +130,22 @@ class TimerLog:
         for each in [each for each in self._files if each > number or (each == number and not at)]:
             self._drop(each)
         if at and number in self._files:
-            self._views.pop(number, None)
-            self._files[number].truncate(at * UNIT_BYTES)
-            self._files[number].truncate(self.file_bytes)
-            self._unsynced.add(number)
+            self._clear(number, at * UNIT_BYTES)
+        end = self.position(count)
+        self._marked = {position for position in self._marked if position < end}
         self.count = count
         self.first = min(self.first, count)
+
+    def _clear(self, number: int, start: int) -> None:
+        """Make the rest of a file zeros; its size stays, by which the files' size is told, also after a kill."""
+        view = self._views.get(number)
+        if view is None:
+            view = self._map(number)
+        for at in range(start, self.file_bytes, len(_ZEROS)):
+            part = view[at : at + len(_ZEROS)]
+            if not _ZEROS.startswith(part):
+                self._files[number].write(at, [_ZEROS[: len(part)]])
+        self._unsynced.add(number)
 
     def in_files(self) -> int:
         """Return the number behind the last unit that the files have room for."""
@@ -183,6 +196,8 @@ class TimerLog:
             file = self._disk.open(path, create=True)
             try:
                 file.truncate(self.file_bytes)
+                # Its size before its name: the files that are there tell how large they are.
+                file.sync()
                 self._disk.sync_folder(self._folder)
             except OSError:
                 file.close()
@@ -228,6 +243,19 @@ class TimerLog:
         file = self._files.get(number)
         if file is not None:
             file.write(at, [data])
+            self._unsynced.add(number)
+
+    def write_anew(self, start: int, end: int) -> None:
+        """Write the units numbered [start, end) once more, as they stand.
+
+        Raises:
+            TimersDamaged, OSError: As `raw`; a write fails.
+        """
+        for first, behind in self.runs(start, end, self._per_file):
+            number, place = divmod(first, self._per_file)
+            view = self._views[number] if number in self._views else self._map(number)
+            data = bytes(view[place * UNIT_BYTES : (place + behind - first) * UNIT_BYTES])
+            self._files[number].write(place * UNIT_BYTES, [data])
             self._unsynced.add(number)
 
     def sync(self) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from broker.timer.timers import Timers
 
 _WHEEL_CHANGED_MAX = 65_536
+_TAKEN_UNITS = 512
+"""Units taken over in one step."""
 log = structlog.get_logger()
 
 
@@ -110,13 +112,16 @@ def rebuild(timers: Timers) -> Reading[None]:
 
 
 def _take_over_units(timers: Timers) -> Generator[None, None, None]:
-    """Go on behind the checkpoint with the units that are there, as far as they are what their records say."""
+    """Go on behind the checkpoint with the units that are there, as far as they are what their records say.
+
+    Units and slots are written once more: what is read here may be in the page cache alone, and after a failed sync of
+    an earlier process a mere sync would write nothing.
+    """
     table, entering, store = timers.table, timers.entering, timers.store
     precision = table.wheel.precision_ms
     # RocketMQ notes the log's end, then the queue's offset, then flushes: records below that may have units behind it.
     offset = _behind_last_unit(timers)
-    end = table.log.in_files()
-    taken = 0
+    written, end = table.log.count, table.log.in_files()
     while table.log.count < end:
         position = table.log.position(table.log.count)
         try:
@@ -146,16 +151,20 @@ def _take_over_units(timers: Timers) -> Generator[None, None, None]:
         count = -1 if unit.magic & MAGIC_DELETE else 1
         if slot is None:
             table.wheel.put(unit.slot_ms, Slot(position, position, count))
-        elif slot.last < position:
-            table.wheel.put(unit.slot_ms, Slot(slot.first, position, slot.timers + count))
+        else:
+            table.wheel.put(
+                unit.slot_ms, slot if slot.last >= position else Slot(slot.first, position, slot.timers + count)
+            )
         if count > 0:
             table.pending[unit.topic_hash] = table.pending.get(unit.topic_hash, 0) + 1
         replaces = timers.replaced_by(unit.physical, entry.size)
         if replaces >= 0:
-            table.replace(replaces)
-        taken += 1
-        if taken % 512 == 0:
+            table.replace(replaces, anew=True)
+        if table.log.count - written == _TAKEN_UNITS:
+            table.log.write_anew(written, table.log.count)
+            written = table.log.count
             yield
+    table.log.write_anew(written, table.log.count)
     table.log.cut(table.log.count)
     entering.begin_at(timers.queue, max(entering.offset, offset))
     yield
@@ -195,7 +204,7 @@ def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, in
         if table.log.find(decision.replaced) is None:
             unknown.append(decision.replaced)
         else:
-            table.replace(decision.replaced)
+            table.replace(decision.replaced, anew=True)
 
     if table.log.count or timers.entering.lag or asides:
         yield from decided(start, settle)

@@ -178,8 +178,12 @@ class TimerTable:
         self._advance()
         return len(placed)
 
-    def replace(self, physical: int) -> bool:
+    def replace(self, physical: int, *, anew: bool = False) -> bool:
         """Settle the timer whose record another one replaced; False when it needs nothing any more, or has no unit.
+
+        Args:
+            physical: Commit-log offset of the record that was replaced.
+            anew: Mark its unit even if it is: an earlier process did that, and the disk may not have it.
 
         Raises:
             TimersDamaged, OSError: As `TimerLog.find`.
@@ -189,6 +193,8 @@ class TimerTable:
             return False
         unit = self.log.unit(position)
         if not self.is_pending(unit, position):
+            if anew and not unit.size:
+                self.log.mark(position)
             return False
         self.log.mark(position)
         self._count(unit, -1)

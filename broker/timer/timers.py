@@ -203,8 +203,8 @@ class Timers:
                 return
             table.log.write_marks()
             table.log.sync()
-            if table.wheel.write():
-                table.wheel.sync()
+            table.wheel.write()
+            table.wheel.sync()
             self.state.save(
                 check,
                 decided_from=decided_from,

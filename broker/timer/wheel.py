@@ -58,6 +58,7 @@ class TimerWheel:
         self._file: DiskFile | None = None
         self._view = memoryview(b"")
         self._dirty: dict[int, tuple[int, Slot]] = {}
+        self._unsynced = False
 
     @property
     def round_ms(self) -> int:
@@ -73,6 +74,8 @@ class TimerWheel:
             file.close()
             return False
         self._file, self._view = file, file.view()
+        # What a killed process wrote last may be in the page cache alone.
+        self._unsynced = True
         return True
 
     def reset(self) -> None:
@@ -89,6 +92,7 @@ class TimerWheel:
             self._disk.remove(self._path)
             raise
         self._file, self._view = file, file.view()
+        self._unsynced = True
 
     def get(self, slot_ms: int) -> Slot | None:
         """Return a slot by its time in ms, None when it is empty."""
@@ -153,10 +157,11 @@ class TimerWheel:
         """How many slots wait to be written."""
         return len(self._dirty)
 
-    def write(self) -> bool:
-        """Write what changed; return whether anything did. Raises OSError: what was not written waits on."""
+    def write(self) -> None:
+        """Write what changed. Raises OSError: what was not written waits on."""
         if not self._dirty or self._file is None:
-            return False
+            return
+        self._unsynced = True
         run: list[bytes] = []
         start = 0
         for index in sorted(self._dirty):
@@ -169,16 +174,16 @@ class TimerWheel:
             run.append(SLOT.pack(time, first, last, count, 0))
         self._write(start, run)
         self._dirty.clear()
-        return True
 
     def _write(self, start: int, run: list[bytes]) -> None:
         assert self._file is not None
         self._file.write(start * SLOT_BYTES, [b"".join(run)])
 
     def sync(self) -> None:
-        """Make what was written durable. Raises OSError."""
-        if self._file is not None:
+        """Make what was written durable, by an earlier process, too. Raises OSError."""
+        if self._file is not None and self._unsynced:
             self._file.sync()
+            self._unsynced = False
 
     def close(self) -> None:
         """Close the file; what changed is forgotten."""
