@@ -70,6 +70,11 @@ class Ranges:
             last += 1
         ranges[first:last] = [[start, end]]
 
+    def after(self, offset: int) -> int:
+        """Return the first offset from `offset` on that is not in it."""
+        place = bisect_right(self.ranges, offset, key=_start) - 1
+        return max(offset, self.ranges[place][1]) if place >= 0 else offset
+
     def cut(self, start: int) -> int:
         """Drop everything below `start`; return the end of the range that begins there, or `start`."""
         ranges = self.ranges
@@ -178,7 +183,7 @@ class DelayLevel:
 
     def waiting(self, offset: int, chunk: int = CHUNK_UNITS) -> Iterator[Waiting]:
         """Yield what is not settled from an offset on, in the order of the queue; fillers are settled on the way."""
-        while offset < self.queue.max_offset:
+        while (offset := self.settled.after(offset)) < self.queue.max_offset:
             for physical, size, due in self.queue.read(offset, chunk):
                 if size == FILLER_SIZE:
                     self.settle(offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from heapq import merge
 from itertools import islice
@@ -16,6 +16,7 @@ from broker.record import split, store_timestamp
 from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 
 _CHUNK_UNITS = 64
+_CHUNK_RECORDS = 32
 SCAN_MAX = 2_000
 """Records read for one listing; it is cut there, and says so."""
 
@@ -80,8 +81,8 @@ def _status(delays: Delays, level: DelayLevel) -> LevelStatus:
 
 def pending_messages(
     delays: Delays, *, level: int | None = None, topic: str | None = None, count_max: int
-) -> tuple[list[PendingMessage], bool]:
-    """List pending messages, those due first at the front.
+) -> Generator[None, None, tuple[list[PendingMessage], bool]]:
+    """List pending messages, those due first at the front, in steps of bounded work.
 
     Args:
         delays: The delivery.
@@ -103,6 +104,8 @@ def pending_messages(
             if len(found) == count_max:
                 return found, True
             found.append(message)
+        if read % _CHUNK_RECORDS == 0:
+            yield
     return found, read == SCAN_MAX
 
 

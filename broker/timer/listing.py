@@ -1,13 +1,16 @@
 """What is pending in the timers, for people and tools: all of it together, and timer by timer by due time.
 
-Nothing of a pending timer is in memory, so a listing reads the timer log from end to end, in steps; some seconds per
-ten million units. Records that were just stored and are not in the wheel yet are not listed.
+Nothing of a pending timer is in memory, so a listing reads the timer log from end to end, in steps of some
+milliseconds, some seconds per ten million units. What it finds first is kept for the pages that follow (`KeptScan`).
+Records that were just stored and are not in the wheel yet are not listed.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
-from heapq import nsmallest
+from heapq import heappop, heappush, heappushpop
 from typing import NamedTuple
 
 from broker.errors import StoreError
@@ -22,8 +25,13 @@ from broker.timer.names import ROLLS_NAME
 from broker.timer.stages import Stage
 from broker.timer.timers import Timers
 
-_CHUNK_UNITS = 8_192
-_CHUNK_RECORDS = 256
+_CHUNK_UNITS = 2_048
+_CHUNK_RECORDS = 32
+_CHUNK_SORTED = 512
+_PAGES_KEPT = 16
+_KEPT_MAX = 16_000
+"""Timers that one reading of the timer log finds at most: it serves so many pages, or timers."""
+_BEGIN = (-1, -1)
 ALL_MS = 1 << 62
 
 
@@ -99,8 +107,55 @@ def timer_status(timers: Timers) -> TimerStatus:
     )
 
 
+class KeptScan:
+    """What a reading of the timer log found first, for the pages that follow: 24 bytes per timer, a bounded number.
+
+    Attributes:
+        asked: Topic and due times that it was made for; None when there is nothing.
+        start: (due ms, commit-log offset) behind which it begins.
+        is_whole: Nothing comes behind its last one.
+        log_count: Units of the timer log when it was made.
+    """
+
+    def __init__(self) -> None:
+        self.asked: tuple[str | None, int, int] | None = None
+        self.start = _BEGIN
+        self.is_whole = False
+        self.log_count = 0
+        self._columns = (array("q"), array("q"), array("q"))
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, place: int) -> tuple[int, int, int]:
+        dues, physicals, sizes = self._columns
+        return dues[place], physicals[place], sizes[place]
+
+    def put(self, place: int, due_ms: int, physical: int, size: int) -> None:
+        """Set one of those that `begin` made room for."""
+        for column, value in zip(self._columns, (due_ms, physical, size), strict=True):
+            column[place] = value
+
+    def begin(self, count: int) -> None:
+        """Forget what is there, and make room."""
+        self.asked = None
+        self._columns = (array("q", bytes(8 * count)), array("q", bytes(8 * count)), array("q", bytes(8 * count)))
+
+    def behind(self, after: tuple[int, int]) -> int:
+        """Place of the first one behind (due ms, commit-log offset)."""
+        return bisect_right(range(len(self)), after, key=lambda place: self[place][:2])
+
+    def serves(self, asked: tuple[str | None, int, int], after: tuple[int, int], log_count: int) -> bool:
+        """Whether a page behind `after` can be taken from it. A timer log that is shorter now was made anew."""
+        if self.asked != asked or after == _BEGIN or after < self.start or log_count < self.log_count:
+            return False
+        return self.is_whole or self.behind(after) < len(self)
+
+
 class TimerListing:
     """A page of pending timers, those due first at the front; `steps` finds them.
+
+    The page may be shorter than `limit`, or empty, though there are more: `after` tells.
 
     Args:
         timers: Whose.
@@ -109,6 +164,8 @@ class TimerListing:
         end_ms: Due before then.
         after: (due ms, commit-log offset) of the last one of the page before.
         limit: How many at most.
+        kept: What the page before read ahead; this page leaves what is behind it there. Timers that were sent meanwhile
+            are not in it.
 
     Attributes:
         found: The timers.
@@ -124,6 +181,7 @@ class TimerListing:
         end_ms: int = ALL_MS,
         after: tuple[int, int] | None = None,
         limit: int,
+        kept: KeptScan | None = None,
     ) -> None:
         self.found: list[PendingTimer] = []
         self.after: tuple[int, int] | None = None
@@ -132,9 +190,12 @@ class TimerListing:
         self._hash = None if topic is None else tags_code(topic.encode())
         self._begin_ms = begin_ms
         self._end_ms = end_ms
-        self._from = after or (-1, -1)
+        self._from = after or _BEGIN
         self._limit = limit
-        self._units: list[tuple[int, int, int]] = []
+        self._kept = KeptScan() if kept is None else kept
+        self._heap: list[tuple[int, int, int]] = []
+        """(-due ms, -commit-log offset, size) of those due first, the last of them at the front."""
+        self._count_max = min(_KEPT_MAX, _PAGES_KEPT * limit) + 1
         self._asides: dict[int, Aside] = {}
 
     def steps(self) -> Iterator[None]:
@@ -146,34 +207,59 @@ class TimerListing:
         """
         if self._timers.entering.queue is None or not self._limit:
             return
+        asked, kept = (self._topic, self._begin_ms, self._end_ms), self._kept
+        if not kept.serves(asked, self._from, self._timers.table.log.count):
+            log_count = self._timers.table.log.count
+            yield from self._scan()
+            yield from self._keep()
+            kept.asked, kept.start, kept.log_count = asked, self._from, log_count
+        yield from self._page()
+
+    def _page(self) -> Iterator[None]:
+        """Take the page from what is kept; one that is pending no more is left out."""
+        kept = self._kept
+        place = kept.behind(self._from)
+        while place < len(kept) and len(self.found) < self._limit:
+            due_ms, physical, size = kept[place]
+            place += 1
+            if self._is_pending(physical):
+                timer = self._timer(due_ms, physical, size)
+                if timer is not None and self._topic in (None, timer.topic):
+                    self.found.append(timer)
+            if place % _CHUNK_RECORDS == 0:
+                yield
+        if place < len(kept) or not kept.is_whole:
+            self.after = kept[place - 1][:2]
+        else:
+            kept.begin(0)
+
+    def _is_pending(self, physical: int) -> bool:
+        timers, table = self._timers, self._timers.table
+        if physical in timers.due.aside:
+            return True
+        position = table.log.find(physical)
+        return position is not None and table.is_pending(table.log.unit(position), position)
+
+    def _scan(self) -> Iterator[None]:
         self._asides = dict(self._timers.due.aside)
         for physical, aside in self._asides.items():
-            self._take(aside.timer.unit.due_ms, physical, aside.timer.unit)
-        yield from self._read_log()
-        self._prune()
-        for number, (due_ms, physical, size) in enumerate(self._units[: self._limit], 1):
-            timer = self._timer(due_ms, physical, size)
-            if timer is not None and self._topic in (None, timer.topic):
-                self.found.append(timer)
-            if number % _CHUNK_RECORDS == 0:
-                yield
-        if len(self._units) > self._limit:
-            self.after = self._units[self._limit - 1][:2]
-
-    def _read_log(self) -> Iterator[None]:
+            self._take(aside.timer.unit.due_ms, physical, aside.timer.unit.size)
         table = self._timers.table
-        log = table.log
+        log, wanted, first_ms = table.log, self._hash, max(self._begin_ms, self._from[0])
         for start, stop in log.runs(log.first, log.count, _CHUNK_UNITS):
             if start < log.first or stop > log.count:
                 # It was cut, or made anew, meanwhile.
                 return
-            read_ms, next_ms = table.read_ms, table.next_ms
+            read_ms, next_ms, last_ms = table.read_ms, table.next_ms, self._last_ms
             for number, raw in enumerate(log.raw(start, stop), start):
                 _, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = raw
+                # Most are outside of the page, which two comparisons tell. (RocketMQ writes no due time: 0.)
+                if due_ms and not first_ms <= due_ms <= last_ms:
+                    continue
                 slot_ms = write_ms + delay_ms
                 if not size or magic & MAGIC_DELETE or slot_ms < read_ms or physical in self._asides:
                     continue
-                if self._hash not in (None, topic_hash):
+                if wanted is not None and wanted != topic_hash:
                     continue
                 position = log.position(number)
                 if log.is_marked(position):
@@ -181,18 +267,35 @@ class TimerListing:
                 unit = Unit(previous, magic, slot_ms, physical, size, topic_hash, due_ms)
                 if slot_ms < next_ms and not table.is_pending(unit, position):
                     continue
-                self._take(due_ms or table.resolve(unit), physical, unit)
-            if len(self._units) > max(4 * self._limit, 10_000):
-                self._prune()
+                self._take(due_ms or table.resolve(unit), physical, size)
             yield
 
-    def _take(self, due_ms: int, physical: int, unit: Unit) -> None:
-        if self._begin_ms <= due_ms < self._end_ms and (due_ms, physical) > self._from:
-            self._units.append((due_ms, physical, unit.size))
+    @property
+    def _last_ms(self) -> int:
+        """Later ones are not among those due first."""
+        return -self._heap[0][0] if len(self._heap) == self._count_max else self._end_ms - 1
 
-    def _prune(self) -> None:
-        """Keep the first of a page, and one more, which says that there are more."""
-        self._units = nsmallest(self._limit + 1, self._units)
+    def _take(self, due_ms: int, physical: int, size: int) -> None:
+        if not (self._begin_ms <= due_ms < self._end_ms and (due_ms, physical) > self._from):
+            return
+        if len(self._heap) < self._count_max:
+            heappush(self._heap, (-due_ms, -physical, size))
+        else:
+            heappushpop(self._heap, (-due_ms, -physical, size))
+
+    def _keep(self) -> Iterator[None]:
+        """Keep what was found, in order; the one too many says that there are more."""
+        heap, kept = self._heap, self._kept
+        is_whole = len(heap) < self._count_max
+        if not is_whole:
+            heappop(heap)
+        kept.begin(len(heap))
+        kept.is_whole = is_whole
+        while heap:
+            due_ms, physical, size = heappop(heap)
+            kept.put(len(heap), -due_ms, -physical, size)
+            if len(heap) % _CHUNK_SORTED == 0:
+                yield
 
     def _timer(self, due_ms: int, physical: int, size: int) -> PendingTimer | None:
         try:
@@ -201,7 +304,7 @@ class TimerListing:
         except StoreError:
             return None
         queue, rolls = find_property(block, REAL_QUEUE_NAME) or b"", find_property(block, ROLLS_NAME) or b""
-        aside = self._asides.get(physical)
+        aside = self._timers.due.aside.get(physical)
         return PendingTimer(
             topic=_text(block, REAL_TOPIC_NAME),
             queue_id=int(queue) if queue.isdigit() else None,

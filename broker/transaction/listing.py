@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from broker.consume_queue import ConsumeQueue
@@ -18,6 +18,8 @@ from broker.transaction.states import Known
 
 SCAN_MAX = 2_000
 """Records read for one page; it is cut there, and says where to go on."""
+_CHUNK_RECORDS = 32
+_CHUNK_OFFSETS = 8_192
 
 _STATES = {
     Known.UNDECIDED: "undecided",
@@ -76,9 +78,13 @@ class Page(NamedTuple):
 
 def pending(
     halves: Halves, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
-) -> Page:
-    """Return undecided halves from an offset of the half queue on, of a topic or producer group where given."""
-    return _page(halves, halves.queue(), halves.states.waiting(cursor), names=(topic, group), count_max=count_max)
+) -> Generator[None, None, Page]:
+    """Find undecided halves from an offset of the half queue on, in steps; of a topic or producer group where given."""
+    states = halves.states
+
+    places = (max(cursor, states.position), states.end)
+    page = _page(halves, halves.queue(), states.waiting, places, names=(topic, group), count_max=count_max)
+    return (yield from page)
 
 
 def discarded(
@@ -89,35 +95,46 @@ def discarded(
     group: str | None = None,
     cursor: int = 0,
     count_max: int = 100,
-) -> Page:
-    """Return discarded halves that were not resumed, from an offset of the discard queue on."""
+) -> Generator[None, None, Page]:
+    """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
     queue = halves.discard_queue()
     if queue is None:
         return Page([], None)
-    offsets = range(max(cursor, queue.min_offset), queue.max_offset)
-    lying = (each for each in offsets if each not in resumed)
-    return _page(halves, queue, lying, names=(topic, group), count_max=count_max)
+
+    def lying(start: int, end: int) -> Iterator[int]:
+        return (each for each in range(start, end) if each not in resumed)
+
+    places = (max(cursor, queue.min_offset), queue.max_offset)
+    return (yield from _page(halves, queue, lying, places, names=(topic, group), count_max=count_max))
 
 
 def _page(
     halves: Halves,
     queue: ConsumeQueue | None,
-    offsets: Iterator[int],
+    among: Callable[[int, int], Iterator[int]],
+    places: tuple[int, int],
     *,
     names: tuple[str | None, str | None],
     count_max: int,
-) -> Page:
+) -> Generator[None, None, Page]:
+    """Read the halves that `among` tells of in [start, end) of the queue."""
     found: list[HalfView] = []
-    for read, offset in enumerate(offsets):
-        if read == SCAN_MAX or len(found) == count_max:
-            return Page(found, offset)
-        try:
-            half = halves.read_from(queue, offset)
-        except (DamagedRecord, RecordGone):
-            continue
-        if names[0] in (None, half.topic) and names[1] in (None, half.group):
-            state = "undecided" if queue is halves.queue() else "discarded"
-            found.append(_view(halves, offset, half, state))
+    read = 0
+    for start in range(*places, _CHUNK_OFFSETS):
+        for offset in among(start, min(start + _CHUNK_OFFSETS, places[1])):
+            if read == SCAN_MAX or len(found) == count_max:
+                return Page(found, offset)
+            read += 1
+            if read % _CHUNK_RECORDS == 0:
+                yield
+            try:
+                half = halves.read_from(queue, offset)
+            except (DamagedRecord, RecordGone):
+                continue
+            if names[0] in (None, half.topic) and names[1] in (None, half.group):
+                state = "undecided" if queue is halves.queue() else "discarded"
+                found.append(_view(halves, offset, half, state))
+        yield
     return Page(found, None)
 
 

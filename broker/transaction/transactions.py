@@ -386,14 +386,14 @@ class Transactions:
 
     def pending(
         self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
-    ) -> Page:
-        """Return undecided halves from an offset of the half queue on, the oldest first."""
+    ) -> Generator[None, None, Page]:
+        """Find undecided halves from an offset of the half queue on, the oldest first, in steps of bounded work."""
         return pending(self.halves, topic=topic, group=group, cursor=cursor, count_max=count_max)
 
     def discarded(
         self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
-    ) -> Page:
-        """Return discarded halves that were not resumed, from an offset of the discard queue on."""
+    ) -> Generator[None, None, Page]:
+        """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
         return discarded(self.halves, self.resumed, topic=topic, group=group, cursor=cursor, count_max=count_max)
 
     def finding(self, text: str) -> Generator[None, None, list[HalfView]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from broker.delay.delays import Delays
@@ -13,22 +14,14 @@ from proxy.moments import moment_text
 Document = dict[str, Any]
 
 
-def document(
-    delays: Delays | None,
-    *,
-    now_ms: int,
-    limit: int,
-    level: int | None = None,
-    topic: str | None = None,
-    messages: bool = False,
-) -> Document | None:
-    """Return the levels and, when asked for `messages`, those that wait; None for an unknown level."""
+def document(delays: Delays | None, *, now_ms: int, level: int | None = None) -> Document | None:
+    """Return the levels; None for an unknown level."""
     statuses = [] if delays is None else level_statuses(delays)
     if level is not None:
         statuses = [each for each in statuses if each.level == level]
         if not statuses:
             return None
-    found: Document = {
+    return {
         "nowMs": now_ms,
         "pendingTotal": sum(each.pending for each in statuses),
         "levels": [
@@ -44,12 +37,20 @@ def document(
             for each in statuses
         ],
     }
-    if messages:
-        waiting, cut = (
-            ([], False) if delays is None else pending_messages(delays, level=level, topic=topic, count_max=limit)
-        )
-        found["cut"] = cut
-        found["messages"] = [
+
+
+def messages(
+    delays: Delays | None, *, limit: int, level: int | None = None, topic: str | None = None
+) -> Generator[None, None, Document]:
+    """Find the messages that wait, in steps of bounded work; returns what the document has besides the levels."""
+    waiting, cut = (
+        ([], False)
+        if delays is None
+        else (yield from pending_messages(delays, level=level, topic=topic, count_max=limit))
+    )
+    return {
+        "cut": cut,
+        "messages": [
             {
                 "level": each.level,
                 "offset": each.offset,
@@ -63,8 +64,8 @@ def document(
                 "tries": each.tries,
             }
             for each in waiting
-        ]
-    return found
+        ],
+    }
 
 
 def delays_table(delays: Delays | None, now_ms: int) -> str:

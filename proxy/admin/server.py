@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -17,6 +17,7 @@ from aiohttp import web
 from broker.errors import StoreError
 from broker.metrics import declare
 from broker.query import NotFound, QueryRefused
+from broker.timer.listing import KeptScan
 from proxy.admin import api, dead_letters, delays, page, timers, transactions
 from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
@@ -128,6 +129,7 @@ class _Routes:
         self._desk = desk
         self._exposition = Exposition(node, lag, loop_name)
         self._searching = asyncio.Lock()
+        self._kept_timers = KeptScan()
 
     def application(self, changes: Sequence[Change]) -> web.Application:
         """Return the application with its routes."""
@@ -251,16 +253,13 @@ class _Routes:
         level = request.query.get("level")
         if level is not None and not level.isdecimal():
             raise web.HTTPBadRequest(text=f"level={level} is no number; use 1 and above.")
-        document = delays.document(
-            self._node.delays(),
-            now_ms=self._node.clock.wall_ms(),
-            limit=_limit(request),
-            level=None if level is None else int(level),
-            topic=request.query.get("topic"),
-            messages=request.query.get("messages") == "true",
-        )
+        node, number = self._node.delays(), None if level is None else int(level)
+        document = delays.document(node, now_ms=self._node.clock.wall_ms(), level=number)
         if document is None:
             raise web.HTTPNotFound(text=f"There is no delay level {level}; /api/delays lists all.")
+        if request.query.get("messages") == "true":
+            topic = request.query.get("topic")
+            document |= await self._in_turns(delays.messages(node, limit=_limit(request), level=number, topic=topic))
         return _json(document)
 
     async def _transactions(self, request: web.Request) -> web.Response:
@@ -269,7 +268,7 @@ class _Routes:
             asked = transactions.Asked.of(request.query, limit=_limit(request))
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        document = transactions.document(node, asked, now_ms=self._node.clock.wall_ms())
+        document = await self._in_turns(transactions.document(node, asked, now_ms=self._node.clock.wall_ms()))
         if asked.id is not None and node is not None:
             # As with messages: one search at a time, a piece in a turn.
             async with self._searching:
@@ -284,7 +283,8 @@ class _Routes:
         opened, given = self._node.timers(), dict(request.query)
         limit, now_ms = _limit(request), self._node.clock.wall_ms()
         return await self._stepwise(
-            request, None if opened is None else lambda: timers.TimerSearch(opened, given, limit, now_ms)
+            request,
+            None if opened is None else lambda: timers.TimerSearch(opened, given, limit, now_ms, self._kept_timers),
         )
 
     async def _timer(self, request: web.Request) -> web.Response:
@@ -313,6 +313,17 @@ class _Routes:
             return await dead_letters.document(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
 
         return await self._searched(request, search)
+
+    async def _in_turns(self, steps: Generator[None, None, api.Document]) -> api.Document:
+        """Run steps one per turn of the loop, one search at a time; return what they return."""
+        async with self._searching:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found: api.Document = end.value
+                    return found
+                await asyncio.sleep(0)
 
     async def _stepwise(self, request: web.Request, begin: Callable[[], Search] | None) -> web.Response:
         """Answer with what a search in steps finds; None while the store is being opened."""

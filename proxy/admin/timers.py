@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.loop.occurrence import parse_id
 from broker.query import NotFound, QueryRefused, Searchable
-from broker.timer.listing import ALL_MS, PendingTimer, TimerListing, TimerStatus, timer_status
+from broker.timer.listing import ALL_MS, KeptScan, PendingTimer, TimerListing, TimerStatus, timer_status
 from broker.timer.timers import Timers
 from proxy.admin.tables import Cell, table
 from proxy.admin.text import age
@@ -17,6 +17,8 @@ from proxy.timer_lookup import TimerLookup, TimerState
 
 LIST_PARAMETERS = ("topic", "from", "to", "limit", "cursor")
 SHOW_PARAMETERS = ("id", "topic")
+LIMIT_MAX = 1_000
+"""Timers of one page: more would take the loop's thread too long."""
 _CURSOR = re.compile(r"(\d{1,18})-(\d{1,18})")
 
 Document = dict[str, Any]
@@ -29,7 +31,9 @@ class TimerSearch:
         QueryRefused: A parameter makes no sense.
     """
 
-    def __init__(self, timers: Timers, given: Mapping[str, str], limit: int, now_ms: int) -> None:
+    def __init__(
+        self, timers: Timers, given: Mapping[str, str], limit: int, now_ms: int, kept: KeptScan | None = None
+    ) -> None:
         _check_names(given, LIST_PARAMETERS)
         self._timers = timers
         self._now_ms = now_ms
@@ -49,7 +53,8 @@ class TimerSearch:
             begin_ms=begin_ms,
             end_ms=end_ms,
             after=(int(after[1]), int(after[2])) if "cursor" in given else None,
-            limit=limit,
+            limit=min(limit, LIMIT_MAX),
+            kept=kept,
         )
 
     def steps(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from broker.transaction.listing import HalfView
@@ -12,6 +12,8 @@ from proxy.admin.text import age
 
 Document = dict[str, Any]
 
+LIMIT_MAX = 1_000
+"""Transactions of one page: more would take the loop's thread too long."""
 STATES = ("undecided", "discarded")
 _STATES = {"rolled back": "rolledBack"}
 
@@ -46,13 +48,14 @@ class Asked(NamedTuple):
         return cls(limit, state, query.get("topic"), query.get("group"), int(start), query.get("id"))
 
 
-def document(transactions: Transactions | None, asked: Asked, *, now_ms: int) -> Document:
-    """Return counts and settings, and what is listed; `one` finds a single transaction."""
+def document(transactions: Transactions | None, asked: Asked, *, now_ms: int) -> Generator[None, None, Document]:
+    """Return counts and settings, and what is listed, in steps of bounded work; `one` finds a single transaction."""
     found = _counts(transactions, now_ms)
     found["transactions"], found["next"] = [], None
     if transactions is not None and asked.limit and asked.id is None:
         listing = transactions.discarded if asked.state == "discarded" else transactions.pending
-        page = listing(topic=asked.topic, group=asked.group, cursor=asked.start, count_max=asked.limit)
+        count_max = min(asked.limit, LIMIT_MAX)
+        page = yield from listing(topic=asked.topic, group=asked.group, cursor=asked.start, count_max=count_max)
         found["transactions"] = [row_document(row) for row in page.found]
         found["next"] = page.cursor
     return found

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.opening import run_to_end
 from broker.transaction.settings import CheckSettings
 from proxy.admin.transactions import Asked, document, one, transactions_table
 from tests.integration.transaction_tools import Broker, broker
@@ -14,7 +15,7 @@ from tests.integration.transaction_tools import Broker, broker
 def found(store: Broker, **query: str) -> dict[str, Any]:
     """The document of a request."""
     limit = int(query.pop("limit", "100"))
-    return document(store.transactions, Asked.of(query, limit=limit), now_ms=store.clock.wall_ms())
+    return run_to_end(document(store.transactions, Asked.of(query, limit=limit), now_ms=store.clock.wall_ms()))
 
 
 def groups_of(answer: dict[str, Any]) -> list[str]:
@@ -45,6 +46,19 @@ def test_undecided_are_listed_page_by_page_and_counted() -> None:
     assert found(store, limit="0")["transactions"] == []
     store.commit(first, group="a")
     assert found(store)["undecidedTotal"] == 3
+
+
+def test_page_is_made_in_steps() -> None:
+    """The loop does other things between some records and the next, also where most are decided, or of other groups."""
+    store = broker()
+    for number in range(100):
+        store.half(b"x", group="a" if number % 10 else "b")
+    asked = Asked.of({"group": "b"}, limit=100)
+    steps = document(store.transactions, asked, now_ms=store.clock.wall_ms())
+    for _ in range(3):
+        # Each ends before the page does; StopIteration would end the test.
+        next(steps)
+    assert len(groups_of(run_to_end(steps))) == 10
 
 
 def test_discarded_are_listed_apart_until_they_are_resumed() -> None:
@@ -90,7 +104,7 @@ def test_request_that_makes_no_sense_is_told_so(query: dict[str, str]) -> None:
 
 def test_node_that_is_not_open_has_none() -> None:
     """While it recovers."""
-    answer = document(None, Asked(10), now_ms=1)
+    answer = run_to_end(document(None, Asked(10), now_ms=1))
     assert (answer["undecidedTotal"], answer["discardedTotal"], answer["transactions"]) == (0, 0, [])
     assert transactions_table(None, 1) == ""
 

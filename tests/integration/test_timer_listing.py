@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.timer.listing import PendingTimer, TimerListing, timer_status
+from broker.timer.listing import KeptScan, PendingTimer, TimerListing, timer_status
 from broker.timer.stages import Stage
+from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
 
 
@@ -57,16 +58,52 @@ def test_listing_is_narrowed_by_topic_and_time() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(1, 300_000), max_size=60), st.integers(1, 20))
-def test_pages_hold_each_timer_once(delays: list[int], limit: int) -> None:
-    """However long a page is, and however many are due together."""
+@given(st.lists(st.integers(1, 300_000), max_size=60), st.integers(1, 20), st.booleans())
+def test_pages_hold_each_timer_once(delays: list[int], limit: int, keep: bool) -> None:
+    """However long a page is, however many are due together, and whether pages leave something to the next ones."""
     node = broker()
     for delay in delays:
         node.send(b"x", delay)
     node.scheduler.run_until_idle()
-    found = listed(node, limit=limit)
+    found = listed(node, limit=limit, kept=KeptScan() if keep else None)
     assert dues(found) == sorted(delays)
     assert len({each.physical for each in found}) == len(delays)
+
+
+def test_later_pages_do_not_read_the_timer_log_again() -> None:
+    """The first reading serves the pages that follow; what was cancelled meanwhile is in none of them."""
+    node = broker()
+    ids = [node.send(b"x", 1_000 * (1 + number)) for number in range(120)]
+    node.scheduler.run_until_idle()
+    kept = KeptScan()
+    first = TimerListing(node.timers, limit=10, kept=kept)
+    units = len(list(first.steps()))
+    node.timers.cancel(TOPIC, ids[12])
+    node.timers.cancel(TOPIC, ids[20])
+    node.scheduler.run_until_idle()
+    second = TimerListing(node.timers, limit=10, kept=kept, after=first.after)
+    assert len(list(second.steps())) < units
+    assert [each.unique_key for each in second.found] == [*ids[10:12], *ids[13:20], ids[21]]
+    # Another question, and the first page, are answered anew.
+    new = node.send(b"x", 500)
+    node.scheduler.run_until_idle()
+    assert listed(node, limit=50, kept=kept)[0].unique_key == new
+    assert dues(listed(node, limit=50, kept=kept, begin_ms=START_MS + 119_000)) == [119_000, 120_000]
+
+
+def test_kept_pages_end_with_a_timer_log_that_was_made_anew() -> None:
+    """A page that goes on then reads the new one."""
+    node = broker()
+    for number in range(40):
+        node.send(b"x", 60_000 + 1_000 * number)
+    node.scheduler.run_until_idle()
+    kept = KeptScan()
+    first = TimerListing(node.timers, limit=10, kept=kept)
+    for _ in first.steps():
+        pass
+    node = node.again(stop=lambda disk: disk.remove(f"{ROOT}/timerwheel"))
+    rest = listed(node, limit=100, kept=kept, after=first.after)
+    assert dues(rest) == [60_000 + 1_000 * number for number in range(10, 40)]
 
 
 def test_delivered_ones_are_not_listed() -> None:

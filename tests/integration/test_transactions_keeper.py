@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from broker.errors import DiskFull
+from broker.opening import run_to_end
 from broker.put import Put
 from broker.query import at_offset
 from broker.retention import RetentionLimits
@@ -135,12 +136,14 @@ def test_lists_and_search_tell_where_a_transaction_stands() -> None:
     made = broker(segment_bytes=65536)
     handles = [made.half(b"%d" % number, group="ab"[number % 2]) for number in range(6)]
     made.commit(handles[0], group="a")
-    page = made.transactions.pending(group="a", count_max=1)
+    page = run_to_end(made.transactions.pending(group="a", count_max=1))
     assert [view.handle for view in page.found] == [handles[2]]
     assert page.cursor is not None
-    assert [view.handle for view in made.transactions.pending(group="a", cursor=page.cursor).found] == [handles[4]]
-    assert made.transactions.pending(topic="other").found == []
-    assert made.transactions.discarded().found == []
+    assert [view.handle for view in run_to_end(made.transactions.pending(group="a", cursor=page.cursor)).found] == [
+        handles[4]
+    ]
+    assert run_to_end(made.transactions.pending(topic="other")).found == []
+    assert run_to_end(made.transactions.discarded()).found == []
     steps = made.transactions.finding(handles[0].split("-", 2)[2])
     while True:
         try:

@@ -113,7 +113,7 @@ class Ours:
 
     def undecided(self) -> list[str]:
         """States of the undecided transactions, as they are listed."""
-        return [each.state for each in self.transactions.pending().found]
+        return [each.state for each in run_to_end(self.transactions.pending()).found]
 
     def stored(self) -> dict[bytes, list[int]]:
         """When the messages of the topic were stored, by body."""

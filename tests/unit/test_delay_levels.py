@@ -53,6 +53,7 @@ def test_ranges_are_a_set(added: list[tuple[int, int]], cut: int) -> None:
         plain.update(range(start, start + count))
         assert len(ranges) == len(plain)
         assert all((offset in ranges) == (offset in plain) for offset in range(60))
+        assert all(ranges.after(each) == min(set(range(each, 61)) - plain) for each in range(60))
     end = ranges.cut(cut)
     while cut in plain:
         cut += 1
