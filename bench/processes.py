@@ -59,7 +59,7 @@ class ServerProcess:
     def __init__(self, command: Sequence[str], *, core: int, log: Path, read_line: bool = False) -> None:
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
-                [*_bound_to(core), *command],
+                [*bound_to(core), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if read_line else sink,
                 stderr=sink,
@@ -118,7 +118,7 @@ class ServerProcess:
             self._process.stdout.close()
 
 
-def _bound_to(core: int) -> list[str]:
+def bound_to(core: int) -> list[str]:
     """Return what goes in front of a server's command: it keeps to its core, and does not outlive this process."""
     words = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     return [*words, "taskset", "-c", str(core)] if shutil.which("taskset") else words

@@ -63,10 +63,7 @@ class Surroundings(NamedTuple):
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> rocketmq.Programs:
     """Jars, and the folder with the compiled programs."""
-    jars = rocketmq.fetch()
-    folder = tmp_path_factory.mktemp("classes")
-    rocketmq.compile_programs(jars, folder)
-    return rocketmq.Programs(jars, folder)
+    return rocketmq.compiled_programs(tmp_path_factory.mktemp("classes"))
 
 
 @pytest.fixture(scope="session")

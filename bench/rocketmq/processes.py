@@ -1,0 +1,221 @@
+"""RocketMQ's name server and broker, and clients of it behind JSON lines: each a process of ours on the loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bench.processes import BenchError, bound_to
+from bench.rocketmq.jars import Programs
+from broker.interchange import broker_conf
+
+END_SECONDS_MAX = 60
+JVM_OPTIONS = (
+    "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+    "-Djava.net.preferIPv4Stack=true",
+)  # fmt: skip
+"""For short lives on few cores: one compiler and one collector, none of which needs threads of its own."""
+PORTS_FROM = 20_000
+
+
+class JavaProcess:
+    """One JVM with a home folder of its own; it listens on the loopback and dies with the block.
+
+    Args:
+        folder: Its home and working folder; its output goes to a file there.
+        programs: The class path.
+        arguments: Main class and what follows it.
+        piped: Whether stdin and stdout are pipes of ours; otherwise stdout goes to the log.
+        options: Options of the JVM.
+        core: The core that it keeps to, if any; it then does not outlive this process either.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        programs: Programs,
+        arguments: Sequence[str],
+        *,
+        piped: bool = False,
+        options: Sequence[str] = JVM_OPTIONS,
+        core: int | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / "output.txt"
+        command = [
+            *([] if core is None else bound_to(core)),
+            "java", *options, f"-Duser.home={folder}", f"-Drocketmq.client.logRoot={folder}",
+            "-cp", programs.class_path, *arguments,
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, "ROCKETMQ_HOME": str(folder)},
+                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+            )
+
+    def wait_for(self, sign: str) -> None:
+        """Read its output until a line holds `sign`.
+
+        Raises:
+            BenchError: It ended before.
+        """
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if sign in line:
+                return
+        raise BenchError(f"{sign!r} was not said, but {''.join(seen)[-2000:]!r}; {self._logged()}")
+
+    def _logged(self) -> str:
+        """The last of its log, without what the logger says about itself."""
+        lines = [line for line in self.log.read_text().splitlines() if "|-" not in line]
+        return "the end of its log: " + "\n".join(lines)[-2000:]
+
+    def stop(self) -> None:
+        """SIGTERM, and wait: RocketMQ closes its store in a shutdown hook. Harmless when it has ended."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        if self.process.stdout is not None and not self.process.stdout.closed:
+            self.process.communicate(timeout=END_SECONDS_MAX)
+
+
+class NameServer(JavaProcess):
+    """Where clients find the broker."""
+
+    def __init__(self, folder: Path, programs: Programs, *, core: int | None = None) -> None:
+        folder.mkdir(parents=True)
+        [port] = free_ports(1)
+        settings = folder / "namesrv.conf"
+        settings.write_text(broker_conf({"listenPort": str(port), "bindAddress": "127.0.0.1"}))
+        command = ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(settings)]
+        super().__init__(folder, programs, command, core=core)
+        self.address = f"127.0.0.1:{port}"
+        self.wait_for("boot success")
+
+
+class Broker(JavaProcess):
+    """A broker on a store. Leaving the block kills it; `stop` before that closes the store.
+
+    Args:
+        folder: A folder of its own.
+        programs: Class path.
+        namesrv: Address of the name server.
+        settings: Its broker.conf but for addresses.
+        options: Options of the JVM.
+        core: The core that it keeps to, if any.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        programs: Programs,
+        namesrv: str,
+        settings: Mapping[str, str],
+        *,
+        options: Sequence[str] = JVM_OPTIONS,
+        core: int | None = None,
+    ) -> None:
+        folder.mkdir(parents=True)
+        # The port, and the one two below for "VIP" clients.
+        port = free_ports(3)[2]
+        self.address = f"127.0.0.1:{port}"
+        own = {
+            "namesrvAddr": namesrv,
+            "brokerIP1": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": str(port),
+            # Its part of a shutdown takes 6 s, and few have a timed message.
+            "timerWheelEnable": "false",
+        }
+        settings_file = folder / "broker.conf"
+        settings_file.write_text(broker_conf({**own, **settings}))
+        command = ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(settings_file)]
+        super().__init__(folder, programs, command, options=options, core=core)
+        self.wait_for("boot success")
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+class LineClient(JavaProcess):
+    """A Java program that answers requests, JSON lines on its stdin, by JSON lines and then `{}`."""
+
+    def write(self, request: Mapping[str, Any]) -> None:
+        """Send a request without waiting for its answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines that answer one request.
+
+        Raises:
+            BenchError: The client reports an error, or ended.
+        """
+        assert self.process.stdout is not None
+        error = ""
+        for line in self.process.stdout:
+            answer = json.loads(line)
+            if not answer:
+                if error:
+                    raise BenchError(f"{error}, {self._logged()}")
+                return
+            if "error" in answer:
+                error = answer["error"]
+            else:
+                yield answer
+        raise BenchError(f"the client ended, {self._logged()}")
+
+    def ask(self, **request: Any) -> list[dict[str, Any]]:
+        """Send a request and return its answers."""
+        self.write(request)
+        return list(self.answers())
+
+
+def free_ports(count: int) -> list[int]:
+    """Return consecutive loopback ports that nobody listens on.
+
+    Raises:
+        BenchError: There are none.
+    """
+    for first in range(PORTS_FROM, 32_000, count):
+        held = []
+        try:
+            for port in range(first, first + count):
+                taken = socket.socket()
+                held.append(taken)
+                taken.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        else:
+            return [each.getsockname()[1] for each in held]
+        finally:
+            for taken in held:
+                taken.close()
+    raise BenchError("no free ports")
