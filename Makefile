@@ -53,7 +53,7 @@ format: setup ## bring the code into form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## speed, beside Redis where it is installed
+bench: setup ## speed, beside Redis and RocketMQ where they can be had
 	$(BIN)/python -m bench
 
 crash: setup ## a long campaign of SIGKILLs on real processes

@@ -1,4 +1,4 @@
-"""`python -m bench`: measure a node with a rival beside it; docs/performance.md explains what and how."""
+"""`python -m bench`: measure a node with rivals beside it; docs/performance.md explains what and how."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from typing import NamedTuple
 from bench import profile, report, runs
 from bench.hostile import ATTACK, TINY_ATTACK, hostile
 from bench.processes import BenchError, Cores, cores, redis_version
+from bench.progress import say
+from bench.rocketmq.jars import VERSION, RocketMQMissing, fetch, fetched, java_version
+from bench.rocketmq.timers import PRECISIONS_MS, rocketmq_timers
 from bench.runs import Figures, Kind
-from bench.timers import TimerPlan, timers
+from bench.timer_figures import TimerPlan
+from bench.timers import timers
 
 MEASURES = ("publish", "pull", "latency", "memory", "timers")
+BESIDE_REDIS = ("publish", "pull", "latency", "memory")
 ON_REQUEST = ("hostile",)
 """Measured when asked for: it needs 13,500 open files."""
 ON_REQUEST_STEPS = ("quiet", "hostile")
-ALONE = ("timers", *ON_REQUEST_STEPS)
-"""Measured without the rival."""
 BATCHES = (1, 8, 32)
 
 
 class Plan(NamedTuple):
-    """How much is measured: messages by batch size, latency at a rate, memory, how often all of it, and timers."""
+    """How much is measured: messages by batch size, latency at a rate, memory, how often all that; timers once."""
 
     messages: dict[int, int]
     latency_rate: int
@@ -38,9 +41,30 @@ class Plan(NamedTuple):
     timers: TimerPlan
 
 
-FULL = Plan({1: 12_000, 8: 48_000, 32: 96_000}, 1_000, 10.0, 1_000_000, 3, TimerPlan(1_000_000, 5_000, 10.0, 100_000))
-QUICK = Plan({1: 2_000, 8: 8_000, 32: 16_000}, 1_000, 2.0, 50_000, 1, TimerPlan(50_000, 2_000, 3.0, 10_000))
-TINY = Plan({32: 640}, 200, 0.5, 960, 1, TimerPlan(640, 200, 0.5, 320))
+FULL = Plan(
+    messages={1: 12_000, 8: 48_000, 32: 96_000},
+    latency_rate=1_000,
+    latency_seconds=10.0,
+    memory_messages=1_000_000,
+    repeat=3,
+    timers=TimerPlan(pending=1_000_000, rate=5_000, seconds=10.0, burst=100_000, rival_pending=200_000),
+)
+QUICK = Plan(
+    messages={1: 2_000, 8: 8_000, 32: 16_000},
+    latency_rate=1_000,
+    latency_seconds=2.0,
+    memory_messages=50_000,
+    repeat=1,
+    timers=TimerPlan(pending=50_000, rate=2_000, seconds=3.0, burst=10_000, rival_pending=20_000),
+)
+TINY = Plan(
+    messages={32: 640},
+    latency_rate=200,
+    latency_seconds=0.5,
+    memory_messages=960,
+    repeat=1,
+    timers=TimerPlan(pending=640, rate=200, seconds=0.5, burst=320, rival_pending=640),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,24 +92,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores) -> int:
+    measures = options.only or MEASURES
     kinds: list[Kind] = ["pyddmq"]
-    if options.redis and redis_version() is None:
-        print("redis-server is not installed: the node is measured without it", file=sys.stderr)
-    elif options.redis:
+    if options.redis and redis_version() is not None:
         kinds.append("redis")
+    elif options.redis and set(measures) & set(BESIDE_REDIS):
+        say("redis-server is not installed: the node is measured without it")
     facts = report.environment(folder, where)
+    if options.rocketmq and "timers" in measures and rocketmq_is_there():
+        kinds.append("rocketmq")
+        facts["rocketmq"] = f"{VERSION} on java {java_version()}"
     results: list[Figures] = []
     for number in range(plan.repeat):
-        for name, step in _steps(options.only or MEASURES, plan, folder, where):
-            # The rival runs right after the node, so that a noisy neighbour hits both.
-            for kind in kinds if name not in ALONE else kinds[:1]:
-                print(f"{number + 1}/{plan.repeat} {name} {kind}", file=sys.stderr, flush=True)
+        for name, step, whose in _steps(measures, plan, folder, where, first=number == 0):
+            # A rival runs right after the node, so that a noisy neighbour hits both.
+            for kind in (kind for kind in kinds if kind in whose):
+                say(f"{number + 1}/{plan.repeat} {name} {kind}")
                 results += step(kind)
     if options.json:
         document = {"environment": facts, "results": [each.document() for each in results]}
         Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
     _show(report.markdown(results, facts), "results", options.document)
     return 0
+
+
+def rocketmq_is_there() -> bool:
+    """Whether RocketMQ can be measured; says why when it cannot. Fetches it the first time."""
+    try:
+        if not fetched():
+            say("RocketMQ is fetched from Maven Central, 90 MB, once")
+        fetch()
+    except RocketMQMissing as error:
+        say(f"{error}: the node's timers are measured without it")
+        return False
+    return True
 
 
 def _show(text: str, name: str, document: str | None) -> None:
@@ -95,28 +135,47 @@ def _show(text: str, name: str, document: str | None) -> None:
         path.write_text(report.put_between(path.read_text(), name, text))
 
 
-Step = tuple[str, Callable[[Kind], list[Figures]]]
+class Step(NamedTuple):
+    """One measurement: its name, what gives its figures for a server, and the servers that it is for."""
+
+    name: str
+    run: Callable[[Kind], list[Figures]]
+    whose: tuple[Kind, ...]
 
 
-def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores) -> list[Step]:
+def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores, *, first: bool) -> list[Step]:
     steps: list[Step] = []
+    both: tuple[Kind, ...] = ("pyddmq", "redis")
     for measure, run in (("publish", runs.publish), ("pull", runs.pull)):
         if measure in measures:
             steps += [
-                (f"{measure} batch {batch}", _throughput(run, plan, folder, where, batch)) for batch in plan.messages
+                Step(f"{measure} batch {batch}", _throughput(run, plan, folder, where, batch), both)
+                for batch in plan.messages
             ]
     if "latency" in measures:
         rate, seconds = plan.latency_rate, plan.latency_seconds
-        steps.append(("latency", lambda kind: [runs.latency(kind, folder, where, rate=rate, seconds=seconds)]))
+        steps.append(
+            Step("latency", lambda kind: [runs.latency(kind, folder, where, rate=rate, seconds=seconds)], both)
+        )
     if "memory" in measures:
-        steps.append(("memory", lambda kind: [runs.memory(kind, folder, where, count=plan.memory_messages)]))
-    if "timers" in measures:
-        steps.append(("timers", lambda _: timers(folder, where, plan.timers)))
+        count = plan.memory_messages
+        steps.append(Step("memory", lambda kind: [runs.memory(kind, folder, where, count=count)], both))
+    # Their figures are of many thousand deliveries, and take minutes.
+    if "timers" in measures and first:
+        steps.append(Step("timers", lambda _: timers(folder, where, plan.timers), ("pyddmq",)))
+        for precision in PRECISIONS_MS:
+            steps.append(
+                Step(f"timers (slots of {precision:,} ms)", _rocketmq(plan, folder, where, precision), ("rocketmq",))
+            )
     if "hostile" in measures:
         attack = TINY_ATTACK if plan is TINY else ATTACK
         for name, kinds in zip(ON_REQUEST_STEPS, ((), attack), strict=True):
-            steps.append((name, _hostile(plan, folder, where, kinds)))
+            steps.append(Step(name, _hostile(plan, folder, where, kinds), ("pyddmq",)))
     return steps
+
+
+def _rocketmq(plan: Plan, folder: Path, where: Cores, precision_ms: int) -> Callable[[Kind], list[Figures]]:
+    return lambda _: rocketmq_timers(folder, where, plan.timers, precision_ms)
 
 
 def _hostile(plan: Plan, folder: Path, where: Cores, attack: tuple[str, ...]) -> Callable[[Kind], list[Figures]]:
@@ -135,11 +194,16 @@ def _parser() -> argparse.ArgumentParser:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="fewer messages, once")
     size.add_argument("--tiny", action="store_true", help="hardly any messages: does everything still work?")
-    parser.add_argument("--repeat", type=int, help="how often to measure everything")
+    parser.add_argument("--repeat", type=int, help="how often to measure everything but timers")
     parser.add_argument(
         "--only", action="append", choices=(*MEASURES, *ON_REQUEST), help="measure this; may be given several times"
     )
-    parser.add_argument("--no-redis", dest="redis", action="store_false", help="leave the rival out")
+    parser.add_argument(
+        "--no-redis", dest="redis", action="store_false", help="leave out Redis, the rival but for timers"
+    )
+    parser.add_argument(
+        "--no-rocketmq", dest="rocketmq", action="store_false", help="leave out RocketMQ, that of timers"
+    )
     parser.add_argument("--json", metavar="FILE", help="write all figures to FILE as well")
     parser.add_argument("--document", metavar="FILE", help="put the tables into FILE, between its marks for them")
     parser.add_argument("--folder", help="where the servers keep their data; must be on the disk to be measured")

@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from bench import timer_report
+from bench.behind import behind
 from bench.processes import BenchError, Cores, redis_version
 from bench.runs import Figures
 
@@ -62,8 +64,9 @@ def _file_system(folder: Path) -> str:
 
 
 def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
-    """Return the tables: throughput with the ratio to the rival, latency, memory, timers, and where it was measured."""
-    parts = [_throughput(results), _latency(results), _hostile(results), _memory(results), _timers(results)]
+    """Return the tables with the rivals beside the node, where it is behind them, and what it was measured on."""
+    parts = [_throughput(results), _latency(results), _hostile(results), _memory(results), timer_report.tables(results)]
+    parts.append(behind(results))
     what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     return "\n".join(part for part in parts if part) + f"\nMeasured on: {what}.\n"
 
@@ -183,37 +186,3 @@ def _memory(results: Sequence[Figures]) -> str:
             cells.append(f"{statistics.median(run.memory[name] for run in runs) / _MIB:.1f}")
         rows.append(f"| {' | '.join(cells)} |\n")
     return head + "".join(rows)
-
-
-def _timers(results: Sequence[Figures]) -> str:
-    steady = [each for each in results if each.measure == "timers"]
-    burst = [each for each in results if each.measure == "timer burst"]
-    if not steady or not burst:
-        return ""
-
-    def fact(runs: Sequence[Figures], name: str) -> float:
-        return statistics.median(run.facts[name] for run in runs)
-
-    late = [
-        f"{statistics.median(run.latency_ms[rank] for run in steady):.2f}" for rank in ("p50", "p99", "p99.9", "max")
-    ]
-    cells = [f"{fact(steady, 'pending'):,.0f}", f"{_median(steady, lambda run: run.per_second):,.0f}/s", *late]
-    cells += [f"{sum(run.facts['early'] for run in steady):,.0f}", f"{fact(steady, 'bytes_per_pending'):.1f}"]
-    cells.append(f"{fact(steady, 'restart_seconds'):.2f}")
-    table = (
-        "| timers pending | delivered | late ms p50 | p99 | p99.9 | max | early | own bytes each | restart s |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-        f"| {' | '.join(cells)} |\n\n"
-        "| due in one ms | drained in s | other topic: publish p99 ms | without burst | pull p99 ms | without burst |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-    )
-    cells = [f"{burst[0].messages:,}", f"{fact(burst, 'drain_seconds'):.2f}"]
-    cells += [
-        f"{statistics.median(run.ack_ms['p99'] for run in burst):.2f}",
-        f"{fact(burst, 'quiet_publish_p99_ms'):.2f}",
-    ]
-    cells += [
-        f"{statistics.median(run.latency_ms['p99'] for run in burst):.2f}",
-        f"{fact(burst, 'quiet_pull_p99_ms'):.2f}",
-    ]
-    return f"{table}| {' | '.join(cells)} |\n"

@@ -14,7 +14,7 @@ from bench.clients import ClientProcess, Target, open_loop_publish, parked_pull,
 from bench.load import RedisConnection
 from bench.processes import Cores, Memory, Node, Redis, ServerProcess
 
-Kind = Literal["pyddmq", "redis"]
+Kind = Literal["pyddmq", "redis", "rocketmq"]
 
 TOPIC = "bench"
 GROUP = "bench-pullers"
@@ -61,7 +61,7 @@ class Figures:
 
     Attributes:
         measure: publish, pull, latency, memory, timers and timer burst, or quiet and hostile.
-        server: pyddmq or redis.
+        server: pyddmq, redis or, for timers, rocketmq.
         batch: Messages per request.
         messages: How many were measured.
         cpu_us: Server CPU (user and system) per message in microseconds.
@@ -98,11 +98,11 @@ class _Server:
         if kind == "pyddmq":
             self.node = Node(folder, config, core=core, profile=profile)
             self.process: ServerProcess = self.node.process
-            self.target = Target(kind, self.node.producer, self.node.consumer, topic, group)
+            self.target = Target("pyddmq", self.node.producer, self.node.consumer, topic, group)
         else:
             redis = Redis(folder, core=core)
             self.process = redis.process
-            self.target = Target(kind, redis.address, redis.address, topic, group)
+            self.target = Target("redis", redis.address, redis.address, topic, group)
 
     def make_group(self) -> float:
         """Have the group start at the first message; returns the CPU seconds that this took apart from any message.

@@ -1,4 +1,4 @@
-"""Timers: lateness at a parked client, memory per pending timer, a burst in one millisecond, the start after a kill.
+"""Timers of the node: lateness at a parked client, memory per pending timer, a burst in one millisecond, a restart.
 
 All clients and the node are on one machine and read one wall clock. What is pending meanwhile is due hours later.
 """
@@ -10,19 +10,30 @@ import tempfile
 import time
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bench.clients import PULL_LINGER_MS, QUIET_PULLS_MAX, ClientProcess, Target, open_loop_publish
 from bench.compact import Message, publish_frame
 from bench.load import NodeConnection, body_of, key_of, stamp_of
 from bench.processes import BenchError, Cores, Node
-from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config, percentiles
+from bench.progress import say
+from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config
+from bench.timer_figures import (
+    BURST_TOPIC,
+    DELIVERED_MAX_PER_SECOND,
+    OTHER_RATE,
+    OTHER_TOPIC,
+    PENDING_FROM_MS,
+    Burst,
+    Taken,
+    TimerPlan,
+    burst_figures,
+    parts,
+    steady_figures,
+    wall_ms,
+)
 
-PENDING_FROM_MS = 3_600_000
-PENDING_SPREAD_MS = 4 * 3_600_000
-"""What is pending is due from an hour to five hours from now."""
-OTHER_TOPIC, OTHER_GROUP = b"idle", b"bench-other"
-OTHER_RATE = 500
+OTHER_GROUP = b"bench-other"
 _OTHER = """\
   - group: bench-other
     topics:
@@ -35,55 +46,38 @@ _BURST_LEADS_MS = (3_000, 10_000, 60_000)
 """Time for a client to start before its burst is due, try by try."""
 
 
-class TimerPlan(NamedTuple):
-    """How many are pending, the rate and time of what is delivered, and how many fall due in one millisecond."""
-
-    pending: int
-    rate: int
-    seconds: float
-    burst: int
-
-
 def timers(folder: Path, where: Cores, plan: TimerPlan) -> list[Figures]:
     """Measure all of it on one node; returns the steady lateness, and the burst."""
     config = node_config(BENCH_GROUP, _OTHER, queues=1).replace(
-        "idle: {queues: 8}", "idle: {queues: 1}\n  burst: {queues: 1}"
+        "idle: {queues: 8}", f"idle: {{queues: 1}}\n  {BURST_TOPIC}: {{queues: 1}}"
     )
     with tempfile.TemporaryDirectory(dir=folder, prefix="timers-") as own:
         node = Node(Path(own), config, core=where.server)
         try:
             target = Target("pyddmq", node.producer, node.consumer, TOPIC.encode(), GROUP.encode())
             # Whatever the first timer brings about is not what each of them takes.
-            ClientProcess(where.client, publish_timers, target, 1, _wall_ms() + PENDING_FROM_MS, 1.0).result()
+            ClientProcess(where.client, publish_timers, target, 1, wall_ms() + PENDING_FROM_MS, 1.0).result()
             node.process.wait_idle()
             before = node.process.memory().own
-            spacing = PENDING_SPREAD_MS / plan.pending
-            begin = _wall_ms() + PENDING_FROM_MS
-            filled = ClientProcess(where.client, publish_timers, target, plan.pending, begin, spacing).result()
+            filled = 0.0
+            for count, begin, spacing in parts(plan.pending, wall_ms() + PENDING_FROM_MS):
+                filled += ClientProcess(where.client, publish_timers, target, count, begin, spacing).result()
+                say(f"  {_pending(node):,} timers are pending")
             node.process.wait_idle()
             after = node.process.memory().own
+            say(f"  {plan.rate:,} a second are due for {plan.seconds:g} s")
             late = _lateness(where, target, plan)
+            say(f"  {plan.burst:,} are due in one millisecond")
             burst = _burst(where, node, plan)
+            say("  SIGKILL, and a start")
             restart = _restart(node, Path(own), config, where)
         finally:
             node.stop()
-    steady = Figures(
-        measure="timers",
-        server="pyddmq",
-        batch=_BATCH,
-        messages=len(late),
-        per_second=float(plan.rate),
-        latency_ms=percentiles(late),
-        memory={"own_start": before, "own_end": after},
-        facts={
-            "pending": plan.pending,
-            "early": sum(each < 0 for each in late),
-            "bytes_per_pending": (after - before) / plan.pending,
-            "published_per_second": plan.pending / filled,
-            "restart_seconds": restart,
-        },
-    )
-    return [steady, burst]
+    taken = Taken(before=before, after=after, filled=filled, restart=restart, lost=0)
+    return [
+        steady_figures("pyddmq", plan, plan.pending, late, taken),
+        burst_figures("pyddmq", plan.burst, burst),
+    ]
 
 
 def _lateness(where: Cores, target: Target, plan: TimerPlan) -> list[int]:
@@ -91,23 +85,24 @@ def _lateness(where: Cores, target: Target, plan: TimerPlan) -> list[int]:
     warm_up = plan.rate // 2
     count = warm_up + int(plan.rate * plan.seconds)
     puller = ClientProcess(where.client, pull_timers, target, count)
-    begin = _wall_ms() + 2_000 + count * 1_000 // _PUBLISHED_PER_SECOND
+    begin = wall_ms() + 2_000 + count * 1_000 // _PUBLISHED_PER_SECOND
     ClientProcess(where.client, publish_timers, target, count, begin, 1_000 / plan.rate).result()
+    if wall_ms() >= begin:
+        say("  they were published too slowly: what is late was in part late there")
     pairs: list[tuple[int, int]] = puller.result()
     taken: list[int] = [at - due for due, at in sorted(pairs)]
     return taken[warm_up:]
 
 
-def _burst(where: Cores, node: Node, plan: TimerPlan) -> Figures:
+def _burst(where: Cores, node: Node, plan: TimerPlan) -> Burst:
     """Have many fall due at once, and see how long they take, and what another topic's clients notice of it."""
-    other = Target("pyddmq", node.producer, node.consumer, OTHER_TOPIC, OTHER_GROUP)
-    target = Target("pyddmq", node.producer, node.consumer, b"burst", b"")
-    quiet = _other_latency(where, other, seconds=2.0)
+    other = Target("pyddmq", node.producer, node.consumer, OTHER_TOPIC.encode(), OTHER_GROUP)
+    target = Target("pyddmq", node.producer, node.consumer, BURST_TOPIC.encode(), b"")
+    quiet_pulls, quiet_acks = _others(where, other, seconds=2.0)
     before = _pending(node)
     due = _publish_burst(where, node, target, plan.burst)
     left_s = due / 1000 - time.time()
-    seconds = left_s + 1.0 + plan.burst / 10_000
-    count = int(OTHER_RATE * seconds)
+    count = int(OTHER_RATE * (left_s + 1.0 + plan.burst / DELIVERED_MAX_PER_SECOND))
     puller = ClientProcess(where.client, pull_other, other, count)
     publisher = ClientProcess(where.client, open_loop_publish, other, OTHER_RATE, count, LEAD_NS)
     time.sleep(max(0.0, due / 1000 - time.time()))
@@ -116,32 +111,16 @@ def _burst(where: Cores, node: Node, plan: TimerPlan) -> Figures:
         time.sleep(0.02)
     drained = time.monotonic_ns()
     acks: list[int] = publisher.result()
-    pulls: list[tuple[int, int]] = puller.result()
-    # What was due to be sent while the burst was on.
-    meanwhile = [place for place, (sent, _) in enumerate(pulls) if begun <= sent <= drained] or [len(pulls) - 1]
-    return Figures(
-        measure="timer burst",
-        server="pyddmq",
-        batch=1,
-        messages=plan.burst,
-        per_second=plan.burst / ((drained - begun) / 1e9),
-        latency_ms=percentiles([pulls[place][1] - pulls[place][0] for place in meanwhile]),
-        ack_ms=percentiles([acks[place] for place in meanwhile]),
-        facts={
-            "drain_seconds": (drained - begun) / 1e9,
-            "quiet_pull_p99_ms": percentiles(quiet[0])["p99"],
-            "quiet_publish_p99_ms": percentiles(quiet[1])["p99"],
-        },
-    )
+    return Burst(begun, drained, quiet_pulls, quiet_acks, puller.result(), acks)
 
 
 def _publish_burst(where: Cores, node: Node, target: Target, count: int) -> int:
     """Publish timers that fall due at once, after the last was published; returns when, in ms since the epoch."""
     before = _pending(node)
     for lead_ms in _BURST_LEADS_MS:
-        due = _wall_ms() + lead_ms + count * 1_000 // _PUBLISHED_PER_SECOND
+        due = wall_ms() + lead_ms + count * 1_000 // _PUBLISHED_PER_SECOND
         ClientProcess(where.client, publish_timers, target, count, due, 0.0).result()
-        if _wall_ms() < due:
+        if wall_ms() < due:
             return due
         # The machine was slower: what fell due goes, and the next try has longer.
         while _pending(node) > before:
@@ -149,13 +128,13 @@ def _publish_burst(where: Cores, node: Node, target: Target, count: int) -> int:
     raise BenchError(f"fewer than {_PUBLISHED_PER_SECOND} a second were published: every burst was due too early")
 
 
-def _other_latency(where: Cores, other: Target, *, seconds: float) -> tuple[list[int], list[int]]:
-    """Nanoseconds from when messages of another topic were due to be sent, to their pull and to their answer."""
+def _others(where: Cores, other: Target, *, seconds: float) -> tuple[list[tuple[int, int]], list[int]]:
+    """Publish and pull messages of another topic; returns what `pull_other` and `open_loop_publish` do."""
     count = int(OTHER_RATE * seconds)
     puller = ClientProcess(where.client, pull_other, other, count)
     publisher = ClientProcess(where.client, open_loop_publish, other, OTHER_RATE, count, LEAD_NS)
     acks: list[int] = publisher.result()
-    return [taken - sent for sent, taken in puller.result()], acks
+    return puller.result(), acks
 
 
 def _restart(node: Node, folder: Path, config: str, where: Cores) -> float:
@@ -233,7 +212,3 @@ def _pull(target: Target, count: int, now: Any, *, quiet_max: int) -> list[tuple
             raise BenchError(f"{count - len(taken)} of {count} messages did not come")
     connection.finish()
     return taken
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

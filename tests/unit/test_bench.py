@@ -6,6 +6,7 @@ import cProfile
 import os
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from thriftpy2.thrift import TMessageType, TPayload
 from thriftpy2.transport import TMemoryBuffer
 
 from bench import compact, load, profile, report, resp
+from bench.__main__ import rocketmq_is_there
 from bench.clients import ClientProcess, publish_load
 from bench.compact import Message, Pulled, UnexpectedReply
 from bench.load import RedisConnection
 from bench.processes import BenchError, cores, process_cpu_seconds, process_memory
 from bench.runs import Figures, percentiles
+from bench.timer_figures import Burst, Taken, TimerPlan, burst_figures, parts, steady_figures
 
 # thriftpy2 is typed only in part.
 _Compact: Any = TCompactProtocol
@@ -203,6 +206,64 @@ def test_table_shows_medians_spread_and_ratio() -> None:
     )
     assert "| publish | 32 | 9.0 (8.0-10.0) | - | - | 9,000 | - |\n" in report.markdown(results[:3], {})
     assert "Measured on: cpu test.\n" in report.markdown(results, {"cpu": "test", "isal": None})
+
+
+def _timers(server: Any, late_ms: int, **facts: float) -> list[Figures]:
+    """Steady figures and those of a burst, all deliveries as late as said."""
+    plan = TimerPlan(pending=1_000, rate=50, seconds=1.0, burst=200, rival_pending=100)
+    taken = Taken(before=1_000_000, after=1_064_000, filled=0.5, restart=0.25, lost=0)
+    times = [(second * 1_000_000_000, second * 1_000_000_000 + late_ms * 1_000_000) for second in range(10)]
+    burst = Burst(3_000_000_000, 5_000_000_000, times, [1_000_000] * 10, times, [late_ms * 2_000_000] * 10)
+    steady = steady_figures(server, plan, 1_000, [late_ms * 1_000_000] * 50, taken)
+    return [replace(each, facts={**each.facts, **facts}) for each in (steady, burst_figures(server, 200, burst))]
+
+
+def test_timers_stand_beside_each_slot_width_of_rocketmq() -> None:
+    """A row each, and what the node does worse is said: here it is later than fine slots, not than wide ones."""
+    results = [*_timers("pyddmq", 4), *_timers("rocketmq", 500, precision_ms=1_000)]
+    results += _timers("rocketmq", 2, precision_ms=100)
+    text = report.markdown(results, {})
+    assert "| pyddmq | 1,000 | 50 | 4.00 | 4.00 | 4.00 | 4.00 | 0 |\n" in text
+    assert "| rocketmq, timerPrecisionMs 1000 | 1,000 | 50 | 500.00 |" in text
+    assert "| pyddmq | 1,000 | 2,000 | 1.0 | 1.0 | 64.0 | 0.25 | 0 |\n" in text
+    assert "| pyddmq | 200 | 2.00 | 8.00 | 1.00 | 4.00 | 4.00 |\n" in text
+    worse = text.partition("Behind a rival in:\n\n")[2]
+    assert worse.splitlines()[:2] == [
+        "- timers, beside rocketmq, timerPrecisionMs 100: late p50 2.00 times its; late p99 2.00 times its; "
+        "late p99.9 2.00 times its",
+        "- timer burst, beside rocketmq, timerPrecisionMs 100: other topic's publish p99 2.00 times its; "
+        "other topic's pull p99 2.00 times its",
+    ]
+    assert "Behind" not in report.markdown(results[:2], {})
+    assert "Behind a rival in:\n\n- nothing\n" in report.markdown(results[:4], {})
+
+
+def test_other_topics_messages_count_while_the_burst_is_on() -> None:
+    """Of another topic's clients only what was due to be sent between burst and drain is taken."""
+    seconds = [second * 1_000_000_000 for second in range(10)]
+    pulls = [(sent, sent + place * 1_000_000) for place, sent in enumerate(seconds)]
+    quiet = [(0, 7_000_000)]
+    found = burst_figures("pyddmq", 9, Burst(seconds[3], seconds[5], quiet, [1], pulls, [1_000_000] * 10))
+    assert found.latency_ms["max"] == 5.0
+    assert found.facts["quiet_pull_p99_ms"] == 7.0
+
+
+@pytest.mark.parametrize("pending", [4, 641, 1_000_000])
+def test_parts_of_what_is_pending_are_all_of_it(pending: int) -> None:
+    """The counts add up, and each part begins where the one before ends."""
+    found = list(parts(pending, 1_000))
+    assert sum(count for count, _, _ in found) == pending
+    ends = [begin + count * spacing for count, begin, spacing in found]
+    assert all(abs(begin - end) < 1.0 for end, (_, begin, _) in zip([1_000.0, *ends], found, strict=False))
+
+
+def test_machine_without_java_is_measured_without_rocketmq(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence says what is missing and how to get it; nothing is fetched."""
+    monkeypatch.setenv("PATH", "")
+    assert not rocketmq_is_there()
+    assert "needs java, which is not installed (apt install openjdk-17-jdk-headless)" in capsys.readouterr().err
 
 
 def test_tables_go_between_their_marks_again_and_again() -> None:
