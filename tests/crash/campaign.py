@@ -23,6 +23,7 @@ from tests.crash.edge import RealEdge, Stats
 from tests.crash.moments import Phase, Planned
 from tests.crash.outcome import Kill, Outcome
 from tests.crash.process import NodeProcess
+from tests.patient import PATIENCE_SECONDS
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.ledger import ACK_LOSS_SECONDS, Ledger, PromiseBroken
 from tests.simulation.lines import Client, Surroundings
@@ -30,9 +31,9 @@ from tests.simulation.world import TIMEOUT_MS, dead_letters, settings, store_opt
 
 SLACK_SECONDS = 1.0
 """How late a client on a busy machine may read what the node wrote."""
-WAIT_SECONDS_MAX = 60.0
 DEATH_SECONDS_MAX = 2.0
-"""How long a call may not come before the node is killed without it."""
+DEATH_PROGRESS = 150
+"""For how long, and until so many things have happened, a call may not come before the node is killed without it."""
 SMALL = {
     "segmentBytes": 131_072,
     "queueFileUnits": 100,
@@ -76,7 +77,6 @@ class Campaign:
         self._power = power
         self._ledger = Ledger(
             [replace(each, timeout=timeout_ms / 1000) for each in subscriptions()],
-            slack_seconds=timeout_ms / 1000 - TIMEOUT_MS / 1000 + SLACK_SECONDS,
             # The time of a loss is that at which the death is seen.
             ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS + SLACK_SECONDS + DEATH_SECONDS_MAX,
         )
@@ -157,7 +157,7 @@ class Campaign:
             reaper.disarm()
         else:
             await self._begin_phase(planned)
-            kill.reached = await self._died()
+            kill.reached = await self._died(draining=moment.phase is Phase.DRAIN)
             reaper.disarm()
         self._end_life()
         self._outcome.kills.append(kill)
@@ -207,9 +207,13 @@ class Campaign:
             topic["actions"] = [["PullServer"], ["NonBlockAsync", "PullServer"]][self._reloads % 2]
         return wanted
 
-    async def _died(self) -> bool:
-        """Wait for the node's death; False when the call did not come, and then it is killed without."""
+    async def _died(self, *, draining: bool = False) -> bool:
+        """Wait for the node's death; False when the call did not come: it is killed without, or has drained."""
+        loop = asyncio.get_running_loop()
+        aim, deadline = self._progress() + DEATH_PROGRESS, loop.time() + PATIENCE_SECONDS
         code = await self._node.ended(DEATH_SECONDS_MAX)
+        while code is None and (draining or self._progress() < aim) and loop.time() < deadline:
+            code = await self._node.ended(DEATH_SECONDS_MAX)
         if code is None:
             self._node.kill()
             return False
@@ -284,7 +288,7 @@ class Campaign:
     ) -> None:
         """Wait for a condition that changes when a reply is read."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + WAIT_SECONDS_MAX
+        deadline = loop.time() + PATIENCE_SECONDS
         while not until():
             self._noticed.clear()
             try:

@@ -8,14 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.patient import PATIENCE_SECONDS
+
 COMMAND = Path(sys.executable).parent / "pyddmq"
-START_SECONDS_MAX = 60
 
 
 class NodeProcess:
@@ -68,9 +70,14 @@ class NodeProcess:
                 [*prefix, *command, *options], stdout=subprocess.PIPE, stderr=log, text=True
             )
         assert self._process.stdout is not None
+        watchdog = threading.Timer(PATIENCE_SECONDS, self._process.kill)
+        watchdog.start()
         line = self._process.stdout.readline()
+        hung = watchdog.finished.is_set()
+        watchdog.cancel()
         if not line:
             code = self.wait()
+            assert not hung, f"the node does not become ready: {self.log.read_text()[-3000:]}"
             if code == -signal.SIGKILL:
                 return False
             raise AssertionError(f"no ready line, exit code {code}: {self.log.read_text()[-3000:]}")
@@ -119,7 +126,7 @@ class NodeProcess:
         assert self._process is not None
         process, self._process = self._process, None
         self.producer = self.consumer = None
-        code = process.wait(START_SECONDS_MAX)
+        code = process.wait(PATIENCE_SECONDS)
         assert process.stdout is not None
         process.stdout.close()
         return code

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.process import NodeProcess
+from tests.patient import LINGER_MS, PATIENCE_SECONDS
 from tests.simulation.wire import Codec, Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 
 MESSAGES = 1_000_000
@@ -33,7 +34,7 @@ class Line:
 
     def __init__(self, address: tuple[str, int] | None, codec: Codec) -> None:
         assert address is not None
-        self._socket = socket.create_connection(address, timeout=60)
+        self._socket = socket.create_connection(address, timeout=PATIENCE_SECONDS)
         self._codec = codec
         self._frames = Frames()
         self._ready: list[bytes] = []
@@ -82,7 +83,7 @@ def _consume(node: NodeProcess) -> None:
     acks: list[int] = []
     seen = 0
     while seen < MESSAGES:
-        response = line.call("pull", request=_pull(acks, count=PER_PULL, linger_ms=10_000))
+        response = line.call("pull", request=_pull(acks, count=PER_PULL, linger_ms=LINGER_MS))
         offsets = [message.offset for message in response.messages]
         assert offsets == list(range(seen, seen + len(offsets)))
         seen += len(offsets)
@@ -116,7 +117,7 @@ def test_million_acks_above_one_unacked_survive_kill(tmp_path: Path) -> None:
         node.kill()
         node.start()
         line = Line(node.consumer, consumer_codec())
-        first = line.call("pull", request=_pull([], count=PER_PULL, linger_ms=10_000))
+        first = line.call("pull", request=_pull([], count=PER_PULL, linger_ms=LINGER_MS))
         assert [message.offset for message in first.messages] == [0]
         again = line.call("pull", request=_pull([], count=PER_PULL, linger_ms=200))
         assert list(again.messages or ()) == []

@@ -27,6 +27,7 @@ class Stamp(NamedTuple):
         life: Number of the node process, from 0.
         late: A delivery decided some unknown time before it was written (the peer did not read).
         asked: Of a delivery: the first turn in which the node can have decided it.
+        asked_time: Likewise in seconds, where `time` is only that of reading.
     """
 
     sequence: int
@@ -35,6 +36,7 @@ class Stamp(NamedTuple):
     life: int
     late: bool = False
     asked: int = 0
+    asked_time: float | None = None
 
 
 @dataclass(slots=True)

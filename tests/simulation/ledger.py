@@ -90,7 +90,6 @@ class Ledger:
 
     Args:
         subscriptions: Every (group, topic) that is consumed.
-        slack_seconds: How much later than the node the clients may have seen a delivery.
         ack_loss_seconds: How old an ack may be and still go with the power; 0 under `ackFlush: sync`.
         walls: The wall clock's history; without it no message waits.
     """
@@ -99,11 +98,9 @@ class Ledger:
         self,
         subscriptions: Iterable[Subscription],
         *,
-        slack_seconds: float = SLACK_SECONDS,
         ack_loss_seconds: float = ACK_LOSS_SECONDS,
         walls: Walls | None = None,
     ) -> None:
-        self._slack_seconds = slack_seconds
         self._walls = walls
         self._ack_loss_seconds = ack_loss_seconds
         self.subscriptions = {(each.group, each.topic): each for each in subscriptions}
@@ -407,11 +404,14 @@ class Ledger:
             out.append((delivery, account))
 
     def _still_out(self, rules: Subscription, delivery: Delivery, account: Account, now: Stamp) -> bool:
-        if now.life != delivery.stamp.life or now.time >= delivery.stamp.time + rules.timeout - self._slack_seconds:
+        # The node counts from when it handed the message out: not before it was asked for.
+        stamp = delivery.stamp
+        since = stamp.time if stamp.asked_time is None else stamp.asked_time
+        if now.life != stamp.life or now.time >= since + rules.timeout - SLACK_SECONDS:
             return False
         return not any(
-            client == delivery.client and delivery.stamp.sequence < stamp.sequence and stamp.turn <= now.turn
-            for stamp, client, _ in account.answers
+            client == delivery.client and stamp.sequence < each.sequence and each.turn <= now.turn
+            for each, client, _ in account.answers
         )
 
     def _check_order(

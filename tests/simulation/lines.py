@@ -110,8 +110,9 @@ class Link(asyncio.Protocol):
 
     def stamp(self, mark: Mark, asked: Mark | None = None) -> Stamp:
         """Turn a mark of this connection into a stamp of the ledger."""
-        first = mark if asked is None or self.client.around.exact else asked
-        return Stamp(mark.sequence, mark.turn, mark.time, self.life, mark.late, first.turn)
+        if asked is None or self.client.around.exact:
+            return Stamp(mark.sequence, mark.turn, mark.time, self.life, mark.late, mark.turn)
+        return Stamp(mark.sequence, mark.turn, mark.time, self.life, mark.late, asked.turn, asked.time)
 
 
 class Client:
