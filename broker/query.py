@@ -112,6 +112,17 @@ def at_physical(store: Searchable, physical: int) -> Message:
     return message_of(store.read(entry.physical, entry.size))
 
 
+def after_in_batch(store: Searchable, message: Message) -> Message | None:
+    """Return the message that was stored behind this one in the same atomic batch; None when there is none."""
+    entry = _valid(store, message.physical)
+    if entry is None or entry.batch is None or entry.batch[0] + 1 >= entry.batch[1]:
+        return None
+    try:
+        return at_physical(store, message.physical + message.size)
+    except NotFound:
+        return None
+
+
 def by_id(store: Searchable, message_id: str) -> Message:
     """Return the message of an offsetMsgId: 32 or 56 hex digits, store host and commit-log offset.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from broker.errors import BodyUnusable
+from broker.loop.occurrence import Occurrence, parse_id
 from broker.message import Message
 from broker.query import (
     ALL_MS,
@@ -27,6 +28,8 @@ from broker.query import (
     by_key,
     by_unique_key,
 )
+from broker.timer.handle import parse_handle
+from broker.timer.names import TIMER_TOPIC
 from proxy.moments import parse_moment
 
 LIMIT_MAX = 1000
@@ -128,7 +131,14 @@ class MessageSearch:
         )
 
     def _by_id(self, text: str) -> Iterator[None]:
-        """An id is the store's (host and commit-log offset) or the producer's (UNIQ_KEY); both may have 32 digits."""
+        """An id is the store's (host and commit-log offset) or the producer's: UNIQ_KEY, a timer's handle, DDMQ's."""
+        occurrence, handle = parse_id(text), parse_handle(text)
+        if occurrence is not None:
+            yield from self._by_occurrence(occurrence)
+            return
+        if handle is not None:
+            yield from self._by_unique_key(handle.unique_key)
+            return
         try:
             self._messages = [by_id(self._store, text)]
         except (NotFound, QueryRefused) as error:
@@ -141,6 +151,20 @@ class MessageSearch:
                         f"no message has the id {text}, neither as offsetMsgId nor as UNIQ_KEY{self._unsure()}"
                     )
                 ) from error
+
+    def _by_occurrence(self, occurrence: Occurrence) -> Iterator[None]:
+        """Find what DDMQ's id names: the delivered message, else the record that waits or waited last."""
+        waited: list[Message] = []
+        if TIMER_TOPIC in self._store.topics:
+            yield from self._run(by_key(self._store, TIMER_TOPIC, occurrence.first.id, limit=1))
+            waited = self._messages
+        topic = self._given.get("topic") or (waited[0].properties.get("REAL_TOPIC", "") if waited else "")
+        if topic in self._store.topics:
+            yield from self._run(by_key(self._store, topic, occurrence.id, limit=self._limit()))
+        self._messages = self._messages or waited
+        if not self._messages:
+            hint = "" if topic else "; one that never waited is found with its topic (--topic)"
+            raise NotFound(f"no message has DDMQ's id {occurrence.id}{hint}{self._unsure()}")
 
     def _by_unique_key(self, text: str) -> Iterator[None]:
         yield from self._run(by_unique_key(self._store, self._given.get("topic"), text, limit=self._limit()))

@@ -100,7 +100,7 @@ class _Timers:
             found = await self._look(found.unique_key, found.topic)
         due = "" if found.due_ms is None else f"; it was due at {moment_text(found.due_ms)}"
         text = {
-            CancelOutcome.CANCELLED: f"cancelled{due}",
+            CancelOutcome.CANCELLED: found.text() if found.successor is not None else f"cancelled{due}",
             CancelOutcome.TOO_LATE: f"too late: {found.text()}",
             CancelOutcome.UNKNOWN: UNKNOWN,
         }[outcome]

@@ -1,4 +1,4 @@
-"""What a store knows of one timer: whether it waits, was delivered, or was cancelled; from the index and the records.
+"""What a store knows of one timer: waiting, delivered, cancelled or rescheduled; from the index and the records.
 
 A timer is named by the UNIQ_KEY that its producer was told, or by its recall handle (D31). Nothing of it is in memory.
 """
@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from broker.errors import MessageRefused
 from broker.loop.occurrence import Occurrence, parse_id
 from broker.message import Message
-from broker.query import QueryRefused, Searchable, by_key, by_unique_key
-from broker.timer.handle import RecallHandle
+from broker.query import QueryRefused, Searchable, after_in_batch, by_key, by_unique_key
+from broker.timer.handle import RecallHandle, parse_handle
 from broker.timer.names import TIMER_TOPIC
 from proxy.moments import moment_text
 
@@ -27,6 +26,7 @@ class TimerState(StrEnum):
     PENDING = "pending"
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
+    RESCHEDULED = "rescheduled"
     UNKNOWN = "unknown"
 
 
@@ -45,6 +45,7 @@ class TimerLookup:
         state: What became of it, after `steps`.
         record: The record that waits or waited, the newest; None when there is none.
         delivery: The delivered record.
+        successor: What it was rescheduled to: another timer, or a delivered record; None when it was not.
         due_ms: When it is due, ms since the epoch.
         occurrence: What a DDMQ id names, any of a loop; None for other names.
 
@@ -60,10 +61,10 @@ class TimerLookup:
         self.state = TimerState.UNKNOWN
         self.record: Message | None = None
         self.delivery: Message | None = None
+        self.successor: Message | None = None
         self.occurrence = parse_id(name)
-        try:
-            handle = RecallHandle.parse(name)
-        except MessageRefused:
+        handle = parse_handle(name)
+        if handle is None:
             return
         if handle.broker_name != broker_name:
             raise QueryRefused(f"the handle is of broker {handle.broker_name}, this one is {broker_name}")
@@ -73,8 +74,9 @@ class TimerLookup:
 
     @property
     def due_ms(self) -> int | None:
-        """When it is due, as its record says."""
-        text = "" if self.record is None else self.record.properties.get("TIMER_DELIVER_MS", "")
+        """When it is due, as its record says; None of one that was moved to a moment that was over."""
+        moved = self.delivery is not None and self.delivery is self.successor
+        text = "" if self.record is None or moved else self.record.properties.get("TIMER_DELIVER_MS", "")
         return int(text) if text.isdecimal() else None
 
     def steps(self) -> Iterator[None]:
@@ -124,9 +126,19 @@ class TimerLookup:
         if not waits:
             return
         self.record = waits[0]
-        names = (f"{self.topic}+{self.unique_key}", self.unique_key)
-        cancelled = any(each.properties.get("TIMER_DEL_UNIQKEY") in names for each in records)
-        self.state = TimerState.CANCELLED if cancelled else TimerState.PENDING
+        names = (f"{self.topic}+{waits[0].unique_key}", waits[0].unique_key)
+        cancels = [each for each in records if each.properties.get("TIMER_DEL_UNIQKEY") in names]
+        if not cancels:
+            self.state = TimerState.PENDING
+            return
+        self.successor = after_in_batch(self._store, cancels[0])
+        if self.successor is None:
+            self.state = TimerState.CANCELLED
+        elif self.occurrence is not None and self.successor.topic == self.topic:
+            # DDMQ's id is that of the message, whatever its UNIQ_KEY.
+            self.state, self.delivery = TimerState.DELIVERED, self.successor
+        else:
+            self.state = TimerState.RESCHEDULED
 
     def text(self) -> str:
         """Say what became of it."""
@@ -135,6 +147,10 @@ class TimerLookup:
             return f"delivered at {moment_text(self.delivery.store_ms)}: {where}"
         if self.state is TimerState.UNKNOWN:
             return UNKNOWN
+        if self.successor is not None:
+            new, due = self.successor.unique_key, self.successor.properties.get("TIMER_DELIVER_MS", "")
+            when = moment_text(int(due)) if due.isdecimal() else "a moment that was over, and delivered"
+            return f"rescheduled to {when}; its id is {new} since"
         if self.due_ms is None:
             return self.state.value
         was = "is" if self.state is TimerState.PENDING else "was"
@@ -153,6 +169,7 @@ class TimerLookup:
             "key": None if record is None else record.properties.get("KEYS"),
             "storedMs": None if record is None else record.store_ms,
             "dueMs": self.due_ms,
+            "newId": None if self.successor is None else self.successor.unique_key,
             "handle": None if handle is None else str(handle),
             "delivered": None
             if delivery is None

@@ -57,3 +57,11 @@ class RecallHandle(NamedTuple):
             return cls(topic, broker_name, int(timestamp), unique_key)
         except (ValueError, binascii.Error):
             raise MessageRefused(f"{text[:80]!r} {problem}") from None
+
+
+def parse_handle(text: str) -> RecallHandle | None:
+    """Return a handle's content; None when the text is none."""
+    try:
+        return RecallHandle.parse(text)
+    except MessageRefused:
+        return None

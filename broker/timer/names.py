@@ -49,7 +49,7 @@ class TimerOptions:
         delay_ms_max: Longest time from receipt to due (RocketMQ's timerMaxDelaySec, there 3 days).
         slot_messages_max: Timers of one slot above which new ones are refused more and more often, all of them at twice
             that (timerCongestNumEachSlot); 0 is without bound.
-        precision_ms: Width of a slot (timerPrecisionMs); that of a wheel that is there wins.
+        precision_ms: Width of a slot (timerPrecisionMs); a wheel of another width is made anew.
         slots: Slots of half a round (7 days in RocketMQ).
         roll_slots: What is due later than that many slots from now is rolled: put again meanwhile
             (timerRollWindowSlot).

@@ -24,7 +24,7 @@ class TimedPuts:
     """Gives messages their moment.
 
     Attributes:
-        options: Precision and bounds; `broker.timer.timers` replaces them by those of a wheel that is there.
+        options: Precision and bounds, as configured; a wheel of another precision is made anew.
         on_topic: Called when the timer topic is made; None while nobody delivers.
         in_slot: Tells how many messages the slot that begins at a moment has; None while nobody knows.
 

@@ -44,7 +44,10 @@ _PATIENCE_SECONDS = 120.0
 def show(
     *,
     message_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="offsetMsgId, or the id that the producer was told.")
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="offsetMsgId, or what the producer was told: id, a timer's handle, DDMQ's id."
+        ),
     ] = None,
     topic: Topic = None,
     queue: Queue = None,

@@ -146,11 +146,8 @@ def _run(search: TimerSearch | TimerShow) -> dict[str, Any]:
 
 def _broker_name(name: str) -> str:
     """Return the broker of a handle: a data directory does not say whose it is."""
-    from broker.errors import MessageRefused
-    from broker.timer.handle import RecallHandle
+    from broker.timer.handle import parse_handle
     from conf import NodeConfig
 
-    try:
-        return RecallHandle.parse(name).broker_name
-    except MessageRefused:
-        return NodeConfig().broker_name
+    handle = parse_handle(name)
+    return NodeConfig().broker_name if handle is None else handle.broker_name

@@ -11,6 +11,9 @@ import pytest
 
 from broker.loop import metrics as counted
 from broker.loop.occurrence import parse_id
+from broker.query import NotFound
+from broker.timer.names import TIMER_TOPIC
+from proxy.messages import MessageSearch
 from proxy.timer_changes import CancelBody, TimerName, timer_changes
 from proxy.timer_lookup import TimerLookup, TimerState
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
@@ -53,6 +56,65 @@ def test_id_of_a_single_message_finds_it_waiting_and_delivered() -> None:
     assert looked(made, past).state is TimerState.UNKNOWN
     assert looked(made, past, TOPIC).state is TimerState.DELIVERED
     assert looked(made, once(number=7).id, TOPIC).state is TimerState.UNKNOWN
+
+
+def test_message_that_was_moved_to_the_past_was_delivered() -> None:
+    """DDMQ's id stays that of the message: it says when and where it was delivered, not that a record was cancelled."""
+    made = world()
+    made.add(once(60))
+    waiting = looked(made, once(60).id)
+    assert made.timers.reschedule(TOPIC, waiting.unique_key, (START_S - 5) * 1000).unique_key
+    found = looked(made, once(60).id)
+    assert (found.state, found.due_ms) == (TimerState.DELIVERED, None)
+    assert found.text().startswith("delivered at ")
+    assert found.delivery is not None
+    assert (found.delivery.queue_id, found.delivery.offset) == (0, 0)
+
+
+@pytest.mark.parametrize(("moment", "said"), [(200, "2023-11-14T22:16:40"), (-5, "a moment that was over")])
+def test_id_of_before_a_move_names_the_one_since(moment: int, said: str) -> None:
+    """A timer has a new UNIQ_KEY once it is rescheduled; the old one says so, and is not called cancelled."""
+    made = world()
+    made.add(once(60))
+    old = looked(made, once(60).id).unique_key
+    new = made.timers.reschedule(TOPIC, old, (START_S + moment) * 1000).unique_key
+    found = looked(made, old)
+    assert found.state is TimerState.RESCHEDULED
+    assert said in found.text()
+    assert found.document()["newId"] == new
+    assert new in found.text()
+    if moment > 0:
+        assert looked(made, new).state is TimerState.PENDING
+        made.timers.cancel(TOPIC, new)
+        assert looked(made, new).state is TimerState.CANCELLED
+
+
+def shown(made: World, name: str, **parameters: str) -> list[tuple[str, str]]:
+    """Topic and key of what `messages show` finds."""
+    search = MessageSearch(made.store, {"id": name, **parameters}, now_ms=START_S * 1000)
+    for _ in search.steps():
+        pass
+    return [(each["topic"], each["key"]) for each in search.document()["messages"]]
+
+
+def test_messages_are_shown_by_ddmq_id_and_handle() -> None:
+    """The record that waits, then the delivered message; each delivery of a loop by its own id."""
+    made = world()
+    made.add(once(60))
+    handle = looked(made, once(60).id).document()["handle"]
+    assert [topic for topic, _ in shown(made, once(60).id)] == [TIMER_TOPIC]
+    assert [topic for topic, _ in shown(made, handle)] == [TIMER_TOPIC]
+    first = loop(every=60, times=3, number=1)
+    made.add(first)
+    made.scheduler.advance(130)
+    assert shown(made, once(60).id) == [(TOPIC, once(60).id)]
+    assert (TOPIC, once(60).id) in shown(made, handle)
+    second = walked(first)[1].id
+    assert shown(made, second) == [(TOPIC, second)]
+    at_once = made.add(once(-5, number=2))
+    assert shown(made, at_once, topic=TOPIC) == [(TOPIC, at_once)]
+    with pytest.raises(NotFound, match="--topic"):
+        shown(made, at_once)
 
 
 async def change(node: RunningNode, body: CancelBody) -> Any:
