@@ -72,7 +72,7 @@ class TimerLog:
     """
 
     def __init__(self, root: str, *, disk: Disk, file_bytes: int) -> None:
-        self.file_bytes = file_bytes
+        self.file_bytes = self._file_bytes_new = file_bytes
         self.count = self.first = 0
         self._folder = f"{root}/timerlog"
         self._disk = disk
@@ -106,17 +106,21 @@ class TimerLog:
             raise TimersDamaged("the files of the timer log do not fit together")
         if bases[0] % size:
             raise TimersDamaged("a file of the timer log has a wrong name")
-        self.file_bytes = size
-        self._per_file = (size - _BLANK.size) // UNIT_BYTES
+        self._take_size(size)
         self._files = {base // size: file for base, file in self._files.items()}
         self.first = self.count = min(self._files) * self._per_file
         # What a killed process wrote last may be in the page cache alone.
         self._unsynced.update(self._files)
         return True
 
+    def _take_size(self, file_bytes: int) -> None:
+        self.file_bytes = file_bytes
+        self._per_file = (file_bytes - _BLANK.size) // UNIT_BYTES
+
     def reset(self) -> None:
-        """Begin anew with nothing. Raises OSError."""
+        """Begin anew with nothing, and files of the size that was asked for. Raises OSError."""
         self.close()
+        self._take_size(self._file_bytes_new)
         for name in self._disk.list(self._folder):
             self._disk.remove(f"{self._folder}/{name}")
         if self._disk.exists(self._folder):

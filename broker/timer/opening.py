@@ -2,7 +2,8 @@
 
 With the files as some stop left them:
 
-1. Units behind the checkpoint are compared with their records; the first that does not fit, and all behind it, go.
+1. Units behind the checkpoint are compared with their records; the first that does not fit, and all behind it, go. No
+   slot may lead anywhere else after a stop that was not clean.
 2. Records that replace others, from where the checkpoint says, settle their timers.
 3. The rest of the timer topic's queue is entered.
 
@@ -87,6 +88,8 @@ def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]
     else:
         table.pending = dict(saved.pending)
     yield from _take_over_units(timers)
+    if not timers.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
+        raise TimersDamaged("the timer wheel leads to units that the timer log does not have")
     yield from _apply_decisions(timers, saved.decided_from, asides)
     yield from _enter(timers)
 

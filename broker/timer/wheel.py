@@ -142,6 +142,21 @@ class TimerWheel:
         # Two of them differ by more than a round is of all time.
         return min(PRECISIONS_MS, key=lambda each: abs(latest * each - moment_ms))
 
+    def leads_out(self, read_ms: int, end: int) -> bool:
+        """Whether a slot from a moment on names what is no unit below a position of the timer log.
+
+        A power loss may leave such slots: torn, or ahead of a timer log that lost its end.
+        """
+        time_from, view = read_ms // self.precision_ms, self._view
+        for index in range(0, 2 * self.slots, _BLOCK_SLOTS):
+            block = view[index * SLOT_BYTES : (index + _BLOCK_SLOTS) * SLOT_BYTES]
+            if _ZEROS.startswith(block):
+                continue
+            for place, (time, first, last, _, _) in enumerate(SLOT.iter_unpack(block), index):
+                if time >= time_from and not 0 <= first <= last < end and place not in self._dirty:
+                    return True
+        return any(time >= time_from and slot.last >= end for time, slot in self._dirty.values())
+
     def put(self, slot_ms: int, slot: Slot) -> None:
         """Set a slot."""
         time = slot_ms // self.precision_ms
