@@ -56,9 +56,7 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     from broker.private_disk import PrivateDisk
     from broker.seams import SystemClock
     from broker.store import Store
-    from proxy import logs
 
-    logs.configure("auto", "warning")
     root, clock, metrics = str(data.absolute()), SystemClock(), Metrics()
     disk = RealDisk() if change else PrivateDisk(RealDisk(read_only=True))
     loop = asyncio.new_event_loop()
