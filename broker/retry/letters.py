@@ -51,6 +51,12 @@ class Letter:
         return int(text) if text.isdecimal() else None
 
     @property
+    def offset_in_topic(self) -> int | None:
+        """Its offset there; RocketMQ does not tell."""
+        text = self._told("DLQ_ORIGIN_OFFSET")
+        return int(text) if text.isdecimal() else None
+
+    @property
     def key(self) -> str:
         """Its key, "" for none."""
         return self._told("KEYS")

@@ -25,7 +25,7 @@ RECOVERED = declare(
 REDRIVEN = declare("pyddmq_dead_letters_redriven_total", "Dead letters that were sent to a topic again.", ("group",))
 REDRIVE_REFUSED = declare(
     "pyddmq_dead_letters_not_redriven_total",
-    "Dead letters that a redrive could not send again; by reason: origin_unknown, no_topic, system_topic, unstorable, "
-    "unreadable. They stay where they are.",
+    "Dead letters that a redrive could not send again; by reason: origin_unknown, no_topic, system_topic, "
+    "message_type, unstorable, unreadable. They stay where they are.",
     ("group", "reason"),
 )

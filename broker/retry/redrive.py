@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.decisions import Decision
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError, StoreUnreadable
+from broker.message_type import Mismatch
 from broker.put import Position
 from broker.record import split
 from broker.release import Released, moved, without
+from broker.retry.kinds import misfit
 from broker.retry.letters import Letter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
 from broker.retry.puts import COUNTS_NAME, RETRY_NAMES, ROUTE_NAMES
@@ -47,13 +49,18 @@ _DEAD_NAMES = (
     COUNTS_NAME,
     *ROUTE_NAMES,
 )
+_MISFITS = {
+    Mismatch.NO_DELAY: "takes delayed messages only",
+    Mismatch.NO_KEY: "takes ordered messages only, and the message has no key",
+}
+"""Where the sentence for producers advises what a redrive cannot do."""
 
 
 class RedriveRefused(Exception):
     """A dead letter cannot be redriven now; it stays where it is.
 
     Attributes:
-        kind: origin_unknown, no_topic, system_topic, unstorable, unreadable.
+        kind: origin_unknown, no_topic, system_topic, message_type, unstorable, unreadable.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -168,6 +175,10 @@ class Redrives:
         topic = self._store.topics.get(name)
         if topic is None:
             raise RedriveRefused("no_topic", f"topic {name} is not there; create it, or name another (--to)")
+        wrong = misfit(self._store, letter, topic)
+        if wrong is not None:
+            text = f"topic {name} is of the type {topic.message_type} and {_MISFITS.get(wrong, wrong)}"
+            raise RedriveRefused("message_type", f"{text}; name another (--to), or alter the type")
         own = letter.queue if name == letter.topic else None
         if own is None or own >= len(topic.queues):
             own = self._store.queue_for(topic, letter.key)

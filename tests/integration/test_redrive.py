@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 
 from broker.dead_letter import dead_letter
+from broker.delay.delays import Delays
 from broker.errors import StoreError
 from broker.message import message_of
+from broker.message_type import MessageType
+from broker.notices import Notices
+from broker.opening import run_to_end
 from broker.put import Put
 from broker.query import NotFound, QueryRefused, at_offset
 from broker.retry.letters import Wanted
-from broker.testing import ManualClock, PowerCut, SimDisk
+from broker.retry.metrics import REDRIVE_REFUSED
+from broker.store import Store
+from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
+from broker.timer.timers import Timers
 from proxy.dead_letters import Figures, LetterPage, overview
 from tests.integration.redrive_tools import Buried, bury, opened, redrive, redrives
 from tests.integration.store_tools import HOST, ROOT
@@ -82,6 +89,77 @@ def test_second_redrive_recognises_the_first(lost: bool) -> None:
     assert redrive(store, known, again=True)["redriven"] == 1
     assert store.topics["t"].queues[0].max_offset == 3
     assert redrive(store, known)["results"][0]["redriven"]["offset"] == 2
+
+
+TYPED = [
+    (MessageType.FIFO, {}, None),
+    (MessageType.FIFO, {"to": "typed"}, "no key"),
+    (MessageType.FIFO, {"to": "typed", "key": "k"}, None),
+    (MessageType.NORMAL, {"to": "typed"}, None),
+    (MessageType.DELAY, {}, "takes delayed messages only"),
+    (MessageType.DELAY, {"delay_level": 1}, None),
+    (MessageType.DELAY, {"delay_ms": 1000}, None),
+    (MessageType.DELAY, {"to": "typed", "delay_ms": 1000}, "takes delayed messages only"),
+    (MessageType.TRANSACTION, {}, "transactions only"),
+    (MessageType.TRANSACTION, {"to": "typed", "key": "k"}, "transactions only"),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "why"), TYPED)
+def test_dead_letter_of_another_kind_is_refused(kind: MessageType, message: dict[str, Any], why: str | None) -> None:
+    """By the type of the topic that it is to go to; it stays, is counted, and goes where it fits."""
+    disk, clock = SimDisk(), ManualClock()
+    store = opened(disk, clock)
+    to = message.get("to")
+    store.create_topic("typed", 1)
+    waits = {name: message[name] for name in ("delay_level", "delay_ms") if name in message}
+    bury_delivered(store, clock, disk, key=message.get("key", ""), **waits)
+    store.topic_changes.set_types({to or "t": kind})
+    known = redrives(store, disk)
+    dry = redrive(store, known, to=to, dry=True)
+    answer = redrive(store, known, to=to)
+    assert (dry["refused"], answer["refused"]) == ((0, 0) if why is None else (1, 1))
+    if why is not None:
+        [result] = answer["results"]
+        assert (result["kind"], why in result["why"]) == ("message_type", True), result["why"]
+        assert store.metrics.value(REDRIVE_REFUSED, "g", "message_type") == 1
+        store.topic_changes.set_types({to or "t": MessageType.MIXED})
+        assert redrive(store, known, to=to)["redriven"] == 1
+        return
+    # A dead letter of what was redriven before goes again, too.
+    assert answer["redriven"] == 1
+    if to is None:
+        letter = at_offset(store, "t", 0, 1)
+        made, born_ms, host = dead_letter(
+            store, "g", Buried(letter, 1), "why", store.read(letter.physical, letter.size)
+        )
+        store.append([made], born_ms=born_ms, born_host=host)
+        store.flush()
+        assert redrive(store, known)["redriven"] == 1
+
+
+def bury_delivered(store: Store, clock: ManualClock, disk: SimDisk, **options: Any) -> None:
+    """Publish a message to queue 0 of `t`, have it delivered however it waits, and make its dead letter."""
+    scheduler = ManualScheduler(clock)
+    parts: dict[str, Any] = {
+        "disk": disk,
+        "clock": clock,
+        "scheduler": scheduler,
+        "metrics": store.metrics,
+        "notices": Notices(clock),
+    }
+    delays = run_to_end(Delays.opening(store, **parts))
+    timers = run_to_end(Timers.opening(store, **parts))
+    delays.start()
+    timers.start()
+    store.put("t", b"x", queue_id=0, **options)
+    scheduler.advance(5)
+    delays.stop()
+    timers.stop()
+    first = at_offset(store, "t", 0, 0)
+    made, born_ms, host = dead_letter(store, "g", Buried(first, 3), "why", store.read(first.physical, first.size))
+    store.append([made], born_ms=born_ms, born_host=host)
+    store.flush()
 
 
 def test_each_that_cannot_go_says_why_and_stays() -> None:
