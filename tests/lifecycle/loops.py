@@ -29,6 +29,8 @@ class Loops(Scenario):
         super().__init__(moment)
         self._waiting: dict[str, dict[int, int]] = {}
         """By id: queue offset by commit-log offset of its records in the timer topic."""
+        self._keys: dict[str, str] = {}
+        """UNIQ_KEY of its last record there."""
         self._cancels: set[int] = set()
         self._delivered: list[str] = []
         self._looked: set[int] = set()
@@ -42,6 +44,7 @@ class Loops(Scenario):
         self._deliver()
         self._miss()
         self._cancel_some()
+        self._move_some()
         self._refuse()
         self._made.close()
 
@@ -79,6 +82,22 @@ class Loops(Scenario):
         self._cancel(under_way, walked(under_way)[2])
         self._again()
         self._went(fresh, KILLED)
+        self._advance(20)
+
+    def _move_some(self) -> None:
+        """Sooner, later than the next one, to a moment that is over, and the last of all; then one is cancelled."""
+        later = self._add(loop(self._from_now(3), every=3, times=4))
+        sooner = self._add(loop(self._from_now(9), every=3, times=2))
+        single = self._add(once(self._from_now(4)))
+        ended = self._add(loop(self._from_now(2), every=3, times=4))
+        self._move(later, 8)
+        self._move(sooner, 1)
+        self._again()
+        self._went(later, KILLED)
+        self._move(single, -5)
+        self._advance(3)
+        self._move(walked(ended)[1], 4)
+        self._cancel(ended, walked(ended)[1])
         self._advance(20)
 
     def _refuse(self) -> None:
@@ -129,6 +148,21 @@ class Loops(Scenario):
             self.account.forbid(each)
         self._answered.append((topic, named))
         self._went(waits, "a cancel is durable")
+
+    def _move(self, occurrence: Occurrence, seconds: int) -> None:
+        """Move what waits to so many seconds from now; until that is answered it may come at either moment."""
+        due_ms = self.clock.wall_ms() + seconds * 1000
+        before_ms = self.account.promised[occurrence.id]
+        self.account.promised[occurrence.id] = min(due_ms, before_ms)
+        moved = self._made.timers.reschedule(TOPIC, self._keys[occurrence.id], due_ms)
+        assert moved.outcome is CancelOutcome.CANCELLED
+        # Those behind it wait for their own moments, and for it.
+        for each in walked(occurrence):
+            own_ms = each.at_s * 1000 if each.id != occurrence.id else due_ms
+            self.account.promised[each.id] = max(own_ms, due_ms)
+        self._look(self._made)
+        over = self._state(occurrence.id) == "delivered"
+        self._went(occurrence, "it is moved", *([TIME + "is the last"] if over else []))
 
     def _advance(self, seconds: float) -> None:
         """Look every half second: what is due is due at whole ones."""
@@ -184,6 +218,8 @@ class Loops(Scenario):
         else:
             found = message.properties["KEYS"].split()[0]
             self._waiting.setdefault(found, {})[message.physical] = offset
+            if message.physical == max(self._waiting[found]):
+                self._keys[found] = message.properties["UNIQ_KEY"]
 
     def _state(self, found: str) -> str:
         """Where an occurrence is, told by the timers, the timer topic and its own topic."""

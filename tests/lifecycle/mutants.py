@@ -10,6 +10,7 @@ import pytest
 import broker.delay.delays
 import broker.timer.cancel
 import broker.timer.opening
+from broker.consumer.retry_counts import RetryCounts
 from broker.delay.delays import Delays as DelayDelivery
 from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreError
@@ -28,6 +29,7 @@ from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
 from tests.lifecycle.halves import Halves
 from tests.lifecycle.loops import Loops
+from tests.lifecycle.orderly import OrderlyRetries
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.scenario import Scenario
 from tests.lifecycle.timers import Timers
@@ -93,6 +95,10 @@ def _known_by_nobody(_: Any) -> Any:
     return lambda *_: False
 
 
+def _kept_in_memory(_: Any) -> Any:
+    return lambda _: True
+
+
 def _ahead(take: Any) -> Any:
     def early(coming: Coming, now_ms: int, count_max: int) -> list[tuple[int, int]]:
         taken: list[tuple[int, int]] = take(coming, now_ms + 500, count_max)
@@ -129,10 +135,11 @@ def _next_alone(append: Any) -> Any:
     def separately(store: Store, puts: Any, *, atomic: bool = False, done: Any = None, **options: Any) -> Any:
         if not atomic or len(puts) < 2:
             return append(store, puts, atomic=atomic, done=done, **options)
+        positions: list[Any] = []
         for put in puts[:-1]:
-            append(store, [put], **options)
+            positions += append(store, [put], **options)
             store.flush()
-        return append(store, puts[-1:], done=done, **options)
+        return positions + append(store, puts[-1:], done=done, **options)
 
     return separately
 
@@ -169,7 +176,10 @@ def _rollback_unwritten(add: Any) -> Any:
 
 MUTANTS = (
     Mutant(
-        "what was sent back is consumed where it was", Retries, "times", _patched(Finished, "has", _known_by_nobody)
+        "what was sent back is consumed where it was", Retries, "again", _patched(Finished, "has", _known_by_nobody)
+    ),
+    Mutant(
+        "failures are counted in memory alone", OrderlyRetries, "again", _patched(RetryCounts, "save", _kept_in_memory)
     ),
     Mutant(
         "redrives are not known after a start", DeadLetters, "nobody asked", _patched(Redrives, "_decided", _nothing)

@@ -9,6 +9,7 @@ from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
 from tests.lifecycle.halves import Halves
 from tests.lifecycle.loops import Loops
+from tests.lifecycle.orderly import OrderlyRetries
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.retry_topic import RetryTopicRetries
 from tests.lifecycle.scenario import Scenario
@@ -18,6 +19,7 @@ SCENARIOS: Sequence[type[Scenario]] = (
     Delays,
     Batches,
     Retries,
+    OrderlyRetries,
     RetryTopicRetries,
     DeadLetters,
     Timers,
