@@ -250,6 +250,24 @@ RESULTS: dict[str, Any] = {
 }
 
 
+def ddmqs(kind: Any) -> Any:
+    """A struct as DDMQ's own IDL has it, without the fields that are ours (101 and above); so are structs in it."""
+    fields = [field for field in kind.thrift_spec if field is not None and field[0] < 101]
+    return _make(kind.__name__, *[(*field[:3], _without_ours(field[1], field[3]), field[4]) for field in fields])
+
+
+def _without_ours(kind: int, arguments: Any) -> Any:
+    if kind == TType.STRUCT and not issubclass(arguments[0], ExceptionStruct):
+        known = ddmqs(arguments[0])
+        return [known, known.thrift_spec]
+    return arguments
+
+
+def with_field(kind: Any, field_id: int, name: str) -> Any:
+    """A struct with one more text, such as a newer peer might send."""
+    return _make(kind.__name__, *[field for field in kind.thrift_spec if field is not None], _text(field_id, name))
+
+
 def to_plain(value: Any) -> Any:
     """Return an Apache value as the generic codec has it: dicts without absent fields."""
     if isinstance(value, Struct | ExceptionStruct):

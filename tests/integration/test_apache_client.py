@@ -29,6 +29,8 @@ from tests.apache_structs import (
     ProducedMessage,
     PullException,
     PullRequest,
+    ddmqs,
+    with_field,
 )
 from tests.running_node import RunningNode
 
@@ -57,8 +59,14 @@ class ApacheClient:
         """Close the socket."""
         self._transport.close()
 
-    def call(self, method: str, **arguments: Any) -> Any:
-        """Call and return the success value; declared and application exceptions are raised."""
+    def call(self, method: str, *, reads: Any = None, **arguments: Any) -> Any:
+        """Call and return the success value; declared and application exceptions are raised.
+
+        Args:
+            method: Its name.
+            reads: The result's struct, where it is to be another one.
+            arguments: By name.
+        """
         self._seqid += 1
         writer = self._protocol
         writer.writeMessageBegin(method, TMessageType.CALL, self._seqid)
@@ -72,7 +80,7 @@ class ApacheClient:
             failure.read(writer)
             writer.readMessageEnd()
             raise failure
-        result = RESULTS[method]()
+        result = (reads or RESULTS[method])()
         result.read(writer)
         writer.readMessageEnd()
         error = getattr(result, "error", None)
@@ -132,6 +140,91 @@ def test_send_pull_fail_retry_and_ack_through_apache_thrift(clients: tuple[Apach
     [stats] = consumer.call("getConsumeStats", request=ConsumeStatsRequest(group="billing"))
     assert stats.consumeOffsets == stats.produceOffsets
     assert sum(stats.produceOffsets.values()) == 3
+
+
+ADD, CANCEL = 1, 2
+UUID = "14f22520-ad72-11e7-91be-6ee54da579e3"
+
+
+def later(seconds: float) -> int:
+    """A moment, in ms since the epoch."""
+    return int((time.time() + seconds) * 1000)
+
+
+def bodies(consumer: ApacheClient, count: int) -> list[bytes]:
+    """Pull and ack until so many messages came."""
+    found: list[bytes] = []
+    result = None
+    while len(found) < count:
+        reply = pull(consumer, result)
+        found += [message.value for message in reply.messages]
+        offsets = [message.offset for message in reply.messages]
+        result = ConsumeResult(context=reply.context, successOffsets=offsets) if offsets else None
+    assert consumer.call("submit", result=result) is True
+    return found
+
+
+def test_timers_and_loops_through_apache_thrift(clients: tuple[ApacheClient, ApacheClient]) -> None:
+    """What waits has a handle and no place; loops are added, delivered and cancelled with their outcomes."""
+    producer, consumer = clients
+    soon = producer.call("sendSync", message=ProducedMessage(topic="orders", body=b"soon", delayMs=20), timeout=1000)
+    at = producer.call(
+        "sendSync", message=ProducedMessage(topic="orders", body=b"at", deliverAtMs=later(3600)), timeout=1000
+    )
+    for sent in (soon, at):
+        assert (sent.code, sent.qid, bool(sent.msgId), bool(sent.handle)) == (0, None, True, True)
+    mixed = [ProducedMessage(topic="orders", body=b"now"), ProducedMessage(topic="orders", body=b"one", delayMs=1)]
+    batch = producer.call("sendBatchSync", messages=mixed, receipts=True)
+    assert [(bool(each.qid), bool(each.handle)) for each in batch.receipts] == [(True, False), (False, True)]
+    both = ProducedMessage(topic="orders", body=b"both", delayMs=1, deliverAtMs=1)
+    assert producer.call("sendSync", message=both, timeout=1000).code == 11
+
+    second = int(time.time())
+    loop = DelayMessage(
+        topic="orders",
+        body=b"loop",
+        action=ADD,
+        timestamp=second - 6,
+        dmsgtype=3,
+        interval=3,
+        times=2,
+        expire=second + 1000,
+        uuid=UUID,
+    )
+    added = producer.call("sendDelaySync", delayMessage=loop, timeout=1000)
+    assert (added.code, added.cancelOutcome) == (0, None)
+    assert added.uniqDelayMsgId == f"{second - 6}-3-{second + 1000}-2-0-3-0-{UUID}"
+    once = DelayMessage(
+        topic="orders", body=b"once", action=ADD, timestamp=second + 3600, dmsgtype=2, uuid=UUID.replace("1", "2")
+    )
+    waits = producer.call("sendDelaySync", delayMessage=once, timeout=1000).uniqDelayMsgId
+    assert sorted(bodies(consumer, 5)) == [b"loop", b"loop", b"now", b"one", b"soon"]
+    outcomes = []
+    for name in (waits, waits, added.uniqDelayMsgId, waits.replace("4", "5")):
+        cancel = DelayMessage(topic="orders", body=b"-", action=CANCEL, uniqDelayMsgId=name)
+        answer = producer.call("sendDelaySync", delayMessage=cancel, timeout=1000)
+        outcomes.append((answer.code, answer.cancelOutcome))
+    assert outcomes == [(0, 1), (0, 1), (0, 2), (0, 3)]
+
+
+def test_client_that_knows_ddmqs_fields_alone_reads_everything(clients: tuple[ApacheClient, ApacheClient]) -> None:
+    """Our fields are skipped by whoever does not know them, and what the node does not know is skipped by it."""
+    producer, consumer = clients
+    message = ProducedMessage(topic="orders", key="k", body=b"timed", delayMs=1)
+    sent = producer.call("sendSync", reads=ddmqs(RESULTS["sendSync"]), message=message, timeout=1000)
+    assert (sent.code, sent.msg, hasattr(sent, "handle")) == (0, "OK", False)
+    batch = producer.call("sendBatchSync", reads=ddmqs(RESULTS["sendBatchSync"]), messages=[message], receipts=True)
+    assert (batch.code, hasattr(batch, "receipts")) == (0, False)
+    old = ddmqs(ProducedMessage)(topic="orders", key="k", body=b"old")
+    assert producer.call("sendSync", message=old, timeout=1000).offset is not None
+    strange = with_field(ProducedMessage, 999, "strange")(topic="orders", key="k", body=b"strange", strange="x")
+    assert producer.call("sendSync", message=strange, timeout=1000).code == 0
+    cancel = DelayMessage(
+        topic="orders", body=b"-", action=CANCEL, uniqDelayMsgId=f"1800000000-2-1800172800-0-0-0-0-{UUID}"
+    )
+    answer = producer.call("sendDelaySync", reads=ddmqs(RESULTS["sendDelaySync"]), delayMessage=cancel, timeout=1000)
+    assert (answer.code, hasattr(answer, "cancelOutcome")) == (0, False)
+    assert sorted(bodies(consumer, 4)) == [b"old", b"strange", b"timed", b"timed"]
 
 
 def test_errors_reach_apache_thrift_as_declared(clients: tuple[ApacheClient, ApacheClient]) -> None:
