@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from broker.errors import MessageRefused
 from broker.properties import parse_properties
 from broker.put import Put
 from broker.query import at_offset
+from broker.testing import SimDisk
 from broker.transaction import metrics as counted
 from broker.transaction.checks import REMARK_CHARS_MAX, REMARKS_MAX
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
@@ -207,6 +210,24 @@ def test_a_check_writes_nothing_to_the_log() -> None:
         made.scheduler.advance(40)
         assert len(made.transactions.fetch_checks(GROUP, 1)) == 1
     assert made.store.end == end
+
+
+@pytest.mark.parametrize("stop", [SimDisk.kill, lambda disk: disk.crash(Random(1), modes=("none",))])
+def test_a_kill_forgets_one_check_of_a_half_at_most(stop: Callable[[SimDisk], None]) -> None:
+    """The one of the last 5 s; so many kills, so many checks beyond the maximum, and no more."""
+    checks = CheckSettings(interval_ms=5000, checks_max=3)
+    made = broker(checks=checks)
+    made.half(b"x")
+    made.scheduler.advance(7)
+    seen = []
+    for kill_after in (1.0, 4.0, 5.5, 5.5, 5.5):
+        [check] = made.transactions.fetch_checks(GROUP, 1)
+        seen.append(check.times)
+        made.scheduler.advance(kill_after)
+        made = made.again(stop=stop, checks=checks)
+        made.scheduler.advance(5.5)
+    assert seen == [1, 1, 1, 2, 3]
+    assert (made.undecided, made.transactions.fetch_checks(GROUP, 1)) == (0, [])
 
 
 def test_fifteen_checks_then_discard() -> None:
