@@ -198,6 +198,7 @@ def consumer_service(node: Node) -> ConsumerService:
         linger_ms_max=node.config.node.max_linger_time,
         acks_refused=lambda: node.progress.failed,
         budget=node.budget,
+        leaving=lambda name: next((group for group in node.leaving if group.name == name), None),
     )
 
 

@@ -70,6 +70,7 @@ class ConsumerService:
         linger_ms_max: int,
         acks_refused: Callable[[], ProgressFailed | None],
         budget: Budget,
+        leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
     ) -> None:
         """Set up.
 
@@ -82,8 +83,10 @@ class ConsumerService:
             acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
                 would come again and again.
             budget: The node's account of memory.
+            leaving: Finds a group that was taken out and drains: results for it still count.
         """
         self._groups = groups
+        self._leaving = leaving
         self._store = store
         self._scheduler = scheduler
         self._metrics = metrics
@@ -164,7 +167,7 @@ class ConsumerService:
             if result.group is None or result.topic is None or result.qid is None:
                 self._metrics.counter(RESULTS_IGNORED, "null_context").add()
                 continue
-            group = self._groups.get(result.group)
+            group = self._groups.get(result.group) or self._leaving(result.group)
             if group is None:
                 self._metrics.counter(RESULTS_IGNORED, "no_such_group").add()
                 continue

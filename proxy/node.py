@@ -380,6 +380,10 @@ class Node:
         self.producer.sweep()
         self.memory.sweep()
         self.notices.flush()
+        self.let_drained_go()
+
+    def let_drained_go(self) -> None:
+        """End the groups that were taken out and have drained."""
         self.leaving = [group for group in self.leaving if not self._left(group)]
 
     def _left(self, group: ConsumerGroup) -> bool:

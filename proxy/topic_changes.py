@@ -139,14 +139,25 @@ class _Topics:
     def _refuse_needed(self, topic: Topic) -> None:
         """Refuse the deletion of what a group or the broker works with."""
         node = self._node
-        for group in (*node.groups.values(), *node.leaving):
+        node.let_drained_go()
+        for group in node.groups.values():
             if any(each.topic == topic.name for each in group.config.topics):
                 text = f"Group {group.name} subscribes topic {topic.name}: take the subscription out and reload first."
                 raise ChangeRefused(409, text)
+        for group in node.all_groups():
+            if group.works_on(topic.name):
+                out = sum(each.in_flight for each in group.stats().topics if each.topic == topic.name)
+                text = (
+                    f"Group {group.name} has given up topic {topic.name}, but {out} messages of it are out at clients: "
+                    "try again when they are answered or timed out."
+                )
+                raise ChangeRefused(409, text)
         if topic.name.startswith(DEAD_LETTER_PREFIX):
             name = topic.name.removeprefix(DEAD_LETTER_PREFIX)
-            if name in node.groups or any(group.name == name for group in node.leaving):
+            if name in node.groups:
                 raise ChangeRefused(409, f"Group {name} puts its dead letters there: take the group out first.")
+            if any(group.name == name for group in node.leaving):
+                raise ChangeRefused(409, f"Group {name} was taken out and still drains: try again when it has left.")
         elif topic.system:
             raise ChangeRefused(409, f"{topic.name} is a topic of the broker's own; it cannot be deleted.")
 

@@ -202,6 +202,12 @@ class Generations:
             slot.replace_at = self._clock.monotonic() + self.drain_seconds
         self._check_replacements()
 
+    def end_drained(self) -> None:
+        """End now, not at the next look, what was replaced and has drained."""
+        if self._check is not None:
+            self._check.cancel()
+            self._check_replacements()
+
     def _check_replacements(self) -> None:
         self._check = None
         now = self._clock.monotonic()

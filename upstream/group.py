@@ -144,6 +144,11 @@ class ConsumerGroup:
         slot = self._slots.get(topic)
         return slot is not None and slot.config is not None
 
+    def works_on(self, topic: str) -> bool:
+        """Whether a generation reads this topic, or one that is to end has not drained."""
+        self._generations.end_drained()
+        return topic in self._slots
+
     def topic_names(self) -> list[str]:
         """Return the topics that it subscribes."""
         return [name for name, slot in self._slots.items() if slot.config is not None]

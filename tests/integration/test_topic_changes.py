@@ -148,6 +148,37 @@ def test_deleted_topic_takes_no_messages_and_stays_away(tmp_path: Path) -> None:
         assert node.call(lambda: node.node.store.topics["made"].queues[0].min_offset) == 1
 
 
+@pytest.mark.parametrize("whole_group", [False, True], ids=["subscription", "group"])
+def test_subscription_taken_out_lets_the_topic_go(tmp_path: Path, *, whole_group: bool) -> None:
+    """By a reload, then at once when nothing is out; else once that is answered, which the refusal says."""
+    without = YAML.partition("groups:")[0] if whole_group else YAML
+    with RunningNode(LISTED, tmp_path) as node, Producer(node.producer) as producer:
+        with Consumer(node.consumer, "billing", topic="extra") as consumer:
+            producer.send("extra", b"one", partition_id=0)
+            message = next(consumer.messages())
+            assert "billing subscribes" in refused(lambda: delete(node, "extra"))[1]
+            assert node.reload(without).accepted
+            status, text = refused(lambda: delete(node, "extra"))
+            assert (status, "1 messages of it are out" in text) == (409, True)
+            assert "extra" in node.node.store.topics
+            consumer.ack(message)
+            assert consumer.flush()
+        # The answer of one who had it before the reload counts.
+        assert node.call(lambda: node.node.progress.trackers["billing", "extra", 0].watermark) == 1
+        assert delete(node, "extra")["deleted"]
+        assert "extra" not in node.node.store.topics
+    with RunningNode(without, tmp_path) as node:
+        assert "extra" not in node.node.store.topics
+
+
+def test_topic_with_nothing_out_goes_right_after_the_reload(tmp_path: Path) -> None:
+    """Both when one subscription and when the whole group was taken out."""
+    for number, text in enumerate((YAML, YAML.partition("groups:")[0])):
+        with RunningNode(LISTED, tmp_path / str(number)) as node:
+            assert node.reload(text).accepted
+            assert delete(node, "extra")["deleted"]
+
+
 def test_group_that_knew_the_earlier_topic_reads_the_new_one(tmp_path: Path) -> None:
     """Subscribed, taken out, deleted, made again, subscribed again in one process: only the new message comes."""
     with RunningNode(LISTED, tmp_path) as node:
