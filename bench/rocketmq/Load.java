@@ -20,6 +20,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.LongSupplier;
+import java.util.stream.LongStream;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -224,10 +225,14 @@ public final class Load {
 
     /**
      * Consumes until "count" messages came, as a member of "group" that long-polls. Says "ready" when it does, and answers with
-     * the time in each body and the one at which the listener had it, both in ns of the "clock" (wall or monotonic), in turn.
+     * the time in each body and the one at which the listener had it, both in ns of the "clock" (wall or monotonic), in turn. What
+     * has an earlier time than the request's is left out: the first message, and the end of an earlier request's again.
      */
     private Map<String, ?> pull(JSONObject request) throws Exception {
         LongSupplier clock = request.getString("clock").equals("wall") ? Load::wallNanos : System::nanoTime;
+        long asked = clock.getAsLong();
+        MessageQueue queue = queue(request.getString("topic"));
+        CountDownLatch flowing = new CountDownLatch(1);
         LinkedBlockingQueue<long[]> delivered = new LinkedBlockingQueue<>();
         DefaultMQPushConsumer member = new DefaultMQPushConsumer(request.getString("group"));
         member.setNamesrvAddr(namesrv);
@@ -240,21 +245,20 @@ public final class Load {
         member.subscribe(request.getString("topic"), "*");
         member.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             long at = clock.getAsLong();
-            long[] found = new long[2 * messages.size()];
-            for (int place = 0; place < messages.size(); place++) {
-                found[2 * place] = ByteBuffer.wrap(messages.get(place).getBody()).getLong();
-                found[2 * place + 1] = at;
-            }
-            delivered.add(found);
+            flowing.countDown();
+            delivered.add(messages.stream()
+                .mapToLong(message -> ByteBuffer.wrap(message.getBody()).getLong())
+                .filter(stamp -> stamp >= asked)
+                .flatMap(stamp -> LongStream.of(stamp, at))
+                .toArray());
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         member.start();
-        asked(() -> {
-            if (member.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().isEmpty()) {
-                throw new MQClientException("no queue yet", null);
-            }
-            return null;
-        });
+        // At times the first rebalance leads to nothing, and the next is 20 s later: it is ready when something comes.
+        producer.send(message(request.getString("topic"), 0, 0), queue, SEND_MS_MAX);
+        if (!flowing.await(QUIET_SECONDS_MAX, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("nothing comes to group " + request.getString("group"));
+        }
         print(Map.of("ready", true));
         OUT.flush();
         long[] pairs = new long[2 * request.getIntValue("count")];

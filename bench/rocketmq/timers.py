@@ -102,24 +102,28 @@ def _lateness(rival: _Rival, plan: TimerPlan) -> list[int]:
 
 
 def _burst(rival: _Rival, plan: TimerPlan) -> Burst:
-    quiet_pulls, quiet_acks = _others(rival, seconds=2.0)
+    quiet_pulls, quiet_acks = _others(rival, rival.pull_others(2.0), 2.0)
+    seconds = 2.0 + plan.burst / DELIVERED_MAX_PER_SECOND
+    came = rival.pull_others(seconds)
     due = wall_ms() + 6_000 + plan.burst * 1_000 // _PUBLISHED_PER_SECOND
     rival.publish(BURST_TOPIC, plan.burst, due, 0.0)
     if wall_ms() >= due:
         raise BenchError(f"fewer than {_PUBLISHED_PER_SECOND} a second were published: the burst was due too early")
-    # A consumer takes a second to start, a schedule begins a second later: both are at work when the burst is due.
-    time.sleep(max(0.0, due / 1000 - time.time() - 4.0))
+    # The schedule of the other topic begins a second before.
+    time.sleep(max(0.0, due / 1000 - time.time() - 1.0 - LEAD_NS / 1e9))
     begun = time.monotonic_ns() + due * 1_000_000 - time.time_ns()
     rival.watcher.write({"do": "await", "topic": BURST_TOPIC, "count": plan.burst})
-    pulls, acks = _others(rival, seconds=3.0 + plan.burst / DELIVERED_MAX_PER_SECOND)
+    pulls, acks = _others(rival, came, seconds)
     [found] = rival.watcher.answers()
     return Burst(begun, found["at"], quiet_pulls, quiet_acks, pulls, acks)
 
 
-def _others(rival: _Rival, *, seconds: float) -> tuple[list[tuple[int, int]], list[int]]:
-    """Publish and pull messages of another topic; returns when each was due and came, and the ns to each receipt."""
+Came = Callable[[], list[tuple[int, int]]]
+
+
+def _others(rival: _Rival, came: Came, seconds: float) -> tuple[list[tuple[int, int]], list[int]]:
+    """Publish messages of another topic; returns when each was due and came, and the ns to each receipt."""
     count = int(OTHER_RATE * seconds)
-    came = rival.pull(OTHER_TOPIC, "bench-other", count, "monotonic")
     [answer] = rival.publisher.ask(do="publish", topic=OTHER_TOPIC, count=count, rate=OTHER_RATE, lead=LEAD_NS)
     return sorted(came()), answer["taken"]
 
@@ -184,7 +188,7 @@ class _Rival:
         [answer] = self.publisher.ask(do="timers", outstanding=_OUTSTANDING, **request)
         return float(answer["seconds"])
 
-    def pull(self, topic: str, group: str, count: int, clock: str) -> Callable[[], list[tuple[int, int]]]:
+    def pull(self, topic: str, group: str, count: int, clock: str) -> Came:
         """Have a consumer wait for messages; returns, when it waits, what gives the time in each and when it came."""
         self.puller.write({"do": "pull", "topic": topic, "group": group, "count": count, "clock": clock})
         answers = self.puller.answers()
@@ -196,6 +200,10 @@ class _Rival:
             return list(zip(flat[::2], flat[1::2], strict=True))
 
         return came
+
+    def pull_others(self, seconds: float) -> Came:
+        """The same for what is published to another topic for so long."""
+        return self.pull(OTHER_TOPIC, "bench-other", int(OTHER_RATE * seconds), "monotonic")
 
     def pending(self) -> int:
         """Units in the slots of the wheel that are still to be read, which is what the broker tells."""
