@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
 
+from broker.topics import retry_topic
 from proxy.admin.changes import ASKER, Change, ChangeBody, ChangeRefused, Document
 from proxy.node import Node
 from upstream import heads
@@ -152,8 +153,9 @@ class _Groups:
     def _head(self, body: HeadBody) -> UpstreamJob:
         need_ready(self._node)
         group = group_of(self._node, body.group)
-        need_topic(group, body.topic)
-        lane = group.lane(body.topic, body.queue)
+        if body.topic != retry_topic(group.name):
+            need_topic(group, body.topic)
+        lane = group.lane(body.topic, body.queue, body.offset)
         if lane is None:
             raise ChangeRefused(
                 404, f"Topic {body.topic} has no queue {body.queue}, or the group has not begun with it."

@@ -239,9 +239,9 @@ class ConsumerGroup:
 
     # By an operator's hand
 
-    def lane(self, topic: str, queue_id: int) -> Lane | None:
-        """Return a queue as this group sees it, or None when it reads no such queue."""
-        return self._lanes.get(topic, {}).get(self._queues.qid(queue_id))
+    def lane(self, topic: str, queue_id: int, offset: int = -1) -> Lane | None:
+        """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupLanes.find`."""
+        return self._queues.find(topic, queue_id, offset)
 
     def lanes(self) -> list[Lane]:
         """Return all queues that this group has read."""

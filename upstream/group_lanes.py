@@ -75,6 +75,17 @@ class GroupLanes:
                 lane.delivered_until = 0
         return lane
 
+    def find(self, topic: str, queue_id: int, offset: int) -> Lane | None:
+        """Return a queue that was read, None when there is none; of the retry topic the lane that has the offset.
+
+        Every subscription of the group has lanes of its own in the retry topic.
+        """
+        if topic != retry_topic(self._group):
+            return self.by_topic.get(topic, {}).get(self.qid(queue_id))
+        qid = f"{self._qid_prefix}{RETRY_QID}{queue_id}"
+        found = [lanes[qid] for lanes in self.by_topic.values() if qid in lanes]
+        return next((lane for lane in found if offset in lane.live), found[0] if found else None)
+
     def retry_lanes(self, topic: Topic, retries: Topic) -> list[Lane]:
         """Return the lanes in which messages of a topic come back from the group's retry topic, made on first use."""
         lanes = self.by_topic.setdefault(topic.name, {})

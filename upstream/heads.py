@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.topics import retry_topic
 from upstream.dead_letters import is_dead_letter_topic
 from upstream.job import OrderKey, UpstreamJob
 from upstream.lane import Lane
@@ -81,10 +82,23 @@ def find_head(lane: Lane, offset: int, *, key: str | None = None) -> UpstreamJob
 def _why_absent(lane: Lane, offset: int) -> str:
     queue = lane.queue
     if not queue.min_offset <= offset < queue.max_offset:
-        return f"Queue {lane.queue_id} of {lane.topic} holds offsets {queue.min_offset} to {queue.max_offset - 1}."
+        return f"Queue {lane.queue_id} of {queue.topic} holds offsets {queue.min_offset} to {queue.max_offset - 1}."
     if lane.tracker.is_finished(offset):
-        return f"Offset {offset} of queue {lane.queue_id} is finished already."
+        return f"Offset {offset} of queue {lane.queue_id} is finished already.{_where_retried(lane)}"
     return f"Offset {offset} of queue {lane.queue_id} has not been read yet; nothing waits for it."
+
+
+def _where_retried(lane: Lane) -> str:
+    """Where to look for a message that has failed, for a subscription that sends those to the group's retry topic."""
+    subscription = lane.subscription
+    if subscription is None or not subscription.config.retry_topic:
+        return ""
+    name = retry_topic(subscription.group)
+    return (
+        f" If it failed, it comes again from {name}: `pyddmq timers list --topic '{name}'` lists what waits for its "
+        "next attempt, `timers reschedule ID --at now` lets that come now, `timers cancel ID` ends it. "
+        "Once it is there, name it with that topic, as `groups stuck` shows it."
+    )
 
 
 def _head_of(subscription: Subscription, waiting: UpstreamJob) -> UpstreamJob | None:

@@ -27,6 +27,7 @@ class StuckMessage:
     """A message that holds others up, or has failed.
 
     Attributes:
+        topic: Topic that it stands in: of what failed and came again the group's retry topic (docs/retries.md).
         key: Order key; None for an unordered message.
         message_id: UNIQ_KEY; None when the record cannot be read.
         state: A state of docs/delivery.md, or DEAD_LETTER_REFUSED.

@@ -10,6 +10,8 @@ from tests.unit.test_expiry import Aging as ExpiryWorld
 from tests.unit.upstream_world import Client
 from upstream import heads
 from upstream.heads import HeadRefused
+from upstream.lane import Lane
+from upstream.stuck import stuck_messages
 
 RETRIES = "%RETRY%g"
 
@@ -274,6 +276,57 @@ def test_operator_finds_a_message_that_is_being_sent_back_busy() -> None:
         heads.skip(job, force=True, progress=world.progress)
     with pytest.raises(HeadRefused, match="on its way to the retry topic"):
         heads.retry_now(job, force=True, progress=world.progress, clock=world.clock)
+
+
+def test_operator_names_a_message_in_the_retry_topic() -> None:
+    """With that topic and its offset there, whichever subscription it belongs to; from its queue the way is told."""
+    world = RetryWorld("t", "u")
+    client = Client()
+    for topic in ("t", "u"):
+        world.publish("a", topic=topic, queue=0)
+        world.failed(client)
+    with pytest.raises(HeadRefused, match=r"timers list --topic '%RETRY%g'.*reschedule ID --at now"):
+        heads.find_head(the(world, "t", 0), 0)
+    world.advance(0.1)
+    for topic, offset in (("t", 0), ("u", 1)):
+        lane = the(world, RETRIES, offset)
+        assert lane.line.topic == topic
+        head = heads.find_head(lane, offset)
+        assert heads.skip(head, force=True, progress=world.progress).changed
+    assert world.pending == 0
+    with pytest.raises(HeadRefused, match="holds offsets 0 to 1"):
+        heads.find_head(the(world, RETRIES, 9), 9)
+    assert world.group.lane(RETRIES, 1) is None
+    world.advance(5)
+    assert world.pull_all(client) == []
+
+
+def test_stuck_message_of_the_retry_topic_is_retried_at_once() -> None:
+    """What is retried in place there stands in the list under the name that the change takes."""
+    world = RetryWorld(timeout=100)
+    client = Client()
+    world.publish("a", queue=0)
+    world.failed(client)
+    world.advance(0.1)
+    [job] = world.pull_all(client)
+    world.advance(0.2)
+    [again] = world.pull_all(client)
+    world.answer(client, again, fail=True)
+    assert job is again
+    stuck, _ = stuck_messages(world.group.lanes(), store=world.store, clock=world.clock, count_max=9)
+    [found] = [(each.topic, each.queue_id, each.offset) for each in stuck]
+    assert found == (RETRIES, 0, 0)
+    head = heads.find_head(the(world, RETRIES, 0), 0)
+    assert heads.retry_now(head, force=False, progress=world.progress, clock=world.clock).changed
+    world.turn_end()
+    assert world.pull_all(client) == [job]
+
+
+def the(world: RetryWorld, topic: str, offset: int) -> Lane:
+    """The lane of queue 0 that has an offset."""
+    lane = world.group.lane(topic, 0, offset)
+    assert lane is not None
+    return lane
 
 
 def test_retry_topic_that_somebody_else_consumes_keeps_the_subscription_waiting() -> None:
