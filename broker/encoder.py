@@ -85,7 +85,8 @@ class Encoder:
         if atomic and count > BATCH_MEMBERS_MAX:
             raise self._batch_refusal(count, 0)
         topics, queue_ids, bodies, blocks, _, given, *_ = zip(*puts, strict=True)
-        keys = self._keys.take(count, stamp.store_ms)
+        # A record that takes the place of another one keeps its key: none is made then.
+        keys = list(given) if all(given) else self._keys.take(count, stamp.store_ms)
         own_bytes = CRC_BYTES + (BATCH_BYTES if atomic else 0)
         ends = _batch_ends(count) if atomic else repeat(b"\x02", count)
         parts: tuple[Iterable[bytes], ...]

@@ -61,6 +61,7 @@ class Alarms:
         self._waiting: list[Alarm] = []
         self._order = count()
         self._set_to = float("inf")
+        self._setting = _FOUR_LONGS()
         libc = ctypes.CDLL(None, use_errno=True)
         try:
             create, self._settime = libc.timerfd_create, libc.timerfd_settime
@@ -103,8 +104,8 @@ class Alarms:
 
     def _set(self, when: float, delay: float) -> None:
         """Have the descriptor wake the loop after `delay` seconds, at `when`; an earlier expiration is forgotten."""
-        seconds, nanoseconds = divmod(max(1, int(delay * 1e9) + 1), 1_000_000_000)
-        self._settime(self._descriptor, 0, _FOUR_LONGS(0, 0, seconds, nanoseconds), None)
+        self._setting[2], self._setting[3] = divmod(max(1, int(delay * 1e9) + 1), 1_000_000_000)
+        self._settime(self._descriptor, 0, self._setting, None)
         self._set_to = when
 
     def _fire(self) -> None:

@@ -130,9 +130,13 @@ class DueTimers:
         taken = self._take(table.coming, now_ms, count_max)
         # Rolls have days of time: they take what room is left, but never none.
         rolls = self._take(table.rolls, now_ms, max(count_max - len(taken), count_max // 8))
-        return len(taken) + len(rolls), self.delivery.deliver(taken) and self.delivery.deliver(rolls)
+        goes_on = (not taken or self.delivery.deliver(taken)) and (not rolls or self.delivery.deliver(rolls))
+        return len(taken) + len(rolls), goes_on
 
     def _take(self, coming: Coming, now_ms: int, count_max: int) -> list[Taken]:
+        next_due = coming.next_due
+        if next_due is None or next_due > now_ms:
+            return []
         keys = coming.take(now_ms, count_max)
         units = self._table.log.units([position for _, position in keys])
         count = max(1, bisect_right(list(accumulate([unit.size for unit in units])), STEP_BYTES))

@@ -443,11 +443,13 @@ class Timers:
 
     def _read_slots(self) -> None:
         """Read the slots whose time comes, as far as one step goes."""
+        now, opens = self.clock.wall_ms(), self.entering.wants_open_slot
+        if self._reading is None and not opens and not self._slot_due(now):
+            return
         if not self.stages.runs(Stage.DEQUEUE_GET):
             return
         with self.stages.timed(Stage.DEQUEUE_GET):
-            table, now = self.table, self.clock.wall_ms()
-            opens = self.entering.wants_open_slot
+            table = self.table
             if self._reading is None:
                 if self._slot_due(now):
                     table.skip_empty(now + AHEAD_MS, self.store.end)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from proxy.index_work import BUSY_RECORDS, BUSY_SECONDS, PIECE_RECORDS, TURN_PIECES_MAX, IndexWork
+from proxy.index_work import (
+    BUSY_RECORDS,
+    BUSY_SECONDS,
+    PIECE_RECORDS,
+    SMALL_PIECE_RECORDS,
+    TURN_PIECES_MAX,
+    IndexWork,
+)
 from tests.integration.store_tools import append, open_store
 
 
@@ -64,6 +71,21 @@ def test_index_keeps_up_with_any_rate() -> None:
         scheduler.advance(BUSY_SECONDS)
     # Few messages wait for a pause, not for a timer between turns.
     assert store.index.behind == (built(store) < stored)
+
+
+def test_small_turns_build_small_pieces() -> None:
+    """Who waits for a few messages in each turn does not wait for a large piece now and then."""
+    clock = ManualClock()
+    store = opened(SimDisk(), clock)
+    work = IndexWork(store.index, scheduler=ManualScheduler(clock), turns=lambda: 1)
+    before = 0
+    for turn in range(1, 200):
+        store_many(store, 5)
+        work.stored()
+        now = built(store)
+        assert now - before <= SMALL_PIECE_RECORDS
+        assert 5 * turn - now < SMALL_PIECE_RECORDS
+        before = now
 
 
 def test_what_a_restart_left_shrinks_while_messages_come_in() -> None:
