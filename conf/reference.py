@@ -42,8 +42,8 @@ for a number, nor a number for text. `pyddmq config check FILE` tells without st
 **Reload.** SIGHUP, or a change of the file, reads it again. The column *change* says what a changed field takes:
 *live* has effect at once; *new generation* lets the subscription drain, for at most drainSeconds, and starts it again,
 while all others go on undisturbed; *restart* refuses the whole reload with that sentence. A refused or wrong file
-leaves the running configuration in force. Topics and groups may come and go; taking one out deletes nothing (D6), what clients
-have of it at that moment they may still answer, and the number of queues is only raised.
+leaves the running configuration in force. Topics and groups may come and go; taking one out deletes nothing (D6), what
+clients have of it at that moment they may still answer, and the number of queues is only raised.
 """
 
 _TAIL = """

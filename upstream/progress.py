@@ -291,7 +291,11 @@ class Progress:
 
     def _unfinished(self, origins: Iterable[Origin]) -> Iterator[tuple[OffsetTracker, Origin]]:
         for origin in origins:
-            tracker = self.trackers.get((origin.group, origin.topic, origin.queue_id))
+            key = (origin.group, origin.topic, origin.queue_id)
+            tracker = self.trackers.get(key)
+            if tracker is None and self.offsets.get(*key) is not None:
+                # The journal is lost, and with it what it knew above the committed offset.
+                tracker = self.tracker(*key, first_offset=lambda: 0)
             if tracker is None or not self._is_same_record(origin) or tracker.is_finished(origin.offset):
                 continue
             yield tracker, origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.store import Put
-from tests.unit.upstream_world import Client, World
+from tests.unit.upstream_world import ROOT, Client, World
 from upstream.dead_letters import read_origin
 
 
@@ -45,6 +45,26 @@ def test_key_waits_until_the_dead_letter_is_durable() -> None:
     world.turn_end()
     assert job.lane.tracker.watermark == 1
     assert [world.body(each) for each in world.pull_all(client)] == [2]
+
+
+def test_without_the_ack_journal_nothing_is_buried_twice() -> None:
+    """Dead letters above the committed offset say themselves what they took the place of."""
+    world = impatient()
+    client = Client()
+    world.publish("a", "b", "c")
+    jobs = world.pull_all(client)
+    world.answer(client, jobs[1], fail=True)
+    world.turn_end()
+    world.progress.commit()
+    assert len(world.dead_letters()) == 1
+    for name in world.sim.list(f"{ROOT}/pyddmq/acks"):
+        world.sim.remove(f"{ROOT}/pyddmq/acks/{name}")
+    world.kill()
+    assert [each.offset for each in world.pull_all(client)] == [0, 2]
+    assert world.count("pyddmq_dead_letters_recovered_total", "g") == 1
+    world.kill()
+    assert [each.offset for each in world.pull_all(client)] == [0, 2]
+    assert len(world.dead_letters()) == 1
 
 
 def test_refused_dead_letter_is_tried_again_and_the_key_waits() -> None:

@@ -7,7 +7,7 @@ import pytest
 from broker.retry.puts import Counts, read_counts
 from tests.unit.retry_world import USED, RetryWorld
 from tests.unit.test_expiry import Aging as ExpiryWorld
-from tests.unit.upstream_world import Client
+from tests.unit.upstream_world import ROOT, Client
 from upstream import heads
 from upstream.heads import HeadRefused
 from upstream.lane import Lane
@@ -177,6 +177,22 @@ def test_kill_before_the_journal_knows_doubles_nothing(when: str) -> None:
     world.kill()
     world.advance(10)
     assert world.pull_all(client) == []
+
+
+def test_without_the_ack_journal_what_was_sent_back_comes_once() -> None:
+    """Its record says what it replaces; above the committed offset nothing else does."""
+    world = RetryWorld()
+    client = Client()
+    world.publish("a", "b", queue=0)
+    jobs = world.pull_all(client)
+    world.answer(client, jobs[1], fail=True)
+    world.turn_end()
+    world.progress.commit()
+    for name in world.sim.list(f"{ROOT}/pyddmq/acks"):
+        world.sim.remove(f"{ROOT}/pyddmq/acks/{name}")
+    world.kill()
+    world.advance(1)
+    assert sorted((each.qid, world.body(each)) for each in world.pull_all(client)) == [("c_b_0", 1), ("c_b_retry_0", 2)]
 
 
 def test_counts_of_both_kinds_go_with_the_message() -> None:
