@@ -58,6 +58,7 @@ class Publishing:
         stored: Stored,
         refused: Refused = encode_result_reply,
         atomic: bool = False,
+        published: bool = True,
     ) -> None:
         """Stage puts; the reply follows the flush that settles them.
 
@@ -69,6 +70,7 @@ class Publishing:
             stored: Encodes the reply when they are stored.
             refused: Encodes it when the flush failed.
             atomic: They are stored together or not at all (D8).
+            published: They count as published with this.
 
         Raises:
             Refusal: Nothing was staged; rate tokens were given back.
@@ -85,7 +87,9 @@ class Publishing:
                 slot.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
             port = ports[0]
-            if ports.count(port) == len(ports):
+            if not published:
+                pass
+            elif ports.count(port) == len(ports):
                 port.messages.value += len(puts)
                 port.body_bytes.value += sum([len(put[2]) for put in puts])
             else:

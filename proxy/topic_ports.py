@@ -10,7 +10,9 @@ from broker.topics import is_system
 from conf import Config
 from upstream.limits import TokenBucket
 
-MESSAGES_SENT = declare("pyddmq_messages_published_total", "Messages stored, by topic", ("topic",))
+MESSAGES_SENT = declare(
+    "pyddmq_messages_published_total", "Messages stored, by topic; those of transactions when committed", ("topic",)
+)
 BYTES_SENT = declare("pyddmq_bytes_published_total", "Body bytes stored, by topic", ("topic",))
 
 

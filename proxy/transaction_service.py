@@ -27,7 +27,7 @@ from proxy.message_rules import Refusal
 from proxy.publishing import Publishing
 from proxy.reply_slot import Lost, Slot
 from proxy.server import Handler
-from proxy.topic_ports import TopicPort
+from proxy.topic_ports import BYTES_SENT, MESSAGES_SENT, TopicPort
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     Call,
@@ -51,6 +51,7 @@ FETCHES_REFUSED = declare(
     "Fetches of checks answered with a TApplicationException, by reason",
     ("reason",),
 )
+HALVES = declare("pyddmq_transactions_halves_total", "Halves that producers stored, by topic", ("topic",))
 
 CHECKS_MAX = 256
 """Checks of one reply."""
@@ -111,6 +112,7 @@ class TransactionService:
         self._state = state
         self._budget = budget
         self._settings = settings
+        transactions.on_committed(self._committed)
 
     def handlers(self) -> dict[str, Handler]:
         """Method name to handler."""
@@ -127,8 +129,10 @@ class TransactionService:
             _check_group(request.group)
             self._checks.check([request.message], puts, ports, transactional=True)
             self._make_half(puts, ports, request)
-            stored = partial(self._stored, request.message.key)
-            self._publishing.append(puts, ports, connection, call, stored=stored, refused=encode_half_reply)
+            stored = partial(self._stored, request.message.key, ports[0].topic.name)
+            self._publishing.append(
+                puts, ports, connection, call, stored=stored, refused=encode_half_reply, published=False
+            )
         except Refusal as refusal:
             self._publishing.refuse(connection, call, refusal, 1, encode_half_reply)
 
@@ -147,8 +151,9 @@ class TransactionService:
             give_tokens_back(ports)
             raise store_refusal(error) from error
 
-    def _stored(self, key: bytes | None, call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored(self, key: bytes | None, topic: str, call: Call, positions: Sequence[Position]) -> bytes:
         position = positions[0]
+        self._metrics.counter(HALVES, topic).add()
         return encode_half_reply(
             call,
             ResultCode.OK,
@@ -158,6 +163,10 @@ class TransactionService:
             handle=self._transactions.handle_of(position),
             offset=position.offset,
         )
+
+    def _committed(self, topic: str, body_bytes: int) -> None:
+        self._metrics.counter(MESSAGES_SENT, topic).add()
+        self._metrics.counter(BYTES_SENT, topic).add(body_bytes)
 
     # Decisions
 

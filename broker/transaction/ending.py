@@ -45,6 +45,8 @@ class Ending:
         self._resuming: set[int] = set()
         self._deciding: dict[int, tuple[State, list[Callable[[StoreError | None], None]]]] = {}
         checker.deciding = self._deciding.__contains__
+        self.committed: Callable[[str, int], None] = lambda topic, body_bytes: None
+        """Told of every commit that is durable: the topic, and the bytes of the body."""
 
     def end(
         self,
@@ -169,6 +171,8 @@ class Ending:
             halves.settle(offset, known, half)
             name = counted.COMMITTED if state is State.COMMIT else counted.ROLLED_BACK
             halves.metrics.counter(name, half.topic).add()
+            if state is State.COMMIT:
+                self.committed(half.topic, len(half.body))
             done(EndOutcome(End.OK, decided=state))
         else:
             done(_failed(error))

@@ -335,6 +335,10 @@ class Transactions:
             done=done,
         )
 
+    def on_committed(self, callback: Callable[[str, int], None]) -> None:
+        """Have `callback` told of every commit that is durable: the topic, and the bytes of the body."""
+        self._ending.committed = callback
+
     # Checks
 
     @property

@@ -124,6 +124,22 @@ def test_half_is_stored_unseen_and_its_commit_delivers_it_once(side: Side) -> No
     assert side.pulled(0) == []
 
 
+def test_message_counts_as_published_when_it_is_committed(side: Side) -> None:
+    """Its half counts as a half: one that is rolled back, or never decided, was not published."""
+
+    def counts() -> list[float]:
+        names = ("messages_published", "bytes_published", "transactions_halves")
+        return [side.node.node.metrics.value(f"pyddmq_{name}_total", "orders") for name in names]
+
+    handles = [side.half(body=b"12345").handle for _ in range(3)]
+    assert counts() == [0, 0, 3]
+    assert side.end(handles[0], ROLLBACK)[0] == ResultCode.OK
+    assert counts() == [0, 0, 3]
+    assert side.end(handles[1], COMMIT)[0] == ResultCode.OK
+    assert side.end(handles[1], COMMIT)[0] == ResultCode.OK
+    assert counts() == [1, 5, 3]
+
+
 def test_rollback_is_final_and_seen_by_nobody(side: Side) -> None:
     """Told twice it is the same; a commit after it is refused with its own code and sentence."""
     half = side.half()
