@@ -31,7 +31,7 @@ BATCHES = (1, 8, 32)
 
 
 class Plan(NamedTuple):
-    """How much is measured: messages by batch size, latency at a rate, memory, how often all that; timers once."""
+    """How much is measured: messages by batch size, latency at a rate, and how often that; memory and timers, once."""
 
     messages: dict[int, int]
     latency_rate: int
@@ -104,7 +104,9 @@ def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores
         facts["rocketmq"] = f"{VERSION} on java {java_version()}"
     results: list[Figures] = []
     for number in range(plan.repeat):
-        for name, step, whose in _steps(measures, plan, folder, where, first=number == 0):
+        for name, step, whose in _steps(
+            measures, plan, folder, where, all_of_it=number == 0 or options.repeat is not None
+        ):
             # A rival runs right after the node, so that a noisy neighbour hits both.
             for kind in (kind for kind in kinds if kind in whose):
                 say(f"{number + 1}/{plan.repeat} {name} {kind}")
@@ -143,7 +145,7 @@ class Step(NamedTuple):
     whose: tuple[Kind, ...]
 
 
-def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores, *, first: bool) -> list[Step]:
+def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores, *, all_of_it: bool) -> list[Step]:
     steps: list[Step] = []
     both: tuple[Kind, ...] = ("pyddmq", "redis")
     for measure, run in (("publish", runs.publish), ("pull", runs.pull)):
@@ -157,11 +159,11 @@ def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores, *, f
         steps.append(
             Step("latency", lambda kind: [runs.latency(kind, folder, where, rate=rate, seconds=seconds)], both)
         )
-    if "memory" in measures:
+    # These take minutes, and one run is of many thousand messages.
+    if "memory" in measures and all_of_it:
         count = plan.memory_messages
         steps.append(Step("memory", lambda kind: [runs.memory(kind, folder, where, count=count)], both))
-    # Their figures are of many thousand deliveries, and take minutes.
-    if "timers" in measures and first:
+    if "timers" in measures and all_of_it:
         steps.append(Step("timers", lambda _: timers(folder, where, plan.timers), ("pyddmq",)))
         for precision in PRECISIONS_MS:
             steps.append(
@@ -194,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="fewer messages, once")
     size.add_argument("--tiny", action="store_true", help="hardly any messages: does everything still work?")
-    parser.add_argument("--repeat", type=int, help="how often to measure everything but timers")
+    parser.add_argument("--repeat", type=int, help="how often (normally 3 times, memory and timers once)")
     parser.add_argument(
         "--only", action="append", choices=(*MEASURES, *ON_REQUEST), help="measure this; may be given several times"
     )

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from bench.runs import Figures
 from bench.timer_report import name_of
 
+_EQUAL = 0.01
+"""What differs by less is no difference."""
 Pick = Callable[[Figures], float | None]
 
 _LOWER: dict[str, tuple[tuple[str, Pick], ...]] = {
@@ -68,5 +70,6 @@ def _worse(runs: Sequence[Figures], rival: str, picks: Iterable[tuple[str, Pick]
             statistics.median(value for run in runs if name_of(run) == name and (value := pick(run)) is not None)
             for name in ("pyddmq", rival)
         )
-        if ours > theirs if lower else ours < theirs:
-            yield f"{what} {ours / theirs:.2f} times its"
+        share = ours / theirs
+        if share >= 1 + _EQUAL if lower else share <= 1 - _EQUAL:
+            yield f"{what} {share:.2f} times its"

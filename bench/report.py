@@ -16,6 +16,8 @@ from bench.processes import BenchError, Cores, redis_version
 from bench.runs import Figures
 
 _MIB = 1024 * 1024
+LOAD_MAX = 0.5
+"""Load before a run from which on the report says that other work was in its way."""
 
 
 def environment(folder: Path, where: Cores) -> dict[str, Any]:
@@ -67,8 +69,15 @@ def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
     """Return the tables with the rivals beside the node, where it is behind them, and what it was measured on."""
     parts = [_throughput(results), _latency(results), _hostile(results), _memory(results), timer_report.tables(results)]
     parts.append(behind(results))
+    head = "Medians, smallest and largest in parentheses. CPU is the server's. docs/performance.md has what each figure means.\n"
     what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-    return "\n".join(part for part in parts if part) + f"\nMeasured on: {what}.\n"
+    text = "\n".join(part for part in (head, *parts) if part) + f"\nMeasured on: {what}.\n"
+    load = float(facts.get("load_before", 0))
+    if load > LOAD_MAX:
+        text += (
+            f"\nThe machine was busy before (load {load:.2f}): figures of all servers are worse than they would be.\n"
+        )
+    return text
 
 
 def put_between(document: str, name: str, text: str) -> str:
@@ -106,7 +115,7 @@ def _throughput(results: Sequence[Figures]) -> str:
     if not rows:
         return ""
     head = (
-        "| | batch | pyddmq CPU us/msg | Redis CPU us/msg | CPU ratio | pyddmq msg/s | Redis msg/s |\n"
+        "| | batch | pyddmq CPU us/msg | Redis CPU us/msg | pyddmq : Redis | pyddmq msg/s | Redis msg/s |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(rows)
@@ -129,7 +138,8 @@ def _spread(runs: Sequence[Figures]) -> str:
     values = sorted(run.cpu_us for run in runs if run.cpu_us is not None)
     if not values:
         return "-"
-    return f"{statistics.median(values):.1f} ({values[0]:.1f}-{values[-1]:.1f})"
+    spread = f" ({values[0]:.1f}-{values[-1]:.1f})" if len(values) > 1 else ""
+    return f"{statistics.median(values):.1f}{spread}"
 
 
 def _rate(runs: Sequence[Figures]) -> str:
@@ -141,7 +151,7 @@ def _latency(results: Sequence[Figures]) -> str:
     if not grouped:
         return ""
     head = (
-        "| latency, ms | rate | p50 | p99 | p99.9 | max | publish answered p50 | p99 |\n"
+        "| received after it was due, ms | rate | p50 | p99 | p99.9 | max | publish answered p50 | p99 |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(_latency_row(server, runs) for (_, server), runs in sorted(grouped.items()))

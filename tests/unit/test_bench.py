@@ -205,6 +205,9 @@ def test_table_shows_medians_spread_and_ratio() -> None:
         results, {"cpu": "test"}
     )
     assert "| publish | 32 | 9.0 (8.0-10.0) | - | - | 9,000 | - |\n" in report.markdown(results[:3], {})
+    assert "| publish | 32 | 9.0 | - | - | 9,000 | - |\n" in report.markdown(results[:1], {})
+    assert "The machine was busy before (load 2.00)" in report.markdown(results, {"load_before": "2.00"})
+    assert "busy" not in report.markdown(results, {"load_before": "0.10"})
     assert "Measured on: cpu test.\n" in report.markdown(results, {"cpu": "test", "isal": None})
 
 
