@@ -69,7 +69,7 @@ def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
     """Return the tables with the rivals beside the node, where it is behind them, and what it was measured on."""
     parts = [_throughput(results), _latency(results), _hostile(results), _memory(results), timer_report.tables(results)]
     parts.append(behind(results))
-    head = "Medians, smallest and largest in parentheses. CPU is the server's. docs/performance.md has what each figure means.\n"
+    head = "Medians, smallest and largest in parentheses; CPU is the server's. What is measured: docs/performance.md.\n"
     what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
     text = "\n".join(part for part in (head, *parts) if part) + f"\nMeasured on: {what}.\n"
     load = float(facts.get("load_before", 0))
