@@ -26,7 +26,7 @@ def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
 
 
 class HeldClock(SystemClock):
-    """The system's clock, which a test holds while it sets calls: so their order does not hang on how long that takes."""
+    """The system's clock, which a test holds while it sets calls: so their order does not hang on how long it takes."""
 
     held: float | None = None
 
