@@ -92,7 +92,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     """
     node = _changed(old.node, new.node)
     restart = [name for name, attribute in node if reload_of(NodeConfig, attribute) is Reload.RESTART]
-    refusals = [f"node.{name} cannot change while the node runs; restart it" for name in restart]
+    refusals = [_restart_needed(old, new, name, attribute) for name, attribute in node if name in restart]
     refusals += _lowered_queues(old, new, queues or {})
     return Changes(
         refusals=tuple(refusals),
@@ -100,6 +100,15 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
         topics=_topic_changes(old, new),
         groups=_group_changes(old, new),
     )
+
+
+def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> str:
+    before, after = (_as_written(getattr(config.node, attribute)) for config in (old, new))
+    return f"node.{name} cannot change while the node runs; restart it for {after}, or leave it at {before}"
+
+
+def _as_written(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[str]:

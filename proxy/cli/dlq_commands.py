@@ -25,13 +25,16 @@ _SHOWN = 20
 """Lines of a redrive that are shown one by one."""
 _TIMEOUT_SECONDS = 60.0
 
-Group = Annotated[str, typer.Argument(help="The group that gave up.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group that gave up.")]
 Id = Annotated[str | None, typer.Option("--id", help="The one with this id, of the dead letter or of the message.")]
 Topic = Annotated[str | None, typer.Option("--topic", help="Those that were sent to this topic.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Those whose reason has this text in it.")]
 Key = Annotated[str | None, typer.Option("--key", help="Those with this key.")]
-From = Annotated[str | None, typer.Option("--from", help="Those that died at this moment or later; 2h: two hours ago.")]
-Until = Annotated[str | None, typer.Option("--until", help="Those that died before this moment.")]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Those that died at this moment or later; 2h: two hours ago."),
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Those that died before this moment.")]
 
 
 def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:

@@ -46,7 +46,7 @@ def show(
     message_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="offsetMsgId, or what the producer was told: id, a timer's handle, DDMQ's id."
+            metavar="ID", help="offsetMsgId, or what the producer was told: id, a timer's handle, DDMQ's id."
         ),
     ] = None,
     topic: Topic = None,

@@ -25,7 +25,7 @@ _SHOWN = 10
 def cancel(
     *,
     timers: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids (UNIQ_KEY or DDMQ's) or handles.")
+        list[str] | None, typer.Argument(metavar="ID", help="Ids (UNIQ_KEY or DDMQ's) or handles.")
     ] = None,
     topic: OnlyTopic = None,
     begin: From = None,

@@ -24,7 +24,7 @@ OfTopic = Annotated[str | None, typer.Option("--topic", help="Topic of the messa
 OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages for this topic.")]
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Due then or later, such as `in 10m`.")]
 To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Due before then.")]
-Stage = Annotated[str, typer.Argument(help="Stage of the work, as `timers stats` names them, or all.")]
+Stage = Annotated[str, typer.Argument(metavar="STAGE", help="Stage of the work, as `timers stats` names them, or all.")]
 
 
 def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, str | int]:
@@ -101,7 +101,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show one timer, whether it is pending, was delivered or was cancelled."""
+    """Show one timer, whether it is pending, was delivered, cancelled or rescheduled."""
     asked = {"id": timer} if topic is None else {"id": timer, "topic": topic}
     with asking(admin, data) as ask:
         answer = ask("/api/timers/show", asked)

@@ -31,7 +31,7 @@ class Standing(enum.StrEnum):
     DISCARDED = "discarded"
 
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of transactions (UNIQ_KEY).")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of transactions (UNIQ_KEY).")]
 OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only those of messages for this topic.")]
 OnlyGroup = Annotated[str | None, typer.Option("--group", help="Only those of this producer group.")]
 State = Annotated[

@@ -158,7 +158,7 @@ def test_sentences_say_every_change() -> None:
     )
 
     assert diff(old, new).sentences() == [
-        "node.producerPort cannot change while the node runs; restart it",
+        "node.producerPort cannot change while the node runs; restart it for 1, or leave it at 9613",
         "node.logLevel: changes at once",
         "topic t: changes at once: queues",
         "topic u: added",

@@ -1,0 +1,55 @@
+"""What the pages tell a newcomer to type: each `pyddmq` line of theirs, in order, at a node of the sample file."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.app import run
+from proxy.cli.codes import ExitCode
+from tests.acceptance.conftest import StartNode
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/cli.md", "docs/delays.md", "docs/timers.md", "docs/loops.md")
+OWN_TESTS = ("serve", "demo")
+"""They run long, and `test_cli`, `test_demo` and others run them."""
+
+
+def documented(page: str) -> Iterator[list[str]]:
+    """The commands in a page's shell blocks, as a shell would split them."""
+    for block in re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
+        for line in block.splitlines():
+            parts = [shlex.split(part) for part in line.partition("#")[0].split("; ")]
+            yield from (words for words in parts if words[:1] == ["pyddmq"])
+
+
+def test_pages_have_commands() -> None:
+    """The search for them finds what stands there, comments and second commands of a line apart."""
+    found = [" ".join(each) for page in PAGES for each in documented(page)]
+    assert len(found) > 25
+    assert "pyddmq groups" in found
+    assert not [each for each in found if "#" in each]
+
+
+def test_documented_commands_run(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is refused, misspelt or out of date."""
+    configuration = (ROOT / "conf" / "standalone.yaml").read_text(encoding="utf-8")
+    node = start_node(configuration=configuration)
+    for name, service in (("PYDDMQ_PRODUCER", "producer"), ("PYDDMQ_CONSUMER", "consumer"), ("PYDDMQ_ADMIN", "admin")):
+        monkeypatch.setenv(name, node.ready[service])
+    monkeypatch.chdir(ROOT)
+    for page in PAGES:
+        for _, *words in documented(page):
+            if words[0] in OWN_TESTS:
+                continue
+            if words[-1] == "data":
+                words[-1] = node.ready["data"]
+            if "--follow" in words:
+                # It would wait for more for ever.
+                assert run(["send", "orders", "{}"]) == ExitCode.OK
+                words += ["--count", "1"]
+            assert run(words) == ExitCode.OK, (page, words)
