@@ -42,7 +42,7 @@ run: setup ## start a node
 	$(BIN)/pyddmq serve --config $(CONFIG) --data $(DATA)
 
 test: setup lint ## check and test everything
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup ## formatting, lint, strict types
 	$(BIN)/ruff format --check .

@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, settings
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
-# No deadlines: two shared cores make single examples slow at random, and no test asserts a time.
-settings.register_profile("pyddmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No deadlines: two shared cores make single examples slow at random, and no test asserts a time. The examples are the
+# same everywhere, so that a run says something about the code alone; --hypothesis-profile=search draws others.
+settings.register_profile("pyddmq", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pyddmq")
 
 

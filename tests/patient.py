@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Callable
 from typing import Any
 
 from proxy import client
@@ -12,6 +17,34 @@ PATIENCE_SECONDS = 240.0
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
 LINGER_MS = 60_000
 """For a pull that must get something; one that must get nothing names its own, short one."""
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Ask again and again until something holds; a test that waits in vain fails.
+
+    Args:
+        condition: Asked; it takes its time by itself.
+        what: What is waited for.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+
+
+def quiet_ports(count: int) -> list[int]:
+    """Return ports that can be listened on now, below those that the system gives to outgoing connections.
+
+    A port of that range, chosen free and bound later, may be taken in between.
+    """
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first = int(file.read().split()[0])
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(first // 2, first)
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            found.add(port)
+    return list(found)
 
 
 class Consumer(client.Consumer):

@@ -62,7 +62,7 @@ class ScriptedNode:
         _close(self._listener)
         self.hang_up()
         for thread in self._threads:
-            thread.join(timeout=10)
+            thread.join(timeout=60)
             assert not thread.is_alive()
 
     def _accept(self) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.codes import ExitCode
-from tests.acceptance.conftest import FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
-from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
+from tests.acceptance.conftest import CONFIGURATION, FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, quiet_ports
 
 ROOT = Path(__file__).parent.parent.parent
 WAIT = ("--wait-ms", str(LINGER_MS))
@@ -193,8 +193,10 @@ def test_followed_pull_submits_its_results_when_terminated(node: NodeProcess) ->
 
 def test_followed_pull_survives_a_restart_of_the_node(start_node: StartNode, tmp_path: Path) -> None:
     """The node stops and starts again on its ports; the follower goes on and repeats nothing."""
-    node = start_node()
-    port = node.ready["consumer"].rpartition(":")[2]
+    port = str(quiet_ports(1)[0])
+    (tmp_path / "node.yaml").write_text(CONFIGURATION)
+    place = ("--config", tmp_path / "node.yaml", "--data", tmp_path / "data", "--consumer-port", port)
+    node = start_node(*place)
     follower = subprocess.Popen(
         [PYDDMQ, "pull", "billing", "--follow", "--count", "2", "--json", *node.consumer()],
         stdout=subprocess.PIPE,
@@ -205,7 +207,7 @@ def test_followed_pull_survives_a_restart_of_the_node(start_node: StartNode, tmp
     command("send", "orders", "before", "--key", "k", *node.producer())
     assert json.loads(follower.stdout.readline())["body"] == "before"
     assert node.stop() == ExitCode.OK
-    again = start_node("--config", tmp_path / "node.yaml", "--data", tmp_path / "data", "--consumer-port", port)
+    again = start_node(*place)
     command("send", "orders", "after", "--key", "k", *again.producer())
     assert json.loads(follower.stdout.readline())["body"] == "after"
     assert follower.wait(timeout=PATIENCE_SECONDS) == ExitCode.OK

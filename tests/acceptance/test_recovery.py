@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +23,11 @@ from broker.seams import SystemClock
 from broker.store import Put, Store, StoreOptions
 from proxy.cli.codes import ExitCode
 from proxy.client import PullRefused, SendRefused
-from tests.acceptance.conftest import PYDDMQ, command, environment
-from tests.patient import PATIENCE_SECONDS, Consumer, Producer
+from tests.acceptance import slow_disk
+from tests.acceptance.conftest import command, environment
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer, quiet_ports
 
-RECORDS = 200_000
+RECORDS = 100_000
 YAML = """
 node: {segmentBytes: 8388608, queueFileUnits: 50000, drainSeconds: 5}
 topics:
@@ -60,21 +62,23 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Starting:
-    """`pyddmq serve` on known ports, while it is not ready yet."""
+    """A node on known ports, while it is not ready yet: its recovery is slow until `hurry`."""
 
     def __init__(self, folder: Path, data: Path, *, notify: str = "") -> None:
-        (folder / "node.yaml").write_text(YAML)
-        self.ports = _free_ports(3)
-        names = ("--producer-port", "--consumer-port", "--admin-port")
-        options = [text for pair in zip(names, map(str, self.ports), strict=True) for text in pair]
+        self.ports = quiet_ports(3)
+        ports = ", producerPort: {}, consumerPort: {}, adminPort: {}}}".format(*self.ports)
+        (folder / "node.yaml").write_text(YAML.replace("}", ports, 1))
+        self._slow = folder / "slow"
+        self._slow.touch()
         self.log_path = folder / "node.log"
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [PYDDMQ, "serve", "--json", "--config", folder / "node.yaml", "--data", data, *options],
+                [sys.executable, "-m", slow_disk.__name__, "--config", folder / "node.yaml", "--data", data],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**environment(), **({"NOTIFY_SOCKET": notify} if notify else {})},
+                cwd=Path(__file__).parents[2],
+                env={**environment(), slow_disk.SLOW: str(self._slow), "NOTIFY_SOCKET": notify},
             )
 
     def readiness(self, query: str = "") -> tuple[int, Any]:
@@ -83,7 +87,7 @@ class Starting:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Status and content of an answer of the admin port."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.ports[2], timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[2], timeout=PATIENCE_SECONDS)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -100,14 +104,19 @@ class Starting:
         for _ in range(int(PATIENCE_SECONDS / 0.01)):
             assert self.process.poll() is None, self.log_path.read_text()
             status, answer = self.readiness()
-            assert status != 200, "the store is too small for this test"
+            assert status != 200, "the recovery is over too soon for this test"
             if status == 503 and isinstance(answer, dict) and answer.get("scannedBytes"):
                 return answer
             pause.wait(0.01)
         raise AssertionError("the recovery did not begin")
 
+    def hurry(self) -> None:
+        """Have the rest of the recovery be as fast as it can."""
+        self._slow.unlink()
+
     def ready(self) -> dict[str, str]:
         """Wait for the ready line."""
+        self.hurry()
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.log_path.read_text()
@@ -122,14 +131,6 @@ class Starting:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture
@@ -206,6 +207,7 @@ def test_service_manager_hears_of_recovery_readiness_and_stop(tmp_path: Path, la
         node = Starting(tmp_path, large_store, notify=address)
         try:
             told = [manager.recv(999).decode()]
+            node.hurry()
             while not told[-1].startswith("READY=1"):
                 told.append(manager.recv(999).decode())
             assert told[0].startswith("STATUS=recovering: ")

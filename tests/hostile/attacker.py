@@ -19,7 +19,7 @@ from itertools import cycle
 
 from tests.hostile.bombs import bombs
 
-CONNECT_SECONDS = 30.0
+CONNECT_SECONDS = 240.0
 PULSE_SECONDS = 0.02
 BYTES_PER_PULSE = 200
 """Slow senders that get their next byte per pulse; all of them take turns."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from proxy.wire.codes import PullCode, ResultCode
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
+from tests.patient import until
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_idl, producer_idl
 
@@ -66,8 +68,7 @@ def watermark(node: RunningNode) -> int:
 
 def wait_until(node: RunningNode, condition: Callable[[], bool]) -> None:
     """Ask the node again and again until something holds."""
-    while not node.call(condition):
-        pass
+    until(lambda: node.call(condition), "the node")
 
 
 def count(node: RunningNode, name: str, *labels: str) -> int:
@@ -276,8 +277,8 @@ def test_s8_last_result_counts_though_nobody_reads_its_answer(tmp_path: Path) ->
             with Peer(node.consumer) as leaving:
                 assert offsets(leaving.pull("billing")) == [0, 1, 2]
                 leaving.socket.sendall(leaving.frame("submit", result=done(0)))
-            while not node.call(node.node.metrics.value, "pyddmq_requests_total", "consumer", "submit"):
-                pass
+            counter = partial(node.node.metrics.value, "pyddmq_requests_total", "consumer", "submit")
+            until(partial(node.call, counter), "the submit")
             if watermark(node) == 0:
                 continue
             again: list[int] = []

@@ -176,7 +176,7 @@ def test_cpu_clock_of_a_process_agrees_with_its_own() -> None:
     own_before = sum(os.times()[:2])
     seen = process_cpu_seconds(os.getpid())
     own_after = sum(os.times()[:2])
-    assert own_before - 0.02 <= seen <= own_after + 0.02
+    assert own_before - 0.1 <= seen <= own_after + 0.1
     memory = process_memory(os.getpid())
     assert memory.own > 1_000_000
     assert memory.files > 0

@@ -19,6 +19,7 @@ from proxy.client import (
     TransactionProducer,
 )
 from proxy.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from tests.patient import PATIENCE_SECONDS
 
 WIRE: Any = idl.load("producer")
 ORDER = OutgoingMessage(topic="orders", body=b"\x00order", key="7", tags="new", properties={"shop": "a"}, delay_level=3)
@@ -54,7 +55,7 @@ class Node:
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait until something is so, as calls come in."""
         with self.heard:
-            assert self.heard.wait_for(condition, 20)
+            assert self.heard.wait_for(condition, PATIENCE_SECONDS)
 
 
 class Listener:
@@ -244,7 +245,7 @@ def test_close_tells_what_was_answered_and_ends_a_fetch_that_waits() -> None:
         producer.start()
         producer.start()
         node.wait(lambda: bool(node.ended) or len(node.fetches) == 2)
-        closers[0].join(20)
+        closers[0].join(PATIENCE_SECONDS)
         assert not closers[0].is_alive()
     told = [each.handle for fetch in node.fetches for each in fetch.answers or ()] + [end.handle for end in node.ended]
     assert set(told) == {f"h{number + 1}" for number in range(len(answered))}

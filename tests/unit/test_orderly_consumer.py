@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.consumer import ExecutorRunner, OrderlyStatus, QueuesOwned
+from tests.patient import PATIENCE_SECONDS
 from tests.unit.consumer_world import World
 
 SUSPEND = OrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -367,7 +368,7 @@ def test_listeners_may_run_in_an_executor_that_is_handed_in() -> None:
         world.orderly(suspend_ms=10)
         world.send("a", "b", "c")
         for _ in range(4):
-            told, *facts = back.get(timeout=30)
+            told, *facts = back.get(timeout=PATIENCE_SECONDS)
             told(*facts)
             world.advance(0.01)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -18,6 +19,7 @@ from proxy.network import send_datagram
 from proxy.service_manager import ServiceManager, StartReporter
 from proxy.startup import RecoveryView, Startup
 from proxy.testing import VirtualLoop
+from tests.patient import PATIENCE_SECONDS
 
 
 def scanning(clock: ManualClock, startup: list[RecoveryView], view: Any) -> Generator[RecoveryProgress, None, str]:
@@ -84,7 +86,7 @@ def manager_socket(tmp_path: Path) -> Generator[socket.socket, None, None]:
     """A service manager's socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(20)
+        listening.settimeout(PATIENCE_SECONDS)
         yield listening
 
 
@@ -109,9 +111,10 @@ def test_nobody_to_tell_is_no_error(tmp_path: Path) -> None:
 def test_abstract_sockets_are_reached() -> None:
     """Systemd may name its socket so."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind(b"\0pyddmq-test-notify")
-        listening.settimeout(20)
-        assert send_datagram("@pyddmq-test-notify", b"READY=1")
+        name = f"pyddmq-test-notify-{os.getpid()}"
+        listening.bind(f"\0{name}".encode())
+        listening.settimeout(PATIENCE_SECONDS)
+        assert send_datagram(f"@{name}", b"READY=1")
         assert listening.recv(99) == b"READY=1"
 
 

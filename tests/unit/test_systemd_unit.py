@@ -14,6 +14,7 @@ import pytest
 
 from conf import NodeConfig
 from proxy.cli.codes import ExitCode
+from tests.patient import PATIENCE_SECONDS
 
 UNIT = Path(__file__).parents[2] / "examples" / "pyddmq.service"
 
@@ -69,7 +70,11 @@ def test_systemd_takes_it(tmp_path: Path) -> None:
     file = tmp_path / "pyddmq.service"
     file.write_text(text)
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", file], capture_output=True, text=True, check=False, timeout=60
+        ["systemd-analyze", "verify", "--man=no", file],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
     )
     said = [line for line in (done.stdout + done.stderr).splitlines() if "pyddmq" in line]
     assert said == []
