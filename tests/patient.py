@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +24,12 @@ def until(condition: Callable[[], object], what: str) -> None:
     """Ask again and again until something holds; a test that waits in vain fails.
 
     Args:
-        condition: Asked; it takes its time by itself.
+        condition: Asked every few milliseconds.
         what: What is waited for.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline, pause = time.monotonic() + PATIENCE_SECONDS, threading.Event()
     while not condition():
+        pause.wait(0.005)
         assert time.monotonic() < deadline, f"waited in vain for {what}"
 
 

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 from proxy.cli.codes import ExitCode
 from proxy.client import LocalState, OutgoingMessage, TransactionMessage
 from tests.acceptance.conftest import NodeProcess, StartNode, command
-from tests.patient import Consumer, TransactionProducer
+from tests.patient import Consumer, TransactionProducer, until
 
 CONFIGURATION = """
 node: {transactionTimeOut: %s, transactionCheckInterval: %s, transactionCheckMax: 1}
@@ -148,8 +148,8 @@ def test_discarded_transactions_are_seen_decided_and_resumed(start_node: StartNo
             producer.send_in_transaction(OutgoingMessage(topic="orders", body=key.encode(), key=key)).transaction_id
             for key in ("a", "b", "c")
         ]
-        while len(found := listed(node, "discarded")) < 3:
-            pass
+        until(lambda: len(listed(node, "discarded")) == 3, "the discards")
+    found = listed(node, "discarded")
     assert {each["id"] for each in found} == set(ids)
     assert {each["checks"] for each in found} == {1}
     assert asked(node, "stats")[0]["discardedTotal"] == 3

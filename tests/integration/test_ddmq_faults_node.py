@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from proxy.testing import NetworkFaults
 from proxy.wire.codes import PullCode, ResultCode
 from tests.integration.ddmq_tools import NODE, Peer, result
-from tests.patient import PATIENCE_SECONDS
+from tests.patient import PATIENCE_SECONDS, until
 from tests.running_node import RunningNode
 from tests.simulation.caller import Caller, Waiting
 from tests.simulation.wire import Reply, producer_idl
@@ -57,8 +57,7 @@ def test_stop_takes_acks_before_it_closes(tmp_path: Path) -> None:
         assert len(consumer.pull("readers").messages) == 3
         stopping = threading.Thread(target=node.stop)
         stopping.start()
-        while node.node.state == "ready":
-            pass
+        until(lambda: node.node.state != "ready", "the stop")
         assert consumer.submit(result("readers", "orders", QID, [0, 2]))
         assert consumer.submit(result("readers", "orders", QID, [], [1]))
         stopping.join(PATIENCE_SECONDS)

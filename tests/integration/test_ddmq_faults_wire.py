@@ -12,7 +12,7 @@ import pytest
 from broker.store import Put
 from proxy.wire.codes import PullCode
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
-from tests.patient import LINGER_MS
+from tests.patient import LINGER_MS, until
 from tests.running_node import RunningNode
 
 TOPICS = """
@@ -113,8 +113,7 @@ groups:
         ]
         with Peer(node.consumer) as waiting:
             waiting.socket.sendall(waiting.pull_frame("first", linger_ms=LINGER_MS))
-            while not node.call(lambda: node.node.groups["first"].stats().parked):
-                pass
+            until(lambda: node.call(lambda: node.node.groups["first"].stats().parked), "the pull")
             refusals.append(consumer.refused_pull("first"))
     assert [refusal.code for refusal in refusals] == [
         PullCode.NO_SUCH_GROUP,
@@ -158,8 +157,7 @@ def test_parked_pull_of_a_client_that_left_gets_nothing(tmp_path: Path) -> None:
     with run(tmp_path) as node, Peer(node.producer) as producer:
         with Peer(node.consumer) as gone:
             gone.socket.sendall(gone.pull_frame("first", linger_ms=LINGER_MS))
-            while not node.call(lambda: node.node.groups["first"].stats().parked):
-                pass
+            until(lambda: node.call(lambda: node.node.groups["first"].stats().parked), "the pull")
         producer.send("orders")
         with Peer(node.consumer) as alive:
             assert len(alive.pull("first").messages) == 1
@@ -181,8 +179,7 @@ groups:
         with Peer(node.consumer, receive_bytes=32_768) as deaf:
             for _ in range(30):
                 deaf.socket.sendall(deaf.pull_frame("first", linger_ms=LINGER_MS))
-            while count("pyddmq_delivered_messages_total", "first", "orders") < 30:
-                pass
+            until(lambda: count("pyddmq_delivered_messages_total", "first", "orders") == 30, "thirty deliveries")
         with Peer(node.consumer) as alive:
             offsets = [alive.pull("first").messages[0].offset]
             given_back = count("pyddmq_given_back_messages_total", "first", "orders")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from broker.testing import SimDisk
 from proxy.client import PulledMessage, PullRefused, SendRefused, Unreachable
 from proxy.wire.codes import PullCode, ResultCode
 from tests.integration.test_node import Raw
-from tests.patient import LINGER_MS, Consumer, Producer
+from tests.patient import LINGER_MS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_idl
 
@@ -47,9 +46,7 @@ def fail_an_ack(node: RunningNode, disk: SimDisk, error: int) -> PullRefused:
 
 
 def _first(consumer: Consumer) -> list[PulledMessage]:
-    while not (batch := consumer.pull()):
-        pass
-    return batch
+    return [next(consumer.messages())]
 
 
 def test_full_journal_refuses_pulls_until_there_is_space(tmp_path: Path) -> None:
@@ -105,8 +102,6 @@ def test_ack_that_waited_behind_a_parked_pull_is_not_answered_after_a_failure(tm
             node.call(lambda: disk.fail("sync", path_part="/acks/"))
             result = consumer_idl.ConsumeResult(context=reply.value.context, successOffsets=[0], failOffsets=[])
             raw.socket.sendall(raw.pull(2, "billing", LINGER_MS) + raw.codec.call("submit", 3, result=result))
-            pause = threading.Event()
-            while node.node.state != "failed":
-                pause.wait(0.01)
+            until(lambda: node.node.state == "failed", "the node to fail")
             raw.socket.shutdown(socket.SHUT_WR)
             assert raw.reply() is None

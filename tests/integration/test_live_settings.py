@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from conf.base import Reload, reload_of
 from conf.node import NodeConfig
 from proxy.client import PullRefused, TopicNotFound
 from proxy.wire.codes import PullCode
-from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_codec, consumer_idl
 
@@ -103,9 +102,7 @@ def test_parked_pulls_and_connections_are_bounded_anew(node: RunningNode) -> Non
     with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as parked:
         parked.sendall(frame)
         with Consumer(node.consumer, "billing", linger_ms=20) as consumer:
-            pause = threading.Event()
-            while node.call(lambda: node.node.groups["billing"].stats().parked) == 0:
-                pause.wait(0.01)
+            until(lambda: node.call(lambda: node.node.groups["billing"].stats().parked), "the pull")
             with pytest.raises(PullRefused) as refused:
                 consumer.pull()
             assert refused.value.code == PullCode.OVERLOADED
@@ -124,9 +121,7 @@ def test_committed_offsets_are_written_at_the_new_interval(node: RunningNode, tm
         consumer.ack(message)
         consumer.flush()
         change(node, "commitIntervalMs: 10")
-        pause = threading.Event()
-        while not file.exists() or "orders@billing" not in file.read_text():
-            pause.wait(0.01)
+        until(lambda: file.exists() and "orders@billing" in file.read_text(), "the offsets")
     assert json.loads(file.read_text())["offsetTable"]["orders@billing"] == {"0": 1}
 
 
@@ -159,14 +154,10 @@ def test_transactions_are_checked_and_discarded_by_the_new_settings(node: Runnin
 
     node.call(store_half)
     change(node, "transactionTimeOut: 1, transactionCheckInterval: 1, transactionCheckMax: 1")
-    pause = threading.Event()
-    while not node.call(lambda: transactions.fetch_checks("g", 1)):
-        pause.wait(0.01)
-    while node.call(lambda: transactions.halves.states.undecided):
-        pause.wait(0.01)
+    until(lambda: node.call(lambda: transactions.fetch_checks("g", 1)), "the check")
+    until(lambda: not node.call(lambda: transactions.halves.states.undecided), "the discard")
     assert node.node.metrics.value("pyddmq_transactions_discarded_total", "checks") == 1
     change(node, "transactionDiscardHours: 0.0000001")
     node.call(store_half)
-    while node.call(lambda: transactions.halves.states.undecided):
-        pause.wait(0.01)
+    until(lambda: not node.call(lambda: transactions.halves.states.undecided), "the discard by age")
     assert node.node.metrics.value("pyddmq_transactions_discarded_total", "age") == 1

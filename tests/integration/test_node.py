@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from proxy.client import OutgoingMessage, PullRefused, SendRefused
 from proxy.node import TURNS
 from tests.conftest import need_module
-from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
+from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 
@@ -108,13 +109,18 @@ def test_publish_takes_one_turn(start: Start, connect: Connect) -> None:
     """The reply that a flush leads to leaves with the same turn, and asks for no further one."""
     node = start()
     raw = connect(node.producer, "producer")
-    before = node.call(lambda: node.node.metrics.counter(TURNS).value)
+
+    def turns() -> int:
+        return int(node.call(lambda: node.node.metrics.counter(TURNS).value))
+
+    taken = []
     for seqid in range(50):
+        before = turns()
         raw.socket.sendall(raw.send(seqid))
         assert raw.reply() is not None
-    turns = node.call(lambda: node.node.metrics.counter(TURNS).value) - before
-    # What is due by the clock may ask for some, too.
-    assert 50 <= turns < 75
+        taken.append(turns() - before)
+    # What is due by the clock asks for some, too, now and then.
+    assert median(taken) == 1
 
 
 def test_message_travels_from_send_to_ack(start: Start) -> None:
@@ -270,8 +276,7 @@ def test_parked_pull_delays_later_replies_but_not_their_acks(start: Start, conne
     )
     raw.socket.sendall(raw.pull(2, linger_ms=LINGER_MS) + raw.codec.call("submit", 3, result=result))
     with Consumer(node.consumer, "readers") as observer, Producer(node.producer) as producer:
-        while observer.stats()[0].lag:
-            pass
+        until(lambda: observer.stats()[0].lag == 0, "the ack")
         producer.send("notes", b"2", tags="wanted")
     second, third = raw.reply(), raw.reply()
     assert second is not None

@@ -12,7 +12,7 @@ import pytest
 from proxy.admin.changes import ChangeRefused
 from proxy.client import SendRefused
 from proxy.topic_changes import DeletionBody, TopicBody, topic_changes
-from tests.patient import PATIENCE_SECONDS, Consumer, Producer
+from tests.patient import PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 
 YAML = """
@@ -84,9 +84,7 @@ def test_new_queues_are_there_at_once_for_producers_and_parked_pulls(tmp_path: P
         with Consumer(node.consumer, "billing") as consumer, Producer(node.producer) as producer:
             waiting = threading.Thread(target=lambda: got.append(next(consumer.messages())))
             waiting.start()
-            pause = threading.Event()
-            while not node.call(lambda: node.node.groups["billing"].stats().parked):
-                pause.wait(0.01)
+            until(lambda: node.call(lambda: node.node.groups["billing"].stats().parked), "the pull")
             assert len(alter(node, "orders", before + 2)["queues"]) == before + 2
             producer.send("orders", b"new", partition_id=before + 1)
             waiting.join(PATIENCE_SECONDS)
@@ -191,9 +189,10 @@ def test_group_that_knew_the_earlier_topic_reads_the_new_one(tmp_path: Path) -> 
             consumer.flush()
         assert node.reload(YAML).accepted
 
-        pause = threading.Event()
-        while node.call(lambda: any(each.topic == "extra" for each in node.node.groups["billing"].stats().topics)):
-            pause.wait(0.01)
+        def served() -> bool:
+            return any(each.topic == "extra" for each in node.node.groups["billing"].stats().topics)
+
+        until(lambda: not node.call(served), "the group to leave the topic")
         delete(node, "extra")
         assert node.reload(LISTED).accepted
         with Producer(node.producer) as producer, Consumer(node.consumer, "billing", topic="extra") as consumer:
