@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -32,6 +34,17 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="pyddmq-bytecode-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.fixture(autouse=True)
+def _logs() -> Iterator[None]:
+    """Take back how logs are written: a command that runs in the test's process sets it up, for a stream that goes."""
+    root = logging.getLogger()
+    before, handlers, level = structlog.get_config(), root.handlers[:], root.level
+    yield
+    structlog.configure(**before)
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def need(present: object, what: str) -> None:
