@@ -177,6 +177,7 @@ class Node:
                 self.groups[group.group] = consumer_group(self, group, node)
             for each in self.groups.values():
                 each.start()
+            self.progress.groups_started()
             self.delays.start()
             self.timers.start()
             self.transactions.start()

@@ -30,6 +30,7 @@ from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
 from upstream.journal import SEGMENT_BYTES, AckJournal
 from upstream.losses import Losses
+from upstream.lost_snapshot import LostSnapshot
 from upstream.offset_commits import OffsetCommits
 from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
 from upstream.replay import UNKNOWN, LogStore, LogView, Replay, raise_to_minimum, replaying
@@ -67,6 +68,7 @@ class Progress:
         clock: Clock,
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"],
+        lost: LostSnapshot,
     ) -> None:
         """Assemble; use `open`."""
         self._table = TrackerTable(view)
@@ -91,7 +93,9 @@ class Progress:
         self.timers_read = False
         """Whether the retry records among the timers were read since the start (`upstream.retry_topic`)."""
         self._commit_next = False
+        self._lost = lost
         self._snapshot_lost = False
+        self._groups_known = False
 
     @classmethod
     def open(
@@ -149,12 +153,17 @@ class Progress:
         ack_flush: Literal["async", "sync"] = "async",
         segment_bytes: int = SEGMENT_BYTES,
     ) -> Generator[None, None, Progress]:
-        """`open` in steps of bounded work. Nothing is changed before the last one, which may be left out."""
+        """`open` in steps of bounded work. Nothing but a note is written before the last, which may be left out."""
         started = clock.monotonic()
         journal = AckJournal(f"{root}/pyddmq/acks", disk, segment_bytes=segment_bytes)
         try:
             content = yield from journal.reading()
             offsets = ConsumerOffsets.open(root, disk=disk, clock=clock, metrics=metrics)
+            lost = LostSnapshot(root, disk=disk)
+            snapshot_lost = lost.noted
+            if content is not None and not content.whole:
+                snapshot_lost = True
+                lost.note()
         except OSError as error:
             raise ProgressFailed("reading", error) from error
         view = LogView(store.topics)
@@ -166,12 +175,13 @@ class Progress:
             clock=clock,
             scheduler=scheduler,
             ack_flush=ack_flush,
+            lost=lost,
         )
         entries = content.entries if content is not None else []
         found = yield from replaying(entries)
         if content is not None:
             report_damage(content, found, metrics)
-            progress._snapshot_lost = not content.whole
+        progress._snapshot_lost = snapshot_lost
         progress._adopt(found, UNKNOWN if store.recovery.truncated_to is None else store.recovery.truncated_to)
         log.info(
             "acks_replayed",
@@ -401,6 +411,12 @@ class Progress:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
         self._commits.commit()
+        if self._groups_known:
+            self._groups_known = not self._lost.forget()
+
+    def groups_started(self) -> None:
+        """Every configured group has its trackers: after the next commit an unknown one is new for certain (D6)."""
+        self._groups_known = True
 
     def close(self) -> None:
         """Commit and close; after a failure, only close.

@@ -59,7 +59,7 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
             contents[-1].number,
             text="no segment has a whole snapshot",
             costs="acks above the offsets in consumerOffset.json may be lost; " + _COME_AGAIN,
-            repair="left to the next start of the node, whose configuration knows the groups",
+            repair="a new segment; groups that are known nowhere else begin at the oldest message",
         )
     elif whole:
         yield from _check_segment(whole[-1])

@@ -21,19 +21,15 @@ def repair_data(
 ) -> list[Finding]:
     """Mend a data directory that nobody has open. Returns and raises as `broker.repair.repair`.
 
-    A journal whose snapshot is lost is left to the node, whose configuration says which groups there are: a group that
-    is known nowhere else then begins at the oldest message.
+    Where the journal's snapshot is lost, a group that is known nowhere else begins at the oldest message when the node
+    starts, whose configuration says which groups there are (`upstream.lost_snapshot`).
     """
     metrics = Metrics()
-    found: list[Finding] = []
 
     def findings_of(check: Check) -> Collection[Finding]:
-        found.extend(check_data(check, progress))
-        return found
+        return list(check_data(check, progress))
 
     def journal(store: Store) -> None:
-        if any(finding.kind == "journal_snapshot_lost" for finding in found):
-            return
         Progress.open(root, store=store, disk=disk, clock=clock, metrics=metrics, scheduler=_Never()).close()
 
     return repair(root, disk=disk, clock=clock, random=random, metrics=metrics, findings_of=findings_of, then=journal)

@@ -18,6 +18,7 @@ from broker.state_file import SealedFile
 from broker.store_json import FORMAT_VERSION
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.damage import (
+    COUNT,
     DAMAGES,
     SEGMENTS,
     Damage,
@@ -218,14 +219,25 @@ def test_damaged_journal_keeps_what_can_be_read() -> None:
     assert troubles(disk) == []
 
 
-def test_lost_snapshot_is_left_to_the_node() -> None:
-    """Only a configuration knows which groups there are; the node's start mends it."""
+@pytest.mark.parametrize("repaired", [False, True])
+def test_lost_snapshot_lets_no_unknown_group_skip_anything(*, repaired: bool) -> None:
+    """Only a configuration knows which groups there are: until they all started, also over kills, none is new."""
     disk = make_data()
     disk.flip_bit(newest_journal(disk), 30)
     assert [finding.kind for finding in troubles(disk)] == ["journal_snapshot_lost"]
-    mend(disk)
-    assert [finding.kind for finding in troubles(disk)] == ["journal_snapshot_lost"]
-    contents(disk)
+    if repaired:
+        mend(disk)
+        assert troubles(disk) == []
+    for start in range(4):
+        store = open_store(disk)
+        progress = open_progress(disk, store)
+        tracker = progress.tracker(f"unknown {start}", "t", 0, first_offset=lambda: COUNT)
+        assert tracker.watermark == (0 if start < 3 else COUNT)
+        if start == 2:
+            progress.groups_started()
+            progress.commit()
+        progress.flush()
+        disk.kill()
     assert troubles(disk) == []
 
 
