@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
+from tests.simulation.retry_places import RetryPlaces
 from tests.simulation.timer_account import TimerAccount
 from tests.simulation.waits import Walls
 
@@ -110,6 +111,7 @@ class Ledger:
         self.given_up: set[tuple[str, Place]] = set()
         """Messages that an operator gave up: their dead letters need no attempts."""
         self.power_losses: list[tuple[int, float]] = []
+        self.retries = RetryPlaces()
         self.life = 0
 
     def note(self, time: float, text: str) -> None:
@@ -163,6 +165,7 @@ class Ledger:
         Raises:
             PromiseBroken: 1, 2 or 7, at once.
         """
+        place = self.retries.delivered(group, place, uid)
         self._place(place, uid)
         publish = self.publishes[uid]
         self._same(publish, f"delivered to {group}", place.topic, key or "", tag or "", body)
@@ -178,11 +181,11 @@ class Ledger:
 
     def answered(self, group: str, place: Place, client: str, stamp: Stamp, success: bool) -> None:
         """Note a result that has reached the node."""
-        self.accounts[group, place].answers.append((stamp, client, success))
+        self.accounts[group, self.retries.of(group, place)].answers.append((stamp, client, success))
 
     def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
         """Note that the call which carried a success was answered: from now on it counts (D9)."""
-        self.accounts[group, place].confirmed.append(stamp)
+        self.accounts[group, self.retries.of(group, place)].confirmed.append(stamp)
 
     # What the harness enters.
 
@@ -271,6 +274,7 @@ class Ledger:
             raise PromiseBroken(1, f"{place} holds message {uid}, which nobody sent")
         if self.places.setdefault(place, uid) != uid:
             raise PromiseBroken(7, f"{place} named message {self.places[place]} and now names {uid}")
+        self.retries.published(place, uid)
 
     def _same(self, publish: Publish, where: str, *seen: object) -> None:
         if seen != (publish.topic, publish.key, publish.tag, publish.body):

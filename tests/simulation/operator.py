@@ -7,11 +7,15 @@ import inspect
 from random import Random
 from typing import Any
 
+from broker.properties import parse_properties
+from broker.record import split
+from broker.topics import retry_topic
 from proxy.admin.changes import ChangeRefused
 from proxy.group_changes import HeadBody, PauseBody
 from proxy.node import Node
 from proxy.node_changes import node_changes
 from tests.simulation.ledger import Place, PromiseBroken, Stamp
+from tests.simulation.retry_places import is_retry
 from tests.simulation.world import World
 from upstream.counters import DELIVERED
 from upstream.stuck import StuckMessage, stuck_messages
@@ -88,15 +92,28 @@ def _settle(world: World, group: str, message: StuckMessage, action: str) -> Non
     body = HeadBody(
         group=group, topic=message.topic, queue=message.queue_id, offset=message.offset, key=message.key, force=False
     )
+    origin = _origin(world, group, place)
     stamp = _now(world)
     answer = change(world, f"{action}_message", body)
     world.report.events[f"operator_{action}" if answer is not None else "operator_refused"] += 1
     if answer is not None and action == "skip":
         # To everybody else it is as if a client had consumed it.
-        world.ledger.answered(group, place, HOST, stamp, True)
-        world.ledger.confirmed(group, place, _now(world))
+        world.ledger.answered(group, origin, HOST, stamp, True)
+        world.ledger.confirmed(group, origin, _now(world))
     elif action == "dead_letter":
-        world.ledger.given_up.add((group, place))
+        world.ledger.given_up.add((group, origin))
+
+
+def _origin(world: World, group: str, place: Place) -> Place:
+    """Where a stuck message was published: of one in the group's retry topic that is told by its record."""
+    if not is_retry(place):
+        return place
+    assert world.node is not None
+    store = world.node.store
+    queue = store.topics[retry_topic(group)].queues[int(place.qid.rpartition("_")[2])]
+    [(physical, size, _)] = queue.read(place.offset, 1)
+    uid = int(parse_properties(bytes(split(store.read(physical, size))[1]))["uid"])
+    return world.ledger.retries.named(group, place, uid)
 
 
 def _now(world: World) -> Stamp:

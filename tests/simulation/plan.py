@@ -32,13 +32,14 @@ Send = tuple[int, int]
 
 
 class ClientPlan(NamedTuple):
-    """One client; `group` is empty for a producer, `linger_ms` for pull clients only."""
+    """One client; `group` is empty for a producer, `linger_ms` for pull clients only; `loops`: it adds loops."""
 
     number: int
     group: str = ""
     topic: str | None = None
     linger_ms: int = 0
     compact: bool = False
+    loops: bool = False
 
 
 class Step(NamedTuple):
@@ -56,6 +57,7 @@ class Plan:
     Attributes:
         seed: Of what is not written here.
         ack_flush: `sync` or `async` (D9).
+        retry_topic: The group without order has one.
         clients: Who takes part from the beginning.
         begin: Seconds before the first fault.
         steps: The faults.
@@ -66,6 +68,7 @@ class Plan:
 
     seed: int
     ack_flush: str = "async"
+    retry_topic: bool = False
     clients: tuple[ClientPlan, ...] = ()
     begin: float = 0.0
     steps: tuple[Step, ...] = ()
@@ -75,7 +78,7 @@ class Plan:
 
 
 def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
-    """Draw a run: three producers, nine pull clients, and so many faults."""
+    """Draw a run: three producers, nine pull clients, a producer of loops, and so many faults."""
     random = Random(f"schedule {seed}")
     clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
     for group in GROUPS:
@@ -83,9 +86,11 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
             topic = "orders" if number == 2 else None
             linger_ms = random.choice([0, 100, 400])
             clients.append(ClientPlan(len(clients), group, topic, linger_ms, number == 0))
+    clients.append(ClientPlan(len(clients), compact=seed % 2 == 0, loops=True))
     return Plan(
         seed=seed,
         ack_flush=random.choice(["async", "async", "sync"]),
+        retry_topic=seed % 2 == 1,
         clients=tuple(clients),
         begin=random.random(),
         steps=tuple(
@@ -114,7 +119,9 @@ def make_world(
     plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Ledger] = Ledger
 ) -> tuple[World, Callable[[], Report]]:
     """Return the world of a plan and what runs it to its end; it stays as it was where the run breaks off."""
-    world = World(plan.seed, make_node=make_node, ack_flush=plan.ack_flush, make_ledger=ledger)
+    world = World(
+        plan.seed, make_node=make_node, ack_flush=plan.ack_flush, retry_topic=plan.retry_topic, make_ledger=ledger
+    )
 
     def run() -> Report:
         world.start()
@@ -148,6 +155,9 @@ def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_P
 
 
 def _add(world: World, plan: Plan, client: ClientPlan) -> None:
+    if client.loops:
+        world.add_loops(compact=client.compact, number=client.number)
+        return
     if not client.group:
         habits = ProducerHabits(pause_seconds=0.08, wait_share=plan.wait_share)
         if plan.good:

@@ -8,7 +8,7 @@ import pytest
 
 from broker.retention import RetentionLimits
 from proxy.testing import NetworkFaults
-from tests.simulation.clients import PERFECT, ProducerHabits
+from tests.simulation.clients import PERFECT, Consumer, ProducerHabits
 from tests.simulation.world import DATA, World
 from upstream.losses import MESSAGES_EXPIRED
 
@@ -94,6 +94,7 @@ def test_kills_while_files_go_leave_a_node_that_starts(power: bool) -> None:
         node = world.start()
         assert node.store.recovery.holes == ()
     for client in world.clients[3:]:
+        assert isinstance(client, Consumer)
         client.habits = PERFECT
     for group in ("by-key", "by-path", "free"):
         world.add_consumer(group, PERFECT)

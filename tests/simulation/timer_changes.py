@@ -13,13 +13,18 @@ from proxy.admin.changes import ChangeRefused
 from proxy.node_changes import node_changes
 from proxy.timer_changes import CancelBody, RescheduleBody, TimerName
 from tests.simulation.facts import PromiseBroken, Publish
+from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, LoopAccount, LoopProducer, walk
+from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.waits import Wait
 from tests.simulation.world import World
 
 ROUNDS = 10
+LOOP_SHARE = 0.3
+"""Of changes of loops, where there are any."""
 KILL_SHARE = 0.15
 CUT_MAX = 4
 """Writes, syncs and renames between the beginning of a change and the cut."""
+OUTCOMES = {"cancelled": CANCELLED, "tooLate": TOO_LATE, "unknown": UNKNOWN}
 STRANGE = str(RecallHandle("orders", "broker-0", 1_800_000_000_000, "7F00000100002A139A5500000000FFFF"))
 """Names a timer that nobody made."""
 
@@ -30,7 +35,10 @@ def change_timers(world: World, random: Random, *, kill_share: float = KILL_SHAR
         world.run(seconds=random.random() * 0.2)
         known = [each for each in world.ledger.publishes.values() if each.timer is not None and each.timer.handle]
         cut = random.randrange(CUT_MAX) if random.random() < kill_share else None
-        if random.random() < 0.05 or not known:
+        loops = [each for client in world.clients if isinstance(client, LoopProducer) for each in client.known()]
+        if loops and random.random() < LOOP_SHARE:
+            _change_loop(world, random, loops[-1 - min(int(random.expovariate(0.2)), len(loops) - 1)], cut)
+        elif random.random() < 0.05 or not known:
             _name_strange(world)
         else:
             # The youngest are those that most often still wait.
@@ -64,6 +72,28 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
     world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
     if told is not None:
         world.ledger.timer_answered(publish.uid, outcome, handle=told.get("handle") or handle, time=world.loop.time())
+
+
+def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | None) -> None:
+    """Cancel a loop, or move what waits of it, by the id of any of its deliveries."""
+    name = random.choice(walk(account.first)).id
+    move = random.random() < 0.6
+    due_ms = world.clock.wall_ms() + random.randrange(-2_000, 6_000)
+    world.ledger.note(world.loop.time(), f"{name} is {f'moved to {due_ms}' if move else 'cancelled'}")
+    if move:
+        account.moved_ms.append(due_ms)
+        told = _ask(world, "reschedule_timer", RescheduleBody(id=name, topic=LATER, deliver_at_ms=due_ms), cut)
+    else:
+        account.cancel_asked = True
+        answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=name, topic=LATER)]), cut)
+        told = None if answer is None else answer["results"][0]
+    outcome = "unanswered" if told is None else told["outcome"]
+    world.report.events[f"loop_{outcome}"] += 1
+    # (A move is too late for the delivery that is being made; the loop goes on.)
+    if outcome in OUTCOMES and not (move and outcome == "tooLate"):
+        account.answered(OUTCOMES[outcome], world.log_end())
+    elif outcome == "rescheduled" and (account.ended_at is not None or account.complete):
+        raise PromiseBroken(8, f"{name} was moved after its end: {account}")
 
 
 def _name_strange(world: World) -> None:

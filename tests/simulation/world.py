@@ -21,7 +21,7 @@ from broker.consume_queue import FILLER_SIZE
 from broker.errors import DamagedRecord
 from broker.metrics import Metrics
 from broker.properties import parse_properties
-from broker.record import split
+from broker.record import split, store_timestamp
 from broker.store import Store, StoreOptions
 from broker.testing import SimDisk
 from broker.testing.sim_disk import CRASH_MODES
@@ -32,6 +32,8 @@ from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, Virt
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.ledger import ACK_LOSS_SECONDS, DeadLetter, Ledger, Place, PromiseBroken, Stored, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
+from tests.simulation.loops import TOPIC as LATER
+from tests.simulation.loops import Came, LoopProducer, check_loops
 from tests.simulation.waits import Walls
 
 DATA = "/data"
@@ -45,9 +47,13 @@ QID_PREFIX = "pyddmq_broker-0_"
 NodeFactory = Callable[..., Node]
 
 
-def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
-    """Return the configuration as its YAML would be read; a fresh copy."""
+def settings(ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool = False) -> dict[str, Any]:
+    """Return the configuration as its YAML would be read; a fresh copy.
+
+    `retry_topic`: failed messages of the group without order go through its retry topic.
+    """
     keyed = {"timeout": TIMEOUT_MS, "maxRetry": 3, "retryIntervals": [60, 250], "maxPullBatchSize": 8}
+    free = {**keyed, "retryTopic": True, "retryIntervals": [0, 300]} if retry_topic else keyed
     path = {"orderKey": "$['case id']", "actions": ["Json", "Async", "PullServer"]}
     return {
         "node": {
@@ -68,7 +74,7 @@ def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
             "retentionDiskRatio": 0,
             "retentionDiskRatioForced": 0,
         },
-        "topics": {"orders": {"queues": 4}, "events": {"queues": 3}},
+        "topics": {"orders": {"queues": 4}, "events": {"queues": 3}, LATER: {"queues": 2}},
         "groups": [
             {"group": "by-key", "topics": [{"topic": "orders", "orderKey": "KEY", **keyed}]},
             {
@@ -77,7 +83,7 @@ def settings(ack_flush: str = "async", flush: str = "sync") -> dict[str, Any]:
             },
             {
                 "group": "free",
-                "topics": [{"topic": "orders", "tags": ["red"], **keyed}, {"topic": "events", **keyed}],
+                "topics": [{"topic": "orders", "tags": ["red"], **free}, {"topic": "events", **free}],
             },
         ],
     }
@@ -127,6 +133,7 @@ class World:
         faults: How bad the network is.
         ack_flush: `sync` or `async` (D9).
         flush: `sync` or `async` (D1).
+        retry_topic: As for `settings`.
         make_ledger: The account's class.
     """
 
@@ -138,6 +145,7 @@ class World:
         faults: NetworkFaults | None = None,
         ack_flush: str = "async",
         flush: str = "sync",
+        retry_topic: bool = False,
         make_ledger: type[Ledger] = Ledger,
     ) -> None:
         self.seed = seed
@@ -157,10 +165,11 @@ class World:
         self.flush = flush
         self._power_lost = False
         self.registry = Registry()
-        self.config = self._load(settings(ack_flush, flush)).config
+        self.retry_topic = retry_topic
+        self.config = self._load(settings(ack_flush, flush, retry_topic=retry_topic)).config
         self.process: Process | None = None
         self.node: Node | None = None
-        self.clients: list[Producer | Consumer] = []
+        self.clients: list[Producer | Consumer | LoopProducer] = []
         self.cutting = False
         self._make_node = make_node
         self._errors: list[Exception] = []
@@ -232,7 +241,7 @@ class World:
         """Change the configuration's text and have it read again, as SIGHUP does."""
         assert self.process is not None
         assert self.node is not None
-        wanted = settings(self.ack_flush, self.flush)
+        wanted = settings(self.ack_flush, self.flush, retry_topic=self.retry_topic)
         change(wanted)
         result = self.process.run(Reloader(self.node, lambda: self._load(wanted)).reload)
         if result.accepted:
@@ -302,6 +311,18 @@ class World:
         consumer.connect()
         return consumer
 
+    def add_loops(self, *, compact: bool = False, number: int | None = None) -> LoopProducer:
+        """Connect a producer of loops; `number` as for producers."""
+        number = self._number(number)
+        producer = LoopProducer(self.surroundings(number), number, log_end=self.log_end, compact=compact)
+        self.clients.append(producer)
+        producer.connect()
+        return producer
+
+    def log_end(self) -> int:
+        """End of the log now; beyond all of it while there is no node."""
+        return 1 << 62 if self.node is None else self.node.store.end
+
     def _number(self, number: int | None) -> int:
         """Numbers that are not given begin where planned clients end."""
         return 50 + len(self.clients) if number is None else number
@@ -335,10 +356,10 @@ class World:
             self.run(seconds=8)
             self.step_clock(STEP_MS_MAX)
         for client in self.clients:
-            if isinstance(client, Producer):
-                client.stopped = True
-            else:
+            if isinstance(client, Consumer):
                 client.habits = PERFECT
+            else:
+                client.stopped = True
         for group in self.config.groups:
             self.add_consumer(group, PERFECT)
         if not self.run(until=self._nothing_left, seconds=seconds):
@@ -358,10 +379,12 @@ class World:
         )
         try:
             self.ledger.check(stored_records(store, ("orders", "events")), dead_letters(store))
+            check_loops([each for each in self.clients if isinstance(each, LoopProducer)], occurrences(store))
         except DamagedRecord as error:
             raise PromiseBroken(1, str(error)) from error
         finally:
             store.close()
+        self.report.events["retried"] = self.ledger.retries.count
         self.report.published = sum(publish.outcome == "stored" for publish in self.ledger.publishes.values())
         self.report.seconds = self.loop.time() - 1_000
         self.report.turns = self.loop.turns
@@ -370,13 +393,15 @@ class World:
 
     def _nothing_left(self) -> bool:
         return not any(
-            client.link.pending for client in self.clients if client.link and isinstance(client, Producer)
+            client.link.pending for client in self.clients if client.link and not isinstance(client, Consumer)
         ) and not (self._lag() or self._waiting())
 
     def _waiting(self) -> int:
         """Return how many messages wait for their moment."""
         assert self.node is not None
-        return sum(level.pending for level in self.node.delays.levels.values()) + self.node.timers.pending
+        return sum(level.pending for level in self.node.delays.levels.values()) + sum(
+            (self.node.timers.pending, self.node.timers.entering.lag)
+        )
 
     def _lag(self) -> Mapping[str, int]:
         """Return messages unfinished per group, topic and queue, where there are any."""
@@ -392,7 +417,7 @@ class World:
 
 def stored_records(store: Store, topics: tuple[str, ...]) -> Iterator[Stored]:
     """Yield every record of some topics, as the queues name them."""
-    for name, queue_id, offset, physical, body, properties in _records(store, topics):
+    for name, queue_id, offset, physical, _, body, properties in _records(store, topics):
         place = Place(name, f"{QID_PREFIX}{queue_id}", offset)
         yield Stored(
             place, physical, int(properties["uid"]), properties.get("KEYS", ""), properties.get("TAGS", ""), body
@@ -418,7 +443,15 @@ def dead_letters(store: Store) -> Iterator[DeadLetter]:
         )
 
 
-def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, int, int, bytes, dict[str, str]]]:
+def occurrences(store: Store) -> list[Came]:
+    """Every delivery of a loop, in the order of its queue."""
+    return [
+        Came(properties["KEYS"], physical, store_timestamp(store.read(physical, size)))
+        for _, _, _, physical, size, _, properties in _records(store, (LATER,))
+    ]
+
+
+def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, int, int, int, bytes, dict[str, str]]]:
     for name in topics:
         for queue in store.topics[name].queues:
             units = queue.read(queue.min_offset, queue.max_offset - queue.min_offset)
@@ -428,7 +461,7 @@ def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, 
                     # acknowledged, the ledger would miss it.
                     continue
                 body, properties = split(store.read(physical, size))
-                yield name, queue.queue_id, offset, physical, bytes(body), parse_properties(bytes(properties))
+                yield name, queue.queue_id, offset, physical, size, bytes(body), parse_properties(bytes(properties))
 
 
 def _ends(store: Store) -> dict[tuple[str, str], int]:
