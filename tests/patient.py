@@ -7,7 +7,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from proxy import client
@@ -47,6 +47,14 @@ def quiet_ports(count: int) -> list[int]:
             socket.create_server(("127.0.0.1", port)).close()
             found.add(port)
     return list(found)
+
+
+@contextlib.contextmanager
+def nobody_there() -> Iterator[str]:
+    """Give an address where nobody listens, and nobody else can begin to."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 class Consumer(client.Consumer):

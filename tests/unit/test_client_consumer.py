@@ -11,6 +11,7 @@ from proxy import idl
 from proxy.client import CannotConnect, ClientMisuse, ConnectionLost, Consumer, PulledMessage, PullRefused, WireProtocol
 from proxy.client.results import CHAIN_LENGTH_MAX, PendingResults
 from proxy.client.testing import HANG_UP, ScriptedNode
+from tests.patient import nobody_there
 
 WIRE: Any = idl.load("consumer")
 
@@ -209,9 +210,11 @@ def test_iteration_goes_on_over_a_restart_of_the_node() -> None:
 
 def test_iteration_gives_up_after_its_patience() -> None:
     """With nobody there and no patience the first failure is raised."""
-    with ScriptedNode("consumer", pulls()) as node:
-        address = node.address
-    with Consumer(address, "g", patience_ms=0) as consumer, pytest.raises(CannotConnect):
+    with (
+        nobody_there() as address,
+        Consumer(address, "g", patience_ms=0) as consumer,
+        pytest.raises(CannotConnect),
+    ):
         next(iter(consumer))
 
 

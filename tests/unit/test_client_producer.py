@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from proxy.client import (
     parse_address,
 )
 from proxy.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from tests.patient import nobody_there, until
 
 WIRE: Any = idl.load("producer")
 
@@ -133,6 +135,7 @@ def test_silent_node_times_out_and_the_late_answer_cannot_be_mistaken() -> None:
         with pytest.raises(CallTimedOut, match="did not answer sendSync") as caught:
             producer.send("orders", b"x", timeout_ms=-950)
         assert caught.value.sent
+        until(lambda: node.calls, "the first call to be read")
         producer.send("orders", b"x")
         assert node.connections == 2
 
@@ -145,15 +148,17 @@ def test_connection_closed_while_idle_is_replaced_before_sending() -> None:
     ):
         producer.send("orders", b"1")
         node.hang_up()
+        connection = producer._connection._socket
+        assert connection is not None
+        select.select([connection], [], [])  # Until the end has arrived.
         assert producer.send("orders", b"2").attempts == 1
     assert len(node.calls) == 2
 
 
 def test_absent_node_is_reported_with_its_address() -> None:
     """Nothing was sent, so `sent` is false."""
-    with ScriptedNode("producer", in_turn(stored())) as node:
-        address = node.address
     with (
+        nobody_there() as address,
         Producer(address, resends=0) as producer,
         pytest.raises(CannotConnect, match=f"cannot connect to {address}: connection refused") as caught,
     ):
