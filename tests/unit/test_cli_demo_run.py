@@ -155,7 +155,8 @@ def test_messages_of_other_runs_are_acked_and_not_judged() -> None:
 )
 def test_broken_node_fails_the_run(fault: str, checks: set[str]) -> None:
     """A lost message, a case out of order, a failure that is not retried: each is found and named."""
-    with running(MiniNode(fault), patience_seconds=1.0) as run:
+    # Only where something never comes is the silence waited for; it must be longer than a machine may be silent.
+    with running(MiniNode(fault), patience_seconds=60.0 if fault == "reorder" else 4.0) as run:
         report = run.execute()
     assert failed(report) <= checks
     assert failed(report)
@@ -165,7 +166,7 @@ def test_broken_node_fails_the_run(fault: str, checks: set[str]) -> None:
 
 def test_node_that_goes_away_ends_the_run_with_its_error() -> None:
     """The pulling thread's failure reaches the caller, and no thread is left behind."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with running(MiniNode("leave")) as run, pytest.raises(Unreachable):
         run.execute()
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
