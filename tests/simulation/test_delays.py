@@ -18,7 +18,7 @@ from tests.simulation.lines import Client, Link
 from tests.simulation.wire import Reply, producer_codec, producer_idl
 from tests.simulation.world import DATA, World, settings, store_options
 
-TOPIC = "later"
+TOPIC = "delayed"
 FAULTS_USED = ("kill", "kill_twice", "lose_power", "stop", "cut_within", "fill_disk", "fail_sync", "reset_connections")
 """Without steps of the clock, so that the moment of sending plus the delay is the earliest that is right."""
 
