@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,55 +9,35 @@ from broker.delay.delays import Delays
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
-from broker.record import store_timestamp
-from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from tests.integration.store_tools import bodies, open_store
+from tests.integration.store_tools import open_store
+from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore
 
-TOPIC = "t"
-START_MS = 1_700_000_000_000
+__all__ = ["START_MS", "TOPIC", "Broker", "broker"]
 
 
-@dataclass
-class Broker:
+@dataclass(kw_only=True)
+class Broker(WaitingStore):
     """A store that delivers its delayed messages."""
 
-    store: Store
     delays: Delays
-    disk: SimDisk
-    clock: ManualClock
-    scheduler: ManualScheduler
-    metrics: Metrics
 
     def send(self, body: bytes, level: int, topic: str = TOPIC, **options: Any) -> None:
         """Publish with a delay level."""
         self.store.put(topic, body, delay_level=level, **options)
 
-    def delivered(self, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
-        """Bodies of a queue, in its order."""
-        return [body or b"" for body in bodies(self.store, topic, queue_id).values()]
-
-    def times(self, topic: str = TOPIC, queue_id: int = 0) -> list[int]:
-        """When the records of a queue were stored, ms after START_MS."""
-        queue = self.store.topics[topic].queues[queue_id]
-        units = queue.read(queue.min_offset, queue.max_offset)
-        return [store_timestamp(self.store.read(physical, size)) - START_MS for physical, size, _ in units]
+    @property
+    def delivery(self) -> Delays:
+        """What delivers."""
+        return self.delays
 
     @property
     def pending(self) -> int:
         """Messages that are not delivered."""
         return sum(level.pending for level in self.delays.levels.values())
 
-    def close(self) -> None:
-        """Stop in an orderly way."""
-        self.delays.close()
-        self.store.close()
-
-    def again(self, *, stop: Callable[[SimDisk], None] = SimDisk.kill, **options: Any) -> Broker:
-        """Stop without a farewell, and open what is left."""
-        self.delays.stop()
-        self.store.abandon()
-        stop(self.disk)
+    def opened_again(self, **options: Any) -> Broker:
+        """Open what is on the disk."""
         return broker(self.disk, self.clock, **options)
 
 
@@ -76,4 +55,4 @@ def broker(
     if start:
         delays.start()
         scheduler.run_until_idle()
-    return Broker(store, delays, disk, clock, scheduler, metrics)
+    return Broker(store=store, delays=delays, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics)

@@ -18,8 +18,9 @@ from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
 from broker.timer.stages import Stage
 from tests.integration.store_tools import HOST, ROOT
-from tests.integration.test_timers_stops import lose
+from tests.integration.test_timers_stops import FILES
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
+from tests.integration.waiting_tools import lose
 
 CANCELLED, TOO_LATE, UNKNOWN = CancelOutcome.CANCELLED, CancelOutcome.TOO_LATE, CancelOutcome.UNKNOWN
 
@@ -36,7 +37,7 @@ def test_cancelled_timer_is_not_delivered() -> None:
     for lost in (0, 1, 15):
         made.timers.stop()
         made.store.abandon()
-        lose(made.disk, lost)
+        lose(made.disk, FILES, lost)
         made = made.again()
         made.scheduler.advance(0)
         assert (made.timers.cancel(TOPIC, key), made.timers.pending) == (CANCELLED, 1)
@@ -198,7 +199,7 @@ def test_model(seed: int) -> None:
                 else:
                     made.timers.stop()
                     made.store.abandon()
-                    lose(disk, random.randrange(16) if random.random() < 0.5 else 0)
+                    lose(disk, FILES, random.randrange(16) if random.random() < 0.5 else 0)
                     made = made.again(segment_bytes=1 << 16)
     made.scheduler.advance(900)
     assert sorted(made.delivered()) == sorted(expected)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.errors import StoreError
-from broker.testing import ManualClock, PowerCut, SimDisk
 from broker.timer import metrics as counted
 from broker.timer.wheel import SLOT, SLOT_BYTES
 from tests.integration.store_tools import ROOT
-from tests.integration.test_timers_stops import run
+from tests.integration.test_timers_stops import TimerStops
 from tests.integration.timer_tools import SMALL, START_MS, Broker, broker
 
 WHEEL = f"{ROOT}/timerwheel"
@@ -35,17 +32,15 @@ def follow_slots(made: Broker) -> None:
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=4), st.integers(0, 1 << 30))
 def test_every_slot_leads_to_its_units_after_power_losses(stops: list[int], seed: int) -> None:
     """Without a sync per flush, the power cut at any change of the disk, one time after the other."""
-    disk, clock, random = SimDisk(), ManualClock(START_MS), Random(seed)
+    world, random = TimerStops(), Random(seed)
+    world.flush = "async"
     for changes in stops:
-        disk.stop_after(changes)
-        with contextlib.suppress(PowerCut, StoreError, OSError):
-            run(disk, clock, random, {}, flush="async")
-        disk.crash(random)
-        made = broker(disk, clock, segment_bytes=16384, flush="async", start=False)
+        world.run_until(changes, random)
+        world.disk.crash(random)
+        made = broker(world.disk, world.clock, segment_bytes=16384, flush="async", start=False)
         follow_slots(made)
-        made.timers.stop()
-        made.store.abandon()
-        disk.kill()
+        made.leave()
+        world.disk.kill()
 
 
 def waiting() -> Broker:

@@ -2,108 +2,67 @@
 
 from __future__ import annotations
 
-import contextlib
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.errors import StoreError
-from broker.testing import ManualClock, PowerCut, SimDisk
+from broker.testing import ManualClock, SimDisk
 from broker.timer import metrics as counted
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
+from tests.integration.waiting_tools import Stops, WaitingStore, lose, stop_at_every_change
 
 FILES = ("timerwheel", "timerlog", "config/timercheck", "pyddmq/timers.json")
 """What tells what is pending; the log can do without."""
 DAY_S = 86_400
 
 
-def run(disk: SimDisk, clock: ManualClock, random: Random, sent: dict[bytes, int], *, flush: str = "sync") -> None:
-    """Publish timers, let time pass, deliver; `sent` has what was acknowledged, with its due time."""
-    made = broker(disk, clock, segment_bytes=16384, flush=flush)
-    for _ in range(6):
-        for _ in range(random.randrange(4)):
-            delay = random.choice((1, 700, 1000, 2500, 6000, 130_000))
-            body = b"%d" % (len(sent) + random.randrange(1, 1 << 40))
-            made.send(body, delay)
-            sent[body] = clock.wall_ms() + delay
-        made.scheduler.advance(random.choice((0.3, 1.0, 6.0, 20.0)))
-    if random.random() < 0.5:
+class TimerStops(Stops):
+    """Of a store with timers."""
+
+    flush = "sync"
+
+    def opened(self) -> Broker:
+        """Open what is there."""
+        return broker(self.disk, self.clock, segment_bytes=16384, flush=self.flush)
+
+    def send(self, made: WaitingStore, body: bytes, random: Random) -> int:
+        """Publish for a moment that is near, seconds away, or rolled."""
+        delay = random.choice((1, 700, 1000, 2500, 6000, 130_000))
+        made.store.put(TOPIC, body, delay_ms=delay)
+        return self.clock.wall_ms() + delay
+
+    def pause(self, random: Random) -> float:
+        """Some of the timers are due then."""
+        return random.choice((0.3, 1.0, 6.0, 20.0))
+
+    def check(self) -> None:
+        """Five minutes later all is delivered."""
+        made = self.opened()
+        made.check(self.sent, seconds=300)
+        assert made.timers.pending == 0, "counted as pending"
         made.close()
-    else:
-        made.timers.stop()
-        made.store.abandon()
-
-
-def stopped(disk: SimDisk, clock: ManualClock, random: Random, sent: dict[bytes, int], changes: int) -> None:
-    """Do that until the disk stops."""
-    disk.stop_after(changes)
-    with contextlib.suppress(PowerCut, StoreError, OSError):
-        run(disk, clock, random, sent)
-
-
-def lose(disk: SimDisk, which: int) -> None:
-    """Delete some of the files."""
-    for place, name in enumerate(FILES):
-        if not which >> place & 1:
-            continue
-        for path in [f"{ROOT}/{name}", *(f"{ROOT}/{name}/{each}" for each in disk.list(f"{ROOT}/{name}"))]:
-            if disk.exists(path) and not disk.is_folder(path):
-                disk.remove(path)
-
-
-def check(made: Broker, sent: dict[bytes, int]) -> None:
-    """Everything acknowledged was delivered once, and not before it was due."""
-    made.scheduler.advance(300)
-    found = made.delivered()
-    assert len(found) == len(set(found)), "delivered twice"
-    assert not sent.keys() - set(found), "lost"
-    for body, at in zip(found, made.times(), strict=True):
-        assert at + START_MS >= sent.get(body, 0), "early"
-    assert made.timers.pending == 0, "counted as pending"
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_stop_at_every_change_loses_repeats_and_hurries_nothing(seed: int) -> None:
     """A kill or a power cut at each change of the disk around put, delivery and checkpoint; files that go besides."""
-    changes = 1
-    while True:
-        disk, clock, sent = SimDisk(), ManualClock(START_MS), dict[bytes, int]()
-        random = Random(seed)
-        stopped(disk, clock, random, sent, changes)
-        whole = disk.operations < changes
-        if changes % 2:
-            disk.crash(Random(changes))
-        else:
-            disk.kill()
-        lose(disk, changes // 2 % 32)
-        made = broker(disk, clock, segment_bytes=16384)
-        check(made, sent)
-        made.close()
-        if whole:
-            return
-        changes += 5
+    stop_at_every_change(
+        TimerStops, seed=seed, step=5, after=lambda made, changes: lose(made.disk, FILES, changes // 2 % 32)
+    )
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 400), min_size=2, max_size=4), st.integers(0, 1 << 30), st.integers(0, 15))
 def test_stops_in_a_row(stops: list[int], seed: int, lost: int) -> None:
     """One stop after the other, each anywhere, some of the files gone after the last."""
-    disk, clock, sent = SimDisk(), ManualClock(START_MS), dict[bytes, int]()
-    random = Random(seed)
-    for changes in stops:
-        stopped(disk, clock, random, sent, changes)
-        if random.random() < 0.5:
-            disk.crash(random)
-        else:
-            disk.kill()
-    lose(disk, lost)
-    made = broker(disk, clock, segment_bytes=16384)
-    check(made, sent)
-    made.close()
-    assert len(broker(disk, clock, segment_bytes=16384).delivered(TOPIC)) >= len(sent)
+    made = TimerStops()
+    made.in_a_row(stops, Random(seed))
+    lose(made.disk, FILES, lost)
+    made.check()
+    assert len(made.opened().delivered()) >= len(made.sent)
 
 
 @pytest.mark.parametrize("days", [0, 8, 400])
@@ -124,7 +83,7 @@ def test_any_downtime_without_any_of_the_files(days: int, lost: int) -> None:
     made.timers.stop()
     made.store.abandon()
     disk.kill()
-    lose(disk, lost)
+    lose(disk, FILES, lost)
     clock.advance(days * DAY_S)
     made = broker(disk, clock, segment_bytes=1 << 18)
     assert made.timers.pending == 41 - len(before) + 1 - (0 if not days else 41 - len(before))
@@ -208,7 +167,7 @@ def test_rocketmq_enqueues_nothing_again_that_was_delivered_before_the_files_wer
     made.scheduler.advance(2)
     made.timers.stop()
     made.store.abandon()
-    lose(made.disk, 15)
+    lose(made.disk, FILES, 15)
     made = broker(made.disk, made.clock)
     assert (made.pending, made.timers.entering.offset) == (1, 4)
     made.scheduler.advance(6)

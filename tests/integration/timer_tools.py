@@ -2,71 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.consume_queue import FILLER_SIZE
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
-from broker.record import store_timestamp
-from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.timer.names import TimerOptions
 from broker.timer.timers import Timers
-from tests.integration.store_tools import bodies, open_store
+from tests.integration.store_tools import open_store
+from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore
 
-TOPIC = "t"
-START_MS = 1_700_000_000_000
+__all__ = ["SMALL", "START_MS", "TOPIC", "Broker", "broker"]
+
 SMALL = TimerOptions(slots=600, roll_slots=120, log_file_bytes=52 * 32 + 16)
 """A round of 20 minutes, rolls from two minutes on, files of 32 units."""
 
 
-@dataclass
-class Broker:
+@dataclass(kw_only=True)
+class Broker(WaitingStore):
     """A store that delivers its timed messages."""
 
-    store: Store
     timers: Timers
-    disk: SimDisk
-    clock: ManualClock
-    scheduler: ManualScheduler
-    metrics: Metrics
 
     def send(self, body: bytes, delay_ms: int, topic: str = TOPIC, **options: Any) -> str:
         """Publish for later; return the message's id."""
         return self.store.put(topic, body, delay_ms=delay_ms, **options).unique_key.decode()
 
-    def delivered(self, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
-        """Bodies of a queue, in its order; a place that a power loss left empty is passed over."""
-        return [body for body in bodies(self.store, topic, queue_id).values() if body is not None]
-
-    def times(self, topic: str = TOPIC, queue_id: int = 0) -> list[int]:
-        """When the records of a queue were stored, ms after START_MS."""
-        queue = self.store.topics[topic].queues[queue_id]
-        units = queue.read(queue.min_offset, queue.max_offset)
-        return [
-            store_timestamp(self.store.read(physical, size)) - START_MS
-            for physical, size, _ in units
-            if size != FILLER_SIZE
-        ]
+    @property
+    def delivery(self) -> Timers:
+        """What delivers."""
+        return self.timers
 
     @property
     def pending(self) -> int:
         """Messages that are not delivered."""
         return self.timers.pending + self.timers.entering.lag
 
-    def close(self) -> None:
-        """Stop in an orderly way."""
-        self.timers.close()
-        self.store.close()
-
-    def again(self, *, stop: Callable[[SimDisk], None] = SimDisk.kill, **options: Any) -> Broker:
-        """Stop without a farewell, and open what is left."""
-        self.timers.stop()
-        self.store.abandon()
-        stop(self.disk)
+    def opened_again(self, **options: Any) -> Broker:
+        """Open what is on the disk."""
         return broker(self.disk, self.clock, **options)
 
 
@@ -86,4 +61,4 @@ def broker(
     if start:
         timers.start()
         scheduler.run_until_idle()
-    return Broker(store, timers, disk, clock, scheduler, metrics)
+    return Broker(store=store, timers=timers, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics)

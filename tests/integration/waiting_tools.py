@@ -1,0 +1,177 @@
+"""What the tests of delays and of timers share: a store whose messages wait, and what holds over every stop of it."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Self
+
+from broker.consume_queue import FILLER_SIZE
+from broker.delay.delays import Delays
+from broker.errors import DiskFull, StoreError
+from broker.metrics import Metrics
+from broker.record import store_timestamp
+from broker.store import Store
+from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
+from broker.timer.timers import Timers
+from tests.integration.store_tools import ROOT, bodies
+
+TOPIC = "t"
+START_MS = 1_700_000_000_000
+Sent = dict[bytes, int]
+"""What was acknowledged, with its due time."""
+
+
+@dataclass(kw_only=True)
+class WaitingStore(ABC):
+    """A store over simulated disk and time that delivers what waits in it."""
+
+    store: Store
+    disk: SimDisk
+    clock: ManualClock
+    scheduler: ManualScheduler
+    metrics: Metrics
+
+    @property
+    @abstractmethod
+    def delivery(self) -> Delays | Timers:
+        """What delivers."""
+
+    @abstractmethod
+    def opened_again(self, **options: object) -> Self:
+        """Open what is on the disk."""
+
+    def delivered(self, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
+        """Bodies of a queue, in its order; a place that a power loss left empty is passed over."""
+        return [body for body in bodies(self.store, topic, queue_id).values() if body is not None]
+
+    def times(self, topic: str = TOPIC, queue_id: int = 0) -> list[int]:
+        """When the records of a queue were stored, ms after START_MS."""
+        queue = self.store.topics[topic].queues[queue_id]
+        units = queue.read(queue.min_offset, queue.max_offset)
+        return [
+            store_timestamp(self.store.read(physical, size)) - START_MS
+            for physical, size, _ in units
+            if size != FILLER_SIZE
+        ]
+
+    def fill(self) -> None:
+        """Publish until the disk is full."""
+        with contextlib.suppress(DiskFull):
+            while True:
+                self.store.put(TOPIC, b"y" * 3000)
+
+    def close(self) -> None:
+        """Stop in an orderly way."""
+        self.delivery.close()
+        self.store.close()
+
+    def leave(self) -> None:
+        """Stop without a farewell."""
+        self.delivery.stop()
+        self.store.abandon()
+
+    def again(self, *, stop: Callable[[SimDisk], None] = SimDisk.kill, **options: object) -> Self:
+        """Stop without a farewell, and open what is left."""
+        self.leave()
+        stop(self.disk)
+        return self.opened_again(**options)
+
+    def check(self, sent: Sent, *, seconds: float) -> None:
+        """Everything acknowledged was delivered once, and not before it was due, when so much time has passed."""
+        self.scheduler.advance(seconds)
+        found = self.delivered()
+        assert len(found) == len(set(found)), "delivered twice"
+        assert not sent.keys() - set(found), "lost"
+        for body, at in zip(found, self.times(), strict=True):
+            assert at + START_MS >= sent.get(body, 0), "early"
+
+
+def lose(disk: SimDisk, files: Sequence[str], which: int) -> None:
+    """Delete those files, or the files of those folders, whose bit is set."""
+    for place, name in enumerate(files):
+        if not which >> place & 1:
+            continue
+        for path in [f"{ROOT}/{name}", *(f"{ROOT}/{name}/{each}" for each in disk.list(f"{ROOT}/{name}"))]:
+            if disk.exists(path) and not disk.is_folder(path):
+                disk.remove(path)
+
+
+class Stops(ABC):
+    """Stops of a store at any change of its disk."""
+
+    def __init__(self) -> None:
+        self.disk, self.clock, self.sent = SimDisk(), ManualClock(START_MS), Sent()
+
+    @abstractmethod
+    def opened(self) -> WaitingStore:
+        """Open what is there."""
+
+    @abstractmethod
+    def send(self, made: WaitingStore, body: bytes, random: Random) -> int:
+        """Publish a message for some time from now on; return its due time once it is acknowledged."""
+
+    @abstractmethod
+    def pause(self, random: Random) -> float:
+        """Choose the seconds between some messages and the next."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Open what is there, and check it at the end."""
+
+    def run_until(self, changes: int, random: Random) -> None:
+        """Publish, let time pass and deliver, until the disk stops with one of its next changes."""
+        self.disk.stop_after(changes)
+        with contextlib.suppress(PowerCut, StoreError, OSError):
+            self._run(random)
+
+    def _run(self, random: Random) -> None:
+        made = self.opened()
+        for _ in range(6):
+            for _ in range(random.randrange(4)):
+                body = b"%d" % (len(self.sent) + random.randrange(1, 1 << 40))
+                self.sent[body] = self.send(made, body, random)
+            made.scheduler.advance(self.pause(random))
+        if random.random() < 0.5:
+            made.close()
+        else:
+            made.leave()
+
+    def in_a_row(self, stops: Sequence[int], random: Random) -> None:
+        """Stop again and again, each time by a kill or a power cut."""
+        for changes in stops:
+            self.run_until(changes, random)
+            if random.random() < 0.5:
+                self.disk.crash(random)
+            else:
+                self.disk.kill()
+
+
+def stop_at_every_change(
+    stops: Callable[[], Stops], *, seed: int, step: int, after: Callable[[Stops, int], None]
+) -> None:
+    """Kill, or cut the power, at one change of the disk after the other, until a run is whole.
+
+    Args:
+        stops: Makes a new store's.
+        seed: Of the run.
+        step: Changes from one stop to the next; odd, so that kills and cuts take turns.
+        after: What else happens to the disk then, by the number of the change.
+    """
+    changes = 1
+    while True:
+        made = stops()
+        made.run_until(changes, Random(seed))
+        whole = made.disk.operations < changes
+        if changes % 2:
+            made.disk.crash(Random(changes))
+        else:
+            made.disk.kill()
+        after(made, changes)
+        made.check()
+        if whole:
+            return
+        changes += step
