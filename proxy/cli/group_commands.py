@@ -74,53 +74,30 @@ def _stuck(admin: str, group: str | None) -> dict[str, Any]:
     return get(admin, f"/api/groups/stuck?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
 
 
-def retry(
-    *,
-    group: Group,
-    topic: Topic = None,
-    key: Key = None,
-    queue: Queue = None,
-    offset: Offset = None,
-    force: Force = False,
-    yes: Yes = False,
-    admin: AdminAddress = ADMIN_DEFAULT,
-    as_json: AsJson = False,
-) -> int:
-    """Let the next attempt of a stuck message come now; its attempts stay counted."""
-    return _act("retry", admin, _message(admin, group, topic, key, queue, offset, yes), force=force, as_json=as_json)
+def _on_one(action: str, summary: str) -> HeadCommand:
+    """Make the command that does something to one message, named by its place or its key."""
+
+    def act(
+        *,
+        group: Group,
+        topic: Topic = None,
+        key: Key = None,
+        queue: Queue = None,
+        offset: Offset = None,
+        force: Force = False,
+        yes: Yes = False,
+        admin: AdminAddress = ADMIN_DEFAULT,
+        as_json: AsJson = False,
+    ) -> int:
+        return _act(action, admin, _message(admin, group, topic, key, queue, offset, yes), force=force, as_json=as_json)
+
+    act.__doc__ = summary
+    return act
 
 
-def skip(
-    *,
-    group: Group,
-    topic: Topic = None,
-    key: Key = None,
-    queue: Queue = None,
-    offset: Offset = None,
-    force: Force = False,
-    yes: Yes = False,
-    admin: AdminAddress = ADMIN_DEFAULT,
-    as_json: AsJson = False,
-) -> int:
-    """Finish a message without delivery and without a dead letter; it is counted as skipped."""
-    return _act("skip", admin, _message(admin, group, topic, key, queue, offset, yes), force=force, as_json=as_json)
-
-
-def dead_letter(
-    *,
-    group: Group,
-    topic: Topic = None,
-    key: Key = None,
-    queue: Queue = None,
-    offset: Offset = None,
-    force: Force = False,
-    yes: Yes = False,
-    admin: AdminAddress = ADMIN_DEFAULT,
-    as_json: AsJson = False,
-) -> int:
-    """Give a message up to the group's dead letters now; then its key goes on."""
-    message = _message(admin, group, topic, key, queue, offset, yes)
-    return _act("dead-letter", admin, message, force=force, as_json=as_json)
+retry = _on_one("retry", "Let the next attempt of a stuck message come now; its attempts stay counted.")
+skip = _on_one("skip", "Finish a message without delivery and without a dead letter; it is counted as skipped.")
+dead_letter = _on_one("dead-letter", "Give a message up to the group's dead letters now; then its key goes on.")
 
 
 def _message(  # noqa: PLR0917 - the options of three commands, in their order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -117,45 +117,38 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
     return ExitCode.OK
 
 
-def commit(
-    *,
-    transactions: Ids = None,
-    topic: OnlyTopic = None,
-    group: OnlyGroup = None,
-    state: State = Standing.UNDECIDED,
-    everything: Everything = False,
-    rate: Rate = 100,
-    yes: Yes = False,
-    admin: AdminAddress = ADMIN_DEFAULT,
-    as_json: AsJson = False,
-) -> int:
-    """Commit transactions in their producers' place: their messages are delivered. Final.
+def _deciding(action: str, summary: str) -> Callable[..., int]:
+    """Make the command that decides transactions one way."""
 
-    Ids are committed at once, whatever their state; a selection (--topic, --group, --state, --all) is shown, or
-    committed with --yes.
-    """
-    chosen = _chosen(admin, transactions, state, topic, group, everything=everything)
-    return _change(admin, "commit", chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)
+    def decide(
+        *,
+        transactions: Ids = None,
+        topic: OnlyTopic = None,
+        group: OnlyGroup = None,
+        state: State = Standing.UNDECIDED,
+        everything: Everything = False,
+        rate: Rate = 100,
+        yes: Yes = False,
+        admin: AdminAddress = ADMIN_DEFAULT,
+        as_json: AsJson = False,
+    ) -> int:
+        chosen = _chosen(admin, transactions, state, topic, group, everything=everything)
+        return _change(admin, action, chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)
+
+    done = _DONE[action]
+    decide.__doc__ = (
+        f"{summary} Final.\n\nIds are {done} at once, whatever their state; a selection (--topic, --group, --state, "
+        f"--all) is shown, or {done} with --yes."
+    )
+    return decide
 
 
-def rollback(
-    *,
-    transactions: Ids = None,
-    topic: OnlyTopic = None,
-    group: OnlyGroup = None,
-    state: State = Standing.UNDECIDED,
-    everything: Everything = False,
-    rate: Rate = 100,
-    yes: Yes = False,
-    admin: AdminAddress = ADMIN_DEFAULT,
-    as_json: AsJson = False,
-) -> int:
-    """Roll transactions back in their producers' place: their messages are never delivered. Final.
+_DONE = {"commit": "committed", "rollback": "rolled back", "resume": "resumed"}
 
-    As `commit` in everything else.
-    """
-    chosen = _chosen(admin, transactions, state, topic, group, everything=everything)
-    return _change(admin, "rollback", chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)
+commit = _deciding("commit", "Commit transactions in their producers' place: their messages are delivered.")
+rollback = _deciding(
+    "rollback", "Roll transactions back in their producers' place: their messages are never delivered."
+)
 
 
 def resume(
@@ -210,9 +203,6 @@ def _selected(
         if answer["next"] is None or len(found) >= count_max:
             return answer, found
         start = answer["next"]
-
-
-_DONE = {"commit": "committed", "rollback": "rolled back", "resume": "resumed"}
 
 
 def _change(
