@@ -11,7 +11,7 @@ from broker.testing.sim_disk import PowerCut
 from proxy.testing import NetworkFaults, SimTransport
 from tests.simulation.clients import Consumer, ProducerHabits
 from tests.simulation.ledger import PromiseBroken
-from tests.simulation.operator import operate, pause_group
+from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import World
 
@@ -209,6 +209,8 @@ FAULTS: dict[str, Callable[[World, Random], None]] = {
     "operate": operate,
     "change_timers": change_timers,
 }
+SELDOM: dict[str, Callable[[World, Random], None]] = {"reset_offsets": reset_offsets}
+"""Those that some seeds have besides."""
 
 
 def _ride_out(world: World, random: Random, *, synced: bool) -> None:

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
+from tests.simulation.resets import Resets
 from tests.simulation.retry_places import RetryPlaces
 from tests.simulation.timer_account import TimerAccount
 from tests.simulation.waits import Walls
@@ -112,6 +113,7 @@ class Ledger:
         """Messages that an operator gave up: their dead letters need no attempts."""
         self.power_losses: list[tuple[int, float]] = []
         self.retries = RetryPlaces()
+        self.resets = Resets()
         self.life = 0
 
     def note(self, time: float, text: str) -> None:
@@ -175,7 +177,13 @@ class Ledger:
         rules = self.subscriptions.get((group, place.topic))
         if rules is None or not rules.wants(publish):
             raise PromiseBroken(7, f"message {uid} (tag {tag!r}) does not belong to {group}")
+        if self.resets.since(group, place, stamp):
+            # Decided before a reset, and read after it.
+            return
         account = self.accounts[group, place]
+        passed_over = self.resets.passed_over(group, place)
+        if passed_over is not None and passed_over not in account.confirmed:
+            account.confirmed.append(passed_over)
         self._check_acked(group, account, place, stamp)
         account.deliveries.append(Delivery(place, uid, client, stamp))
 
@@ -185,9 +193,19 @@ class Ledger:
 
     def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
         """Note that the call which carried a success was answered: from now on it counts (D9)."""
-        self.accounts[group, self.retries.of(group, place)].confirmed.append(stamp)
+        account = self.accounts[group, self.retries.of(group, place)]
+        if account.first_success() is not None:
+            # (Else a reset has forgotten the success.)
+            account.confirmed.append(stamp)
 
     # What the harness enters.
+
+    def reset(self, group: str, topic: str, to: Mapping[str, int], stamp: Stamp) -> None:
+        """Note that an operator moved a group, each queue (by qid) to an offset: from there all comes anew."""
+        self.resets.note(group, topic, to, stamp)
+        for each, place in list(self.accounts):
+            if each == group and place.topic == topic and place.offset >= to.get(place.qid, 1 << 62):
+                del self.accounts[each, place]
 
     def unsynced_from(self, time: float) -> None:
         """Note that a sync failed then and the power is lost now: 100 ms of acks before it may be gone, too."""
@@ -353,8 +371,10 @@ class Ledger:
 
     def _check_dead(self, dead: Iterable[DeadLetter]) -> dict[tuple[str, Place], DeadLetter]:
         letters: dict[tuple[str, Place], DeadLetter] = {}
+        count: Counter[tuple[str, Place]] = Counter()
         for letter in dead:
-            if (letter.group, letter.origin) in letters:
+            count[letter.group, letter.origin] += 1
+            if count[letter.group, letter.origin] > 1 + self.resets.taken_back(letter.group, letter.origin):
                 raise PromiseBroken(6, f"{letter.origin} was dead-lettered twice for {letter.group}")
             letters[letter.group, letter.origin] = letter
             if self.places.get(letter.origin) != letter.uid:
@@ -379,6 +399,8 @@ class Ledger:
             account = self.accounts.get((rules.group, record.place))
             letter = letters.get((rules.group, record.place))
             publish = self.publishes[record.uid]
+            if self.resets.passed_over(rules.group, record.place) is not None:
+                continue
             if rules.json and not publish.json:
                 if letter is None or (account is not None and account.deliveries):
                     raise PromiseBroken(6, f"{record.place} is no JSON: {rules.group} must dead-letter it undelivered")
@@ -421,31 +443,47 @@ class Ledger:
     def _check_order(
         self, rules: Subscription, key: str, places: list[Place], letters: dict[tuple[str, Place], DeadLetter]
     ) -> None:
-        last: Delivery | None = None
-        open_place: Place | None = None
-        open_until = 0
+        # What a reset took back is compared with what was handed out after it: by the turn and sequence of the reset.
+        last: dict[int, Delivery] = {}
+        open_until: dict[int, tuple[int, Place]] = {}
         for place in places:
             account = self.accounts.get((rules.group, place))
             deliveries = [each for each in account.deliveries if not each.stamp.late] if account is not None else []
+            back = self.resets.taken_back_at(rules.group, place)
+            since, turn = (0, 0) if back is None else (back.sequence, back.turn)
             if deliveries:
-                first = deliveries[0].stamp
-                if open_place is not None and open_until > first.turn:
-                    raise PromiseBroken(
-                        3, f"{place} of key {key!r} came to {rules.group} at {first} before {open_place} was finished"
-                    )
-                if last is not None and last.stamp.sequence > first.sequence:
-                    again = f"{last.place} came again at {last.stamp}"
-                    raise PromiseBroken(3, f"key {key!r} of {rules.group}: {again}, after {place} at {first}")
+                self._check_first(rules, key, deliveries[0], last, open_until)
             for delivery in deliveries:
                 if account is not None and self._excused(account, delivery):
                     continue
-                if last is None or delivery.stamp.sequence > last.stamp.sequence:
-                    last = delivery
+                if since not in last or delivery.stamp.sequence > last[since].stamp.sequence:
+                    last[since] = delivery
             if (rules.group, place) not in letters:
                 success = account.first_success() if account is not None else None
-                until = success.turn if success is not None else 1 << 62
-                if until > open_until:
-                    open_place, open_until = place, until
+                passed_over = self.resets.passed_over(rules.group, place)
+                until = min((each.turn for each in (success, passed_over) if each is not None), default=1 << 62)
+                if until > open_until.get(turn, (0, place))[0]:
+                    open_until[turn] = (until, place)
+
+    def _check_first(
+        self,
+        rules: Subscription,
+        key: str,
+        delivery: Delivery,
+        last: Mapping[int, Delivery],
+        open_until: Mapping[int, tuple[int, Place]],
+    ) -> None:
+        """A first delivery: every earlier message of its key is finished, and none comes again after it."""
+        place, first = delivery.place, delivery.stamp
+        for turn, (until, open_place) in open_until.items():
+            if turn <= first.turn < until:
+                raise PromiseBroken(
+                    3, f"{place} of key {key!r} came to {rules.group} at {first} before {open_place} was finished"
+                )
+        for since, before in last.items():
+            if since < first.sequence < before.stamp.sequence:
+                again = f"{before.place} came again at {before.stamp}"
+                raise PromiseBroken(3, f"key {key!r} of {rules.group}: {again}, after {place} at {first}")
 
     def _excused(self, account: Account, delivery: Delivery) -> bool:
         """Whether a repeated delivery comes from acks that went with the power (D9)."""

@@ -22,7 +22,7 @@ from broker.timer.timers import Timers
 from proxy.node import Node, Seams
 from tests.simulation.clients import Producer
 from tests.simulation.faults import cut_within, kill, lose_power, reset_connections
-from tests.simulation.operator import operate, pause_group
+from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import NodeFactory, World
 from upstream import heads
@@ -74,6 +74,12 @@ def fail_log_sync(world: World, random: Any) -> None:
 def operate_and_kill(world: World, random: Any) -> None:
     """An operator at work, and a kill."""
     operate(world, random)
+    kill(world, random)
+
+
+def reset_and_kill(world: World, random: Any) -> None:
+    """An operator moves a group, and a kill."""
+    reset_offsets(world, random)
     kill(world, random)
 
 
@@ -295,6 +301,10 @@ def _skip_unkept(_: Any) -> Any:
     return skip
 
 
+def _reset_in_memory(_: Any) -> Any:
+    return lambda progress, tracker, offset: tracker.reset(offset)
+
+
 def _hasty_timers(deliver: Any) -> Any:
     return lambda due, now_ms, count_max: deliver(due, now_ms + 300, count_max)
 
@@ -335,6 +345,7 @@ MUTANTS = (
     ),
     Mutant("exhausted messages are dropped", (6,), reset_connections, _patched(DeadLetters, "bury", _unburied)),
     Mutant("skips are not journaled", (2, 3), operate_and_kill, _patched(heads, "skip", _skip_unkept)),
+    Mutant("resets are not journaled", (2, 3, 6), reset_and_kill, _patched(Progress, "reset", _reset_in_memory)),
     Mutant("paused groups are served", (6,), pause_group, _patched(Subscription, "set_paused", lambda _: _nothing)),
     Mutant("pauses end with the process", (6,), pause_group, _patched(Pauses, "_take", lambda _: _nothing)),
     Mutant("timers are early", (8,), change_timers_and_kill, _patched(DueTimers, "deliver_due", _hasty_timers)),

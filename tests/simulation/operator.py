@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Awaitable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from broker.properties import parse_properties
 from broker.record import split
@@ -14,9 +15,10 @@ from proxy.admin.changes import ChangeRefused
 from proxy.group_changes import HeadBody, PauseBody
 from proxy.node import Node
 from proxy.node_changes import node_changes
+from proxy.offset_changes import ResetBody
 from tests.simulation.ledger import Place, PromiseBroken, Stamp
 from tests.simulation.retry_places import is_retry
-from tests.simulation.world import World
+from tests.simulation.world import QID_PREFIX, World
 from upstream.counters import DELIVERED
 from upstream.stuck import StuckMessage, stuck_messages
 
@@ -102,6 +104,38 @@ def _settle(world: World, group: str, message: StuckMessage, action: str) -> Non
         world.ledger.confirmed(group, origin, _now(world))
     elif action == "dead_letter":
         world.ledger.given_up.add((group, origin))
+
+
+def reset_offsets(world: World, random: Random) -> None:
+    """Move an ordered group on one of its topics: back, on, or to the end, once what is out is answered."""
+    assert world.node is not None
+    assert world.process is not None
+    group = random.choice(("by-key", "by-path"))
+    topic = random.choice(sorted(world.node.groups[group].topic_names()))
+    how: dict[str, Any] = random.choice(
+        [{"shift_by": -random.randrange(1, 20)}, {"shift_by": random.randrange(1, 20)}, {"to": "latest"}]
+    )
+    body = ResetBody(group=group, topic=topic, dry_run=False, wait_seconds=10, **how)
+    [found] = [each for each in node_changes(world.node) if each.name == "reset_offsets"]
+
+    async def run() -> None:
+        try:
+            answer = await cast("Awaitable[dict[str, Any]]", found.run(body))
+        except ChangeRefused:
+            world.report.events["reset_refused"] += 1
+            return
+        # In the very turn of the reset: nothing is handed out before this.
+        moved = [each for each in answer["queues"] if each["to"] != each["from"] or each["finishedAboveForgotten"]]
+        to = {f"{QID_PREFIX}{each['queue']}": each["to"] for each in moved}
+        world.ledger.reset(group, topic, to, _now(world))
+        world.ledger.note(world.loop.time(), f"{group} is moved on {topic} to {to}")
+        world.report.events["reset_made"] += 1
+        world.report.events["reset_passed_over"] += sum(each["skipped"] for each in moved)
+        world.report.events["reset_repeated"] += sum(each["repeated"] for each in moved)
+
+    task = world.process.run(world.loop.create_task, run())
+    world.run(until=task.done, seconds=60)
+    task.result()
 
 
 def _origin(world: World, group: str, place: Place) -> Place:

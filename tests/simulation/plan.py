@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from proxy.node import Node
 from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
-from tests.simulation.faults import FAULTS
+from tests.simulation.faults import FAULTS, SELDOM
 from tests.simulation.ledger import Ledger, PromiseBroken
 from tests.simulation.world import NodeFactory, Report, World
 
@@ -87,16 +87,20 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
             linger_ms = random.choice([0, 100, 400])
             clients.append(ClientPlan(len(clients), group, topic, linger_ms, number == 0))
     clients.append(ClientPlan(len(clients), compact=seed % 2 == 0, loops=True))
+    ack_flush, begin = random.choice(["async", "async", "sync"]), random.random()
+    steps = [
+        Step(random.choice(list(FAULTS)), f"{seed} fault {number}", random.random() * SEED_SECONDS / faults)
+        for number in range(faults)
+    ]
+    if seed % 4 == 2:
+        steps.insert(Random(f"reset {seed}").randrange(len(steps) + 1), Step("reset_offsets", f"{seed} reset", 0.5))
     return Plan(
         seed=seed,
-        ack_flush=random.choice(["async", "async", "sync"]),
+        ack_flush=ack_flush,
         retry_topic=seed % 2 == 1,
         clients=tuple(clients),
-        begin=random.random(),
-        steps=tuple(
-            Step(random.choice(list(FAULTS)), f"{seed} fault {number}", random.random() * SEED_SECONDS / faults)
-            for number in range(faults)
-        ),
+        begin=begin,
+        steps=tuple(steps),
     )
 
 
@@ -131,7 +135,7 @@ def make_world(
         for step in plan.steps:
             world.report.faults[step.fault] += 1
             world.ledger.note(world.loop.time(), f"-- {step.fault}")
-            FAULTS[step.fault](world, Random(step.seed))
+            {**FAULTS, **SELDOM}[step.fault](world, Random(step.seed))
             world.run(seconds=step.pause)
         world.settle()
         return world.check()

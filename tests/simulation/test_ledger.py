@@ -212,6 +212,34 @@ def test_message_dropped_without_a_dead_letter_is_noticed() -> None:
         history.check()
 
 
+def test_reset_takes_messages_back_and_passes_others_over() -> None:
+    """What was acknowledged comes again, in order; what was passed over need not come, and must not."""
+
+    def moved(to: int) -> tuple[History, list[Place]]:
+        history = History()
+        places = [history.publish(uid) for uid in (1, 2, 3)]
+        history.consume(1, places[0])
+        history.ledger.reset("g", "t", {"q0": to}, history.now())
+        return history, places
+
+    history, places = moved(0)
+    for uid, place in enumerate(places, 1):
+        history.consume(uid, place)
+    history.check()
+
+    history, places = moved(0)
+    for uid in (2, 1, 3):
+        history.consume(uid, places[uid - 1])
+    with pytest.raises(PromiseBroken, match="promise 3"):
+        history.check()
+
+    history, places = moved(2)
+    history.consume(3, places[2])
+    history.check()
+    with pytest.raises(PromiseBroken, match="promise 2"):
+        history.deliver(2, places[1])
+
+
 def test_dead_letter_needs_reason_origin_and_attempts() -> None:
     """Promise 6: a dead letter says why and where from, comes once and not too early."""
     history = History()

@@ -24,7 +24,8 @@ HAPPENINGS = (
     "refused_publish", "publish_code_0", "publish_code_10", "publish_code_11", "publish_code_14", "publish_code_20",
     "operator_retry", "operator_skip", "operator_dead_letter", "operator_refused",
     "timer_cancelled", "timer_rescheduled", "timer_tooLate", "timer_unanswered", "timer_unknown",
-    "retried", "loop_added", "loop_cancel_1", "loop_cancel_2", "loop_cancelled", "loop_rescheduled", "loop_tooLate",
+    "reset_made", "reset_passed_over", "reset_repeated", "retried", "loop_added",
+    "loop_cancel_1", "loop_cancel_2", "loop_cancelled", "loop_rescheduled", "loop_tooLate",
     "stalled_reader", "writer_paused", "fragment", "join", "reset", "half_delivered", "refused",
     "pull_code_3",
 )  # fmt: skip
