@@ -130,6 +130,8 @@ def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, T
             settings=check_settings(node.config.node),
         ),
     )
+    for pace in (delays.pace, timers.due.pace):
+        pace.requests = lambda: node.consumer.requests + node.producer.requests
     return delays, timers, transactions
 
 

@@ -197,6 +197,11 @@ class ThriftServer:
         """Let a connection go on after the end of this turn, which has been asked for."""
         self._scheduler.call_soon(connection.go_on)
 
+    @property
+    def requests(self) -> int:
+        """How many calls it took so far."""
+        return sum([requests.value for _, requests in self._handlers.values()])
+
     def handle(self, connection: Connection, frame: bytes) -> None:
         """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
         try:

@@ -30,6 +30,7 @@ from broker.delay.state import DelayState, restore
 from broker.errors import NO_SPACE, DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.pace import Pace
 from broker.release import Released, release
 from broker.release_plain import Plain, PlainRelease, pattern
 from broker.seams import Clock, Disk, Handle, Scheduler
@@ -38,7 +39,7 @@ from broker.store import Store
 
 STEP_MESSAGES = 256
 STEP_BYTES = 1 << 20
-"""Records of one step; one record at least."""
+"""Messages taken in one step, fewer while others have something to do (`broker.pace`), and their bytes at most."""
 LOOK_SECONDS = 1.0
 """How soon a wall clock that was set forward is noticed while something is pending."""
 RETRY_SECONDS = 10.0
@@ -60,6 +61,7 @@ class Delays:
 
     Attributes:
         levels: By number; empty until the first delayed message.
+        pace: How many a step takes.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Delays:
         self._timer_at = 0.0
         self._save_timer: Handle | None = None
         self._retry_at = 0.0
+        self.pace = Pace(clock, STEP_MESSAGES)
         self._running = False
         self.in_flight = 0
         self._late_max = metrics.counter(counted.LATE_MAX)
@@ -251,9 +254,15 @@ class Delays:
             if head is not None and head.due_ms <= now:
                 due.append((head.due_ms, level))
         taken = True
+        count = self.pace.begin() if due else 0
+        delivered = 0
         for _, level in sorted(due, key=lambda each: each[0]):
-            share = max(1, STEP_MESSAGES // len(due)), max(1, STEP_BYTES // len(due))
-            taken = taken and self._deliver(level, level.take(now, *share))
+            if not taken:
+                break
+            messages = level.take(now, max(1, count // len(due)), max(1, STEP_BYTES // len(due)))
+            taken = self._deliver(level, messages)
+            delivered += len(messages)
+        self.pace.end(delivered)
         if taken and self.clock.monotonic() >= self._retry_at:
             taken = self._retry()
         if self.in_flight and store.on_pending is None:

@@ -17,6 +17,7 @@ from broker.delivery import Delivery, Due
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.pace import Pace
 from broker.properties import find_property
 from broker.put import Put
 from broker.record import prepared_offset, split, topic_of
@@ -30,8 +31,9 @@ from broker.timer.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, TimersDamage
 from broker.timer.names import CANCEL_NAME, DELIVER_NAME, OUT_NAME, ROLLS_NAME, TIMER_NAME, TIMER_NAMES, due_of, slot_of
 from broker.timer.table import TimerTable
 
+STEP_MESSAGES = 512
 STEP_BYTES = 1 << 20
-"""Records of one step; one record at least."""
+"""Timers of one step, fewer while others have something to do (`broker.pace`), and bytes of their records."""
 RETRY_SECONDS = 10.0
 RETRIES_PER_STEP = 64
 ASIDE_MAX = 1000
@@ -93,6 +95,7 @@ class DueTimers:
         delivery: Appends.
         follower: Asked for timers whose properties hold `MARK`.
         on_done: Called when deliveries are durable.
+        pace: How many a step takes.
     """
 
     def __init__(self, store: Store, table: TimerTable, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
@@ -101,6 +104,7 @@ class DueTimers:
         self.aside_max = ASIDE_MAX
         self.follower: Follower | None = None
         self.on_done: Callable[[], None] = lambda: None
+        self.pace = Pace(clock, STEP_MESSAGES)
         self.delivery: Delivery[Taken] = Delivery(store, self)
         self.retry_at = 0.0
         self._store = store
@@ -117,8 +121,8 @@ class DueTimers:
 
     # Taking
 
-    def deliver_due(self, now_ms: int, count_max: int) -> tuple[int, bool]:
-        """Take and append timers that are due, then rolls.
+    def deliver_due(self, now_ms: int) -> tuple[int, bool]:
+        """Take and append timers that are due, then rolls, as many as one step has.
 
         Returns:
             How many were taken, and whether the store takes more.
@@ -127,10 +131,12 @@ class DueTimers:
             TimersDamaged: A unit and its record do not fit together.
         """
         table = self._table
+        count_max = self.pace.begin()
         taken = self._take(table.coming, now_ms, count_max)
         # Rolls have days of time: they take what room is left, but never none.
         rolls = self._take(table.rolls, now_ms, max(count_max - len(taken), count_max // 8))
         goes_on = (not taken or self.delivery.deliver(taken)) and (not rolls or self.delivery.deliver(rolls))
+        self.pace.end(len(taken) + len(rolls))
         return len(taken) + len(rolls), goes_on
 
     def _take(self, coming: Coming, now_ms: int, count_max: int) -> list[Taken]:

@@ -44,8 +44,6 @@ from broker.timer.state import TimerCheck, TimerState
 from broker.timer.table import TimerTable
 from broker.timer.wheel import TimerWheel
 
-STEP_MESSAGES = 512
-"""Timers taken in one step, and as many records entered."""
 AHEAD_MS = 2000
 """How long before its time a slot is read."""
 COMING_MAX = 500_000
@@ -469,7 +467,7 @@ class Timers:
             return True
         under_way = self.due.delivery.in_flight
         with stages.timed(Stage.DEQUEUE_GET_MESSAGE):
-            count, taken = self.due.deliver_due(self.clock.wall_ms(), STEP_MESSAGES)
+            count, taken = self.due.deliver_due(self.clock.wall_ms())
         stages.passed(Stage.DEQUEUE_GET_MESSAGE, count)
         stages.passed(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
         if taken and self.due.aside and self.clock.monotonic() >= self.due.retry_at:

@@ -306,7 +306,7 @@ def _reset_in_memory(_: Any) -> Any:
 
 
 def _hasty_timers(deliver: Any) -> Any:
-    return lambda due, now_ms, count_max: deliver(due, now_ms + 300, count_max)
+    return lambda due, now_ms: deliver(due, now_ms + 300)
 
 
 def _unkept_cancel(append: Any) -> Any:
