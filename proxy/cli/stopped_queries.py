@@ -1,8 +1,9 @@
-"""What the admin port would answer of timers and dead letters, of a store that no node has open."""
+"""What the admin port would answer of timers, transactions and dead letters, of a store that no node has open."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from broker.retry.redrive import Redrives
     from broker.timer.timers import Timers
+    from broker.transaction.transactions import Transactions
     from proxy.admin.timers import TimerSearch, TimerShow
 
 _TURNS_MAX = 10_000
@@ -59,10 +61,12 @@ class _Answers:
     def __init__(self, found: StoppedStore) -> None:
         self._found = found
         self._timers: Timers | None = None
+        self._transactions: Transactions | None = None
         self._redrives: Redrives | None = None
         self.by_path: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
             "/api/timers": self._list_timers,
             "/api/timers/show": self._show_timer,
+            "/api/transactions": self._list_transactions,
             "/api/dead-letters": self._dead_letters,
         }
 
@@ -105,6 +109,49 @@ class _Answers:
         found = self._found
         return _run(TimerShow(found.store, given, _broker_name(given.get("id", "")), found.clock.wall_ms()))
 
+    def _opened_transactions(self) -> Transactions:
+        from broker.notices import Notices
+        from broker.offsets import ConsumerOffsets
+        from broker.opening import run_to_end
+        from broker.transaction.transactions import Transactions
+
+        if self._transactions is None:
+            found = self._found
+            offsets = ConsumerOffsets.open(found.root, disk=found.disk, clock=found.clock, metrics=found.metrics)
+            self._transactions = run_to_end(
+                Transactions.opening(
+                    found.store,
+                    offsets=offsets,
+                    disk=found.disk,
+                    clock=found.clock,
+                    scheduler=found.loop,
+                    metrics=found.metrics,
+                    notices=Notices(found.clock),
+                )
+            )
+        return self._transactions
+
+    def _list_transactions(self, given: dict[str, str]) -> dict[str, Any]:
+        from broker.opening import run_to_end
+        from broker.query import NotFound
+        from proxy.admin.transactions import Asked, document, one
+
+        transactions, now_ms = self._opened_transactions(), self._found.clock.wall_ms()
+        asked = Asked.of(given, limit=int(given.get("limit", "0")))
+        answer = run_to_end(document(transactions, asked, now_ms=now_ms))
+        # When halves are checked stands in the configuration of a node.
+        del answer["settings"]
+        answer["pending"] = [
+            {"topic": topic, "group": group, "count": count}
+            for (topic, group), count in sorted(_undecided(transactions).items())
+        ]
+        if asked.id is not None:
+            for answer["transactions"] in one(transactions, asked.id):
+                pass
+            if not answer["transactions"]:
+                raise NotFound(f"there is no transaction {asked.id!r}, or none any more")
+        return answer
+
     def _dead_letters(self, given: dict[str, str]) -> dict[str, Any]:
         import asyncio
 
@@ -116,6 +163,19 @@ class _Answers:
             self._redrives = Redrives(found.store, disk=found.disk)
         now_ms = found.clock.wall_ms()
         return asyncio.run(dead_letters.document(found.store, self._redrives, given, now_ms=now_ms))
+
+
+def _undecided(transactions: Transactions) -> Counter[tuple[str, str]]:
+    """Count by topic and producer group; a node does that little by little, as it goes through them for checks."""
+    from broker.opening import run_to_end
+
+    counts: Counter[tuple[str, str]] = Counter()
+    cursor: int | None = 0
+    while cursor is not None:
+        page = run_to_end(transactions.pending(cursor=cursor, count_max=1_000))
+        counts.update((half.topic, half.group) for half in page.found)
+        cursor = page.cursor
+    return counts
 
 
 def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:

@@ -6,16 +6,16 @@ import enum
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 
 from proxy.admin.text import age, amount
-from proxy.cli.admin_client import get, post
+from proxy.cli.admin_client import post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
-from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.cli.stopped_queries import Ask, asking
 from proxy.moments import moment_text
 
 SELECTED_MAX = 100_000
@@ -48,11 +48,13 @@ def list_transactions(
     group: OnlyGroup = None,
     state: State = Standing.UNDECIDED,
     limit: Annotated[int, typer.Option(min=1, max=SELECTED_MAX, help="Transactions shown at most.")] = 100,
+    data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """List transactions that are undecided, or were discarded; the oldest first."""
-    answer, found = _selected(admin, state, topic, group, limit)
+    with asking(admin, data) as ask:
+        answer, found = _selected(ask, state, topic, group, limit)
     if as_json:
         print_json({**answer, "transactions": found})
         return ExitCode.OK
@@ -65,11 +67,13 @@ def list_transactions(
 def show(
     *,
     transaction: Annotated[str, typer.Argument(metavar="ID", help="Id of the transaction (UNIQ_KEY).")],
+    data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Show where a transaction stands; `pyddmq messages show ID` has its body."""
-    answer = get(admin, f"{_PATH}?{urlencode({'id': transaction})}")
+    with asking(admin, data) as ask:
+        answer = ask(_PATH, {"id": transaction})
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -103,9 +107,10 @@ def _facts(each: dict[str, Any], now_ms: int) -> Iterator[tuple[str, str]]:
     yield "handle", each["handle"]
 
 
-def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Count undecided transactions by topic and producer group, and those that were discarded."""
-    answer = get(admin, f"{_PATH}?limit=0")
+    with asking(admin, data) as ask:
+        answer = ask(_PATH, {"limit": 0})
     if as_json:
         print_json({name: value for name, value in answer.items() if name not in ("transactions", "next")})
         return ExitCode.OK
@@ -181,7 +186,8 @@ def _chosen(
         return [{"id": each} for each in ids]
     if not selection:
         raise CliError("say which: ids, --topic, --group or --all", ExitCode.USAGE)
-    answer, found = _selected(admin, state, topic, group, SELECTED_MAX)
+    with asking(admin, None) as ask:
+        answer, found = _selected(ask, state, topic, group, SELECTED_MAX)
     if answer["next"] is not None:
         text = f"more than {SELECTED_MAX:,} transactions are selected; narrow it with --topic or --group"
         raise CliError(text, ExitCode.USAGE)
@@ -189,7 +195,7 @@ def _chosen(
 
 
 def _selected(
-    admin: str, state: Standing, topic: str | None, group: str | None, count_max: int
+    ask: Ask, state: Standing, topic: str | None, group: str | None, count_max: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the last answer and the transactions of all pages, up to `count_max`."""
     asked = {"state": state.value, "topic": topic, "group": group}
@@ -197,8 +203,7 @@ def _selected(
     found: list[dict[str, Any]] = []
     start = 0
     while True:
-        page = urlencode({**given, "from": start, "limit": min(_PAGE, count_max - len(found))})
-        answer = get(admin, f"{_PATH}?{page}")
+        answer = ask(_PATH, {**given, "from": start, "limit": min(_PAGE, count_max - len(found))})
         found += answer["transactions"]
         if answer["next"] is None or len(found) >= count_max:
             return answer, found

@@ -1,4 +1,4 @@
-"""`pyddmq timers` and `dlq` with `--data`: a stopped node's directory answers as the node would, and stays as it is."""
+"""`timers`, `transactions`, `dlq` with `--data`: a stopped node's directory answers as the node, and stays as it is."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ import pytest
 from broker.disk import RealDisk
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.offsets import ConsumerOffsets
 from broker.opening import run_to_end
+from broker.properties import encode_properties
+from broker.put import Put
 from broker.seams import SystemClock
 from broker.store import Store
 from broker.testing import ManualScheduler
 from broker.testing.manual_time import ManualClock
 from broker.timer.timers import Timers
+from broker.transaction.transactions import State, Transactions
 from proxy.cli.app import run
 from proxy.cli.codes import ExitCode
 from tests.integration.redrive_tools import bury, redrive, redrives
-from tests.integration.store_tools import open_store
+from tests.integration.store_tools import HOST, open_store
 
 Capture = pytest.CaptureFixture[str]
 HOUR_MS = 3_600_000
@@ -40,6 +44,18 @@ class Node:
             self.store, disk=RealDisk(), clock=clock, scheduler=scheduler, metrics=metrics, notices=notices
         )
         self.timers = run_to_end(opening)
+        offsets = ConsumerOffsets.open(str(self.root), disk=RealDisk(), clock=clock, metrics=metrics)
+        self.transactions = run_to_end(
+            Transactions.opening(
+                self.store,
+                offsets=offsets,
+                disk=RealDisk(),
+                clock=clock,
+                scheduler=scheduler,
+                metrics=metrics,
+                notices=notices,
+            )
+        )
         self.ids = [
             self.store.put("t", b"x", delay_ms=delay_ms, key=key).unique_key.decode()
             for delay_ms, key in ((90_000_000, "late"), (8_000_000, "soon"), (60_000, "overdue"))
@@ -55,8 +71,10 @@ class Node:
         """Stop in good order, or as a kill does."""
         if killed:
             self.timers.stop()
+            self.transactions.stop()
             self.store.abandon()
         else:
+            self.transactions.close()
             self.timers.close()
             self.store.close()
 
@@ -126,9 +144,45 @@ def test_dead_letters_of_a_stopped_node_are_shown(node: Node, capsys: Capture, *
     assert content(node.root) == before
 
 
+def half(node: Node, number: int) -> tuple[str, str]:
+    """Store a half; returns its handle and its id."""
+    put = Put(node.store.topics["t"], 0, b"half", encode_properties({"KEYS": f"h{number}"}))
+    made = node.transactions.half(put, group="shop")
+    [position] = node.store.append([made], born_ms=1, born_host=HOST)
+    node.store.flush()
+    return node.transactions.handle_of(position), position.unique_key.decode()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_transactions_of_a_stopped_node_are_listed(node: Node, capsys: Capture, *, killed: bool) -> None:
+    """What is undecided, and where a decided one stands."""
+    halves = [half(node, number) for number in range(3)]
+    outcomes: list[Any] = []
+    node.transactions.decide(halves[1][0], State.COMMIT, outcomes.append)
+    node.transactions.write_ops()
+    node.store.flush()
+    node.stop(killed=killed)
+    before = content(node.root)
+    data = ("--data", node.root)
+    [found] = printed(capsys, "transactions", "list", *data)
+    assert [(each["id"], each["key"]) for each in found["transactions"]] == [(halves[0][1], "h0"), (halves[2][1], "h2")]
+    [figures] = printed(capsys, "transactions", "stats", *data)
+    assert (figures["undecidedTotal"], figures["pending"]) == (2, [{"topic": "t", "group": "shop", "count": 2}])
+    [shown] = printed(capsys, "transactions", "show", halves[1][1], *data)
+    assert [each["state"] for each in shown["transactions"]] == ["committed"]
+    assert run(["transactions", "show", "0" * 32, *map(str, data)]) == ExitCode.REFUSED
+    assert content(node.root) == before
+
+
 def test_directory_in_use_is_refused(node: Node, capsys: Capture, tmp_path: Path) -> None:
     """While a node has it open, and where there is none; nothing is made there."""
-    for command in (["timers", "list"], ["timers", "stats"], ["dlq", "list"], ["dlq", "stats", "g"]):
+    for command in (
+        ["timers", "list"],
+        ["timers", "stats"],
+        ["transactions", "list"],
+        ["dlq", "list"],
+        ["dlq", "stats", "g"],
+    ):
         assert run([*command, "--data", str(node.root)]) == ExitCode.DATA_UNUSABLE, command
         assert "in use" in capsys.readouterr().err
     assert run(["timers", "list", "--data", str(tmp_path / "nothing")]) == ExitCode.DATA_UNUSABLE
