@@ -111,9 +111,10 @@ def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores
             for kind in (kind for kind in kinds if kind in whose):
                 say(f"{number + 1}/{plan.repeat} {name} {kind}")
                 results += step(kind)
-    if options.json:
-        document = {"environment": facts, "results": [each.document() for each in results]}
-        Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
+                if options.json:
+                    # After each step: an interrupted run leaves what it has.
+                    document = {"environment": facts, "results": [each.document() for each in results]}
+                    Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
     _show(report.markdown(results, facts), "results", options.document)
     return 0
 
@@ -206,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-rocketmq", dest="rocketmq", action="store_false", help="leave out RocketMQ, that of timers"
     )
-    parser.add_argument("--json", metavar="FILE", help="write all figures to FILE as well")
+    parser.add_argument("--json", metavar="FILE", help="write all figures to FILE as well, after each step")
     parser.add_argument("--document", metavar="FILE", help="put the tables into FILE, between its marks for them")
     parser.add_argument("--folder", help="where the servers keep their data; must be on the disk to be measured")
     parser.add_argument("--profile", choices=("publish", "pull"), help="run the node under cProfile instead")

@@ -40,7 +40,7 @@ _OTHER = """\
       - {topic: idle, orderKey: KEY, actions: [Async, PullServer], maxPullBatchSize: 32, timeout: 60000}
 """
 _BATCH = 32
-_PUBLISHED_PER_SECOND = 4_000
+_PUBLISHED_PER_SECOND = 2_000
 """What a slow machine publishes at least: how far ahead of the first due time publishing begins."""
 _BURST_LEADS_MS = (3_000, 10_000, 60_000)
 """Time for a client to start before its burst is due, try by try."""
