@@ -145,7 +145,7 @@ public final class Load {
             Message message = message(request.getString("topic"), due * 1_000_000, number);
             message.setDeliverTimeMs(due);
             free.acquire();
-            send(message, queue, free, again, failure);
+            send(message, queue, free::release, again, failure);
         }
         free.acquire(outstanding);
         if (failure.get() != null) {
@@ -154,8 +154,9 @@ public final class Load {
         return Map.of("seconds", (System.nanoTime() - begun) / 1e9, "again", again.get());
     }
 
+    /** Sends until the broker takes it; what it refuses since it is busy is sent again. Calls "done" at the end. */
     private void send(
-        Message message, MessageQueue queue, Semaphore free, AtomicInteger again, AtomicReference<Throwable> failure) {
+        Message message, MessageQueue queue, Runnable done, AtomicInteger again, AtomicReference<Throwable> failure) {
         try {
             producer.send(message, queue, new SendCallback() {
                 @Override
@@ -163,23 +164,23 @@ public final class Load {
                     if (result.getSendStatus() != SendStatus.SEND_OK) {
                         failure.set(new IllegalStateException(result.getSendStatus().name()));
                     }
-                    free.release();
+                    done.run();
                 }
 
                 @Override
                 public void onException(Throwable error) {
                     if (error instanceof MQBrokerException refusal && refusal.getResponseCode() == ResponseCode.SYSTEM_BUSY) {
                         again.incrementAndGet();
-                        send(message, queue, free, again, failure);
+                        send(message, queue, done, again, failure);
                         return;
                     }
                     failure.set(error);
-                    free.release();
+                    done.run();
                 }
             }, SEND_MS_MAX);
         } catch (Exception error) {
             failure.set(error);
-            free.release();
+            done.run();
         }
     }
 
@@ -195,6 +196,7 @@ public final class Load {
         long begin = System.nanoTime() + request.getLongValue("lead");
         long[] taken = new long[count];
         CountDownLatch left = new CountDownLatch(count);
+        AtomicInteger again = new AtomicInteger();
         AtomicReference<Throwable> failure = new AtomicReference<>();
         for (int number = 0; number < count; number++) {
             int place = number;
@@ -202,19 +204,10 @@ public final class Load {
             for (long wait = due - System.nanoTime(); wait > 0; wait = due - System.nanoTime()) {
                 LockSupport.parkNanos(wait);
             }
-            producer.send(message(topic, due, number), queue, new SendCallback() {
-                @Override
-                public void onSuccess(SendResult result) {
-                    taken[place] = System.nanoTime() - due;
-                    left.countDown();
-                }
-
-                @Override
-                public void onException(Throwable error) {
-                    failure.set(error);
-                    left.countDown();
-                }
-            }, SEND_MS_MAX);
+            send(message(topic, due, number), queue, () -> {
+                taken[place] = System.nanoTime() - due;
+                left.countDown();
+            }, again, failure);
         }
         left.await();
         if (failure.get() != null) {
