@@ -39,6 +39,9 @@ MAGIC_ROLL = 2
 MAGIC_DELETE = 4
 _MAGIC_END = 1 << 4
 _PREVIOUS_AT, _PHYSICAL_AT, _SIZE_AT, _DUE_AT = 4, 28, 36, 44
+WHAT_WAITS = struct.Struct(">12xiqi8xii8x")
+"""Of a unit: magic, write time, delay to its slot, size, topic's hash."""
+assert WHAT_WAITS.size == UNIT_BYTES
 _I64 = struct.Struct(">q")
 _unpack = UNIT.unpack_from
 _unpack_i64 = _I64.unpack_from
@@ -340,8 +343,13 @@ class TimerLog:
             position = unit[0]
         return found, position
 
-    def raw(self, start: int, end: int) -> Iterator[tuple[int, ...]]:
+    def raw(self, start: int, end: int, fields: struct.Struct = UNIT) -> Iterator[tuple[int, ...]]:
         """Yield the units numbered [start, end) of one file as they stand: fields as in the module's docstring.
+
+        Args:
+            start: Number of the first.
+            end: Number behind the last.
+            fields: A unit with only the fields that are wanted.
 
         Raises:
             TimersDamaged: The file is not there.
@@ -352,7 +360,7 @@ class TimerLog:
         view = self._views.get(number)
         if view is None:
             view = self._map(number)
-        return UNIT.iter_unpack(view[place * UNIT_BYTES : (place + end - start) * UNIT_BYTES])
+        return fields.iter_unpack(view[place * UNIT_BYTES : (place + end - start) * UNIT_BYTES])
 
     def runs(self, start: int, end: int, count_max: int) -> Iterator[tuple[int, int]]:
         """Cut [start, end) into runs of bounded length within one file each."""

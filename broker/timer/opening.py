@@ -14,6 +14,7 @@ replaced. What was due meanwhile stands in the slot of the present moment then.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from broker.decisions import Decision
 from broker.errors import DamagedRecord, RecordGone
 from broker.shared_walk import Reading, decided
 from broker.timer import metrics as counted
-from broker.timer.log import MAGIC_DELETE, TimersDamaged
+from broker.timer.log import MAGIC_DELETE, WHAT_WAITS, TimersDamaged
 from broker.timer.names import TIMER_NAME, due_of
 from broker.timer.state import Saved
 from broker.timer.table import CHUNK_UNITS
@@ -186,14 +187,18 @@ def _behind_last_unit(timers: Timers) -> int:
 def _count(timers: Timers) -> Generator[None, None, None]:
     """Count what is pending, by topic."""
     table = timers.table
-    pending: dict[int, int] = {}
+    pending: Counter[int] = Counter()
     read_ms = table.read_ms
     for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 16):
-        for _, _, magic, write_ms, delay_ms, _, size, topic_hash, _ in table.log.raw(start, end):
-            if size and not magic & MAGIC_DELETE and write_ms + delay_ms >= read_ms:
-                pending[topic_hash] = pending.get(topic_hash, 0) + 1
+        pending.update(
+            [
+                topic_hash
+                for magic, write_ms, delay_ms, size, topic_hash in table.log.raw(start, end, WHAT_WAITS)
+                if size and write_ms + delay_ms >= read_ms and not magic & MAGIC_DELETE
+            ]
+        )
         yield
-    table.pending = pending
+    table.pending = dict(pending)
 
 
 def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, int]]) -> Reading[None]:
