@@ -46,7 +46,6 @@ _I64 = struct.Struct(">q")
 _unpack = UNIT.unpack_from
 _unpack_i64 = _I64.unpack_from
 _new = tuple.__new__
-_ZEROS = bytes(1 << 16)
 
 
 class TimersDamaged(StoreError):
@@ -92,7 +91,7 @@ class TimerLog:
         """Open the files that are there, and take their size over; return whether there are any.
 
         Raises:
-            TimersDamaged: They differ in size, or one is missing between two.
+            TimersDamaged: They differ in size, one is missing between two, or a stop came while the last was cut.
             OSError: One cannot be read.
         """
         names = [name for name in self._disk.list(self._folder) if name.isdigit()]
@@ -107,6 +106,9 @@ class TimerLog:
         bases = sorted(self._files)
         if sizes or size < 2 * UNIT_BYTES or bases != list(range(bases[0], bases[0] + size * len(bases), size)):
             raise TimersDamaged("the files of the timer log do not fit together")
+        if size < self.file_bytes and not size % UNIT_BYTES:
+            # Full files have room for a blank besides; to believe this one would have all others made as small.
+            raise TimersDamaged("a cut of the timer log was broken off")
         if bases[0] % size:
             raise TimersDamaged("a file of the timer log has a wrong name")
         self._take_size(size)
@@ -137,22 +139,15 @@ class TimerLog:
         for each in [each for each in self._files if each > number or (each == number and not at)]:
             self._drop(each)
         if at and number in self._files:
-            self._clear(number, at * UNIT_BYTES)
+            self._views.pop(number, None)
+            # (A stop between the two leaves a size that `open` takes for damage.)
+            self._files[number].truncate(at * UNIT_BYTES)
+            self._files[number].truncate(self.file_bytes)
+            self._unsynced.add(number)
         end = self.position(count)
         self._marked = {position for position in self._marked if position < end}
         self.count = count
         self.first = min(self.first, count)
-
-    def _clear(self, number: int, start: int) -> None:
-        """Make the rest of a file zeros; its size stays, by which the files' size is told, also after a kill."""
-        view = self._views.get(number)
-        if view is None:
-            view = self._map(number)
-        for at in range(start, self.file_bytes, len(_ZEROS)):
-            part = view[at : at + len(_ZEROS)]
-            if not _ZEROS.startswith(part):
-                self._files[number].write(at, [_ZEROS[: len(part)]])
-        self._unsynced.add(number)
 
     def in_files(self) -> int:
         """Return the number behind the last unit that the files have room for."""

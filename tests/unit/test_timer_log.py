@@ -7,6 +7,7 @@ every file has its full size, and a blank behind its last unit.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import struct
 from dataclasses import dataclass, field
@@ -18,13 +19,13 @@ from hypothesis import settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.testing import SimDisk
+from broker.testing import PowerCut, SimDisk
 from broker.timer.log import BLANK_MAGIC, MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, UNIT, TimerLog, TimersDamaged, Unit
 
 ROOT = "/s"
 SLOTS_MS = [1_700_000_000_000 + 1000 * number for number in range(3)]
 MAGICS = (MAGIC_TIMER, MAGIC_TIMER | MAGIC_ROLL, MAGIC_TIMER | MAGIC_DELETE)
-FILE_BYTES = (104, 52 * 2 + 16, 52 * 3 + 16 + 51, 52 * 11 + 16)
+FILE_BYTES = (105, 52 * 2 + 16, 52 * 3 + 16 + 51, 52 * 11 + 16)
 """One unit to a file, or a few; with room to spare, and sectors' borders within a file."""
 
 
@@ -73,6 +74,7 @@ class TimerLogModel(RuleBasedStateMachine):
         self.units: list[Known] = []
         self.first = self.synced = 0
         self.physical = 0
+        self.cut_unsynced = False
 
     @initialize(file_bytes=some.sampled_from(FILE_BYTES))
     def create(self, file_bytes: int) -> None:
@@ -177,6 +179,7 @@ class TimerLogModel(RuleBasedStateMachine):
         """What was written survives everything from now on; marks that were not written are not part of it."""
         self.log.sync()
         self.synced = len(self.units)
+        self.cut_unsynced = False
         for known in self.units:
             known.sync()
 
@@ -187,6 +190,7 @@ class TimerLogModel(RuleBasedStateMachine):
         number = self.pick(draw)
         self.log.cut(number)
         self.units = self.units[:number]
+        self.cut_unsynced = True
         self.synced = min(self.synced, number)
 
     @precondition(any_kept)
@@ -225,7 +229,14 @@ class TimerLogModel(RuleBasedStateMachine):
         """What was synced is there, changes in place since then done or not; what follows is torn, and is cut."""
         self.disk.crash(Random(seed))
         self.units = self.units[: self.synced]
-        self.reopen()
+        try:
+            self.reopen()
+        except TimersDamaged:
+            assert self.cut_unsynced, "a file of another size"
+            self.log = TimerLog(ROOT, disk=self.disk, file_bytes=self.file_bytes)
+            self.log.reset()
+            self.units, self.first, self.synced, self.cut_unsynced = [], 0, 0, False
+            return
         count = len(self.units)
         for number in range(self.first, count):
             known = self.units[number]
@@ -335,6 +346,31 @@ def test_files_that_do_not_fit_together_are_damage(names: list[str]) -> None:
         disk.open(f"{ROOT}/timerlog/{208:020d}", create=True).truncate(104)
     with pytest.raises(TimersDamaged):
         TimerLog(ROOT, disk=disk, file_bytes=104).open()
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_cut_that_is_broken_off_leaves_the_size_or_damage(power: bool) -> None:
+    """A stop at each change of it; a file that is too short is not taken for what all files are to be."""
+    for changes in range(4):
+        disk = SimDisk()
+        disk.make_folder(ROOT)
+        log = TimerLog(ROOT, disk=disk, file_bytes=52 * 20 + 16)
+        log.append(b"".join(UNIT.pack(52, -1, 1, 0, 5000, number * 100, 100, 7, 5500) for number in range(9)))
+        log.sync()
+        disk.stop_after(changes)
+        with contextlib.suppress(PowerCut):
+            log.cut(5)
+            log.sync()
+        if power:
+            disk.crash(Random(changes))
+        else:
+            disk.kill()
+        log = TimerLog(ROOT, disk=disk, file_bytes=52 * 20 + 16)
+        try:
+            assert log.open()
+        except TimersDamaged:
+            assert changes == 1 or power
+        assert log.file_bytes == 52 * 20 + 16
 
 
 @pytest.mark.parametrize("position", [-52, 1, 51, 53, 105, 119])
