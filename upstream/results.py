@@ -49,6 +49,7 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
     release = subscription.make_ready
     current: Delivery | None = None
     answered = 0
+    last: UpstreamJob | None = None
     for offset in success:
         job = live.get(offset)
         if job is None or job.state is not _OUT:
@@ -67,6 +68,7 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
         job.state = _FINISHED
         del live[offset]
         done.append(offset)
+        last = job
         if job.key is not None and order is not None:
             following = order.release(job)
             if following is not None:
@@ -75,6 +77,8 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
         if current is not None:
             _close(subscription, current, answered)
         lane.tracker.finish_many(done)
+        if last is not None:
+            lane.tracker.place = last.offset, last.physical
         subscription.permits.release(len(done))
         subscription.counters.finished.value += len(done)
     finished, repeated, failed, ignored = len(done), 0, 0, 0

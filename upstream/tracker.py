@@ -72,6 +72,7 @@ class OffsetTracker:
         "ahead",
         "failures",
         "group",
+        "place",
         "queue_id",
         "started",
         "topic",
@@ -99,6 +100,8 @@ class OffsetTracker:
         """Offsets finished above the watermark."""
         self.started = watermark
         """One past the highest offset handed to the pipeline; the source moves it, nothing here depends on it."""
+        self.place: tuple[int, int] | None = None
+        """Offset and commit-log offset of a message that finished since the last flush, from one who had both."""
         self.failures: dict[int, Failure] = {}
         """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
         # marks[i] is 1 when offset watermark + i is finished. Empty, or the first byte is 0 and the last one 1.

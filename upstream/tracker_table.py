@@ -57,8 +57,13 @@ class TrackerTable:
     def fence(self, tracker: OffsetTracker, offset: int) -> int:
         """Commit-log offset of a finished message, where it vouches for more than an earlier fence does; else -1."""
         known = self.known[tracker.tracker_id]
+        place, tracker.place = tracker.place, None
         if offset <= known.fence_offset:
             return UNKNOWN
+        if place is not None and place[0] == offset:
+            # Whoever acknowledged it had its job: the queue's file need not be read.
+            known.fence_offset = offset
+            return place[1]
         queue = known.queue
         if queue is None:
             queue = known.queue = self._view.queue(tracker.topic, tracker.queue_id)
