@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from broker.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
 from broker.record import CRC_PREFIX, Located, strip_own
 from proxy.wire.block_shapes import BlockShapes
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
+from proxy.wire.compact import OFFSET_PAIRS
 
 _LENGTH = struct.Struct(">I").pack
 _BINARY_STRING = struct.Struct(">BhI").pack
@@ -26,9 +28,6 @@ assert len(_UNIQUE_KEY_PREFIX) == len(CRC_PREFIX) == len(PRIVATE_PREFIX) == 9
 
 # Varints of usual lengths; longer texts take the general way.
 _VARINT = tuple(encode_varint(value) for value in range(2048))
-# The lowest 14 bits of an offset from 8,192 on come from this table of byte pairs, both with the continuation bit; the
-# rest is the same for 8,192 offsets in a row and is computed once.
-_LOW_PAIRS = b"".join(bytes((low & 127 | 128, low >> 7 | 128)) for low in range(1 << 14))
 
 _Parts = tuple[bytes | None, bytes | None, list[tuple[bytes, bytes]]]
 _shapes = BlockShapes()
@@ -118,10 +117,8 @@ def encode_pull_reply(
 
 def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
     count = len(messages)
-    parts: list[bytes | memoryview] = [head, b"\x0c\x00\x1c"]  # the result's field 0 and in it field 1, the context
-    for text in (group, topic, qid):
-        parts += (b"\x18", encode_varint(len(text)), text)
-    parts.append(b"\x00\x19" + (bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count)))
+    parts: list[bytes | memoryview] = [head, _context(group, topic, qid)]
+    parts.append(bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count))
     shapes = _shapes.by_length
     size, size_bytes = -1, b""
     numbers = _offsets([offset for offset, _ in messages])
@@ -153,14 +150,21 @@ def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequ
     return b"".join(parts)
 
 
+@lru_cache(maxsize=1024)
+def _context(group: bytes, topic: bytes, qid: bytes) -> bytes:
+    """Return the beginning of the result: its field 0, in that field 1, the context, and the header of the messages."""
+    texts = [b"\x18%b%b" % (encode_varint(len(text)), text) for text in (group, topic, qid)]
+    return b"\x0c\x00\x1c%b\x00\x19" % b"".join(texts)
+
+
 def _offsets(offsets: Sequence[int]) -> list[bytes]:
     """Return the zigzag varint of each offset; those of a reply nearly always have the same high bits."""
     high = offsets[0] >> 13 if offsets else 0
     if not high or min(offsets) >> 13 != high or max(offsets) >> 13 != high:
         return [_varint(offset << 1) for offset in offsets]
-    low_pairs = _LOW_PAIRS
+    pairs = OFFSET_PAIRS
     high_bytes = encode_varint(high)
-    return [low_pairs[(offset & 8191) << 2 : ((offset & 8191) << 2) + 2] + high_bytes for offset in offsets]
+    return [pairs[offset & 8191] + high_bytes for offset in offsets]
 
 
 def _compact_message(block: bytes, size_bytes: bytes, body: memoryview, number: bytes) -> list[bytes | memoryview]:

@@ -13,6 +13,7 @@ from proxy.wire.compact import (
     I32,
     I64,
     LIST,
+    OFFSET_PAIRS,
     STOP,
     STRUCT,
     binary,
@@ -256,6 +257,18 @@ def _width(frame: bytes, pos: int) -> int:
     return pos + 1 - start
 
 
+def _run_of_offsets(region: bytes, width: int, count: int) -> list[int] | None:
+    """Read offsets that follow each other, as those of a whole batch mostly do; None where they do not."""
+    if width < 3:
+        return None
+    low = (region[0] & 127 | (region[1] & 127) << 7) >> 1
+    high = region[2:width]
+    if low + count > len(OFFSET_PAIRS) or high.join(OFFSET_PAIRS[low : low + count]) + high != region:
+        return None
+    first, _ = varint64(region, 0)
+    return list(range(first >> 1, (first >> 1) + count))
+
+
 def _offsets_by_columns(frame: bytes, pos: int, count: int) -> list[int] | None:
     """Read numbers of one width at once: the offsets of a batch lie close together, so their high bytes are the same.
 
@@ -267,6 +280,9 @@ def _offsets_by_columns(frame: bytes, pos: int, count: int) -> list[int] | None:
     region = frame[pos : pos + width * count]
     if len(region) < width * count:
         return None
+    run = _run_of_offsets(region, width, count)
+    if run is not None:
+        return run
     base = -(128 + (128 << 7)) if width > 2 else -128
     for column in range(2, width):
         byte = frame[pos + column]

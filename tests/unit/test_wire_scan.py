@@ -455,3 +455,17 @@ def test_scan_offsets_of_every_width(width: int, data: st.DataObject) -> None:
     offsets = data.draw(st.lists(st.one_of(near, st.integers(-3, 3)), max_size=40) | st.lists(near, max_size=40))
     found = scan_submit(call(COMPACT, "submit", {"result": {"successOffsets": offsets}}))
     assert found[0].success == offsets
+
+
+@given(
+    st.sampled_from([0, 60, 8_150, 8_192, 16_340, 1 << 20, (1 << 27) - 20, (1 << 40) - 3]),
+    st.integers(1, 64),
+    st.none() | st.tuples(st.integers(0, 63), st.integers(-9_000, 9_000)),
+)
+def test_scan_offsets_of_a_whole_batch(first: int, count: int, other: tuple[int, int] | None) -> None:
+    """Offsets that follow each other are read at one look; one that is out of line makes none of them wrong."""
+    offsets = list(range(first, first + count))
+    if other is not None:
+        offsets[other[0] % count] += other[1]
+    found = scan_submit(call(COMPACT, "submit", {"result": {"successOffsets": offsets}}))
+    assert found[0].success == offsets
