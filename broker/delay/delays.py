@@ -324,6 +324,7 @@ class Delays:
         self.in_flight -= len(messages)
         if error is not None:
             return
+        self.pace.settled()
         late = self.clock.wall_ms() - messages[0].due_ms
         if late > self._late_max.value and messages[0].offset not in level.aside:
             self._late_max.value = late

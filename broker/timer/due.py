@@ -319,6 +319,7 @@ class DueTimers:
         """Settle what is stored."""
         if error is not None:
             return
+        self.pace.settled()
         units = [unit for _, unit in messages]
         if self.aside:
             # Tried again: some of these are not new.
