@@ -269,7 +269,7 @@ def test_misuse_is_told_at_once() -> None:
                 caught.append(str(error))
             return None
 
-    node = Node(checks=[[check_of("h")], []])
+    node = Node(checks=[[check_of("h")]])
     with ScriptedNode("producer", node) as scripted:
         producer = TransactionProducer(scripted.address, "shop", Closing())
         with producer:
