@@ -40,17 +40,16 @@ from broker.errors import (
     StoreUnreadable,
     StoreUnwritable,
 )
-from broker.java import queue_of_key
 from broker.log_scan import record_at
 from broker.metrics import Metrics
 from broker.opening import run_to_end, take_lock
 from broker.options import StoreOptions
-from broker.properties import encode_properties
 from broker.put import Done, Position, Put
 from broker.queue_locks import QueueLocks
 from broker.record import Entry, Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
-from broker.seams import Buffer, Clock, Disk, Lock
+from broker.seams import Clock, Disk, Lock
+from broker.single_puts import SinglePuts
 from broker.store_metrics import (
     APPENDED,
     DAMAGED,
@@ -104,6 +103,8 @@ class Store:
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
         delayed: Gives messages a delay; `broker.delay.delays` delivers them.
+        put: Appends one message and flushes (`broker.single_puts`).
+        queue_for: Queue of a message that names none.
         timed: Gives messages their moment; `broker.timer.timers` delivers them.
         unique_keys: Makes `UNIQ_KEY`s for whoever needs one before the append.
         closed: `close` or `abandon` was called.
@@ -149,7 +150,8 @@ class Store:
         self._staged_record = self._last_record = -1
         self._dones: list[Done] = []
         self._touched: dict[ConsumeQueue, Topic] = {}
-        self._round_robin = 0
+        singles = SinglePuts(self, self._waits, clock)
+        self.put, self.queue_for = singles.put, singles.queue_for
         self.metrics = metrics
         self._appended = metrics.counter(APPENDED)
         self._written = metrics.counter(WRITTEN)
@@ -316,48 +318,6 @@ class Store:
             if self.on_pending is not None:
                 self.on_pending()
         return positions
-
-    def put(
-        self,
-        topic: str | Topic,
-        body: Buffer,
-        *,
-        key: str = "",
-        tags: str = "",
-        properties: Mapping[str, str] | None = None,
-        queue_id: int | None = None,
-        delay_level: int = 0,
-        deliver_at_ms: int = 0,
-        delay_ms: int = 0,
-    ) -> Position:
-        """Append one message and flush: the short way for programs that use the broker alone.
-
-        The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
-        With a delay level (1 or more) it goes to the schedule topic, where its position then is; else with a moment
-        (wall clock, ms since the epoch) or a delay in ms to the timer topic. The level wins, as in RocketMQ.
-
-        Raises:
-            KeyError: No topic has that name.
-            MessageRefused, DiskFull, StoreFailed: As `append`; StoreFailed also when the flush failed.
-        """
-        target = self.topics[topic] if isinstance(topic, str) else topic
-        if queue_id is None:
-            queue_id = self.queue_for(target, key)
-        block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
-        put = Put(target, queue_id, body, block, tags.encode("utf-8"))
-        put = self._waits.put(put, level=delay_level, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
-        [position] = self.append([put], born_ms=self._clock.wall_ms(), born_host=self.options.store_host)
-        self.flush()
-        if self.failed is not None:
-            raise self.failed
-        return position
-
-    def queue_for(self, topic: Topic, key: str = "") -> int:
-        """Queue of a message that names none: the key's (Java's hash), without a key the next one in turn."""
-        if key:
-            return queue_of_key(key, len(topic.queues))
-        self._round_robin += 1
-        return self._round_robin % len(topic.queues)
 
     # Flushing
 

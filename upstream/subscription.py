@@ -15,7 +15,7 @@ from broker.notices import Notices
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
-from upstream.action import Action, Status
+from upstream.action import Action
 from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters
 from upstream.dead_letters import DeadLetters
@@ -24,8 +24,9 @@ from upstream.job import Message, UpstreamJob
 from upstream.lane import Delivery, Lane
 from upstream.limits import TokenBucket
 from upstream.outcomes import PAUSED_LOOK_SECONDS, Outcomes
-from upstream.pipeline import Pipeline, run_action
+from upstream.pipeline import Pipeline
 from upstream.retry_topic import RetryTopic
+from upstream.running import Running
 from upstream.source import EmbeddedSource
 from upstream.state import Event, State, move, next_state
 
@@ -48,8 +49,6 @@ READS_PER_PUMP = 8
 _RUNNING = next_state(State.READY, Event.ADMIT)
 _READY = State.READY
 _WAITING = State.WAITING
-_CONTINUE = Status.CONTINUE
-_ASYNCHRONIZED = Status.ASYNCHRONIZED
 _KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING)
 
 
@@ -122,7 +121,7 @@ class Subscription:
             clock=clock,
             scheduler=scheduler,
             notices=notices,
-            rerun=self.run,
+            rerun=self._run,
             delay_gate=self._delay_gate,
             pump=self.pump,
         )
@@ -139,6 +138,7 @@ class Subscription:
         self._bucket = TokenBucket(config.tps_max, clock)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
+        self._running = Running(self._pipeline, self.outcomes)
         self._gate = None if path is None else Gate(self.outcomes, self._pipeline, path)
         self._source = EmbeddedSource(
             self,
@@ -390,7 +390,7 @@ class Subscription:
         self.permits.used += taken
         self._bucket.take(taken)
         if admitted:
-            self.run(admitted)
+            self._running.run(admitted)
         return taken > 0 or not ready
 
     def _pump_later(self, seconds: float) -> None:
@@ -404,45 +404,8 @@ class Subscription:
 
     # Actions
 
-    def run(self, jobs: list[UpstreamJob]) -> None:
-        """Run RUNNING jobs through the actions behind the gate, rebuilding their data where it was dropped (D15)."""
-        if self._pipeline.rebuilds:
-            bare = [job for job in jobs if job.step < 0]
-            for action in self._pipeline.before if bare else ():
-                bare = self._answered(bare, run_action(action, bare))
-            jobs = [job for job in jobs if job.state is _RUNNING]
-        self._run_from(0, jobs)
-
-    def _run_from(self, step: int, jobs: list[UpstreamJob]) -> None:
-        actions = self._pipeline.after
-        many = len(actions) > 1
-        while jobs and step < len(actions):
-            for job in jobs if many else ():
-                job.step = step
-            answers = run_action(actions[step], jobs)
-            if answers.count(_ASYNCHRONIZED) == len(jobs):
-                return
-            jobs = self._answered(jobs, answers)
-            step += 1
-        for job in jobs:
-            # R15: past the last action a job has succeeded.
-            self.outcomes.succeed(job)
-
-    def _answered(self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
-        """Settle what an action decided (R16); returns the jobs that go on."""
-        onward = []
-        for job, answer in zip(jobs, answers, strict=True):
-            if job.state is not _RUNNING:
-                continue  # The action settled it by itself.
-            if answer is _CONTINUE:
-                onward.append(job)
-            elif answer is Status.FINISH:
-                self.outcomes.succeed(job)
-            elif answer is Status.FAIL:
-                self.outcomes.fail(job, "an action answered FAIL")
-            elif isinstance(answer, Exception):
-                self.outcomes.error(job, answer)
-        return onward
+    def _run(self, jobs: list[UpstreamJob]) -> None:
+        self._running.run(jobs)
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs into the pull buffer; what PullServer does."""
@@ -460,7 +423,7 @@ class Subscription:
         if job.state is _RUNNING and not self.outcomes.stopped:
             step = job.step + 1
             job.step = step
-            self._run_from(step, [job])
+            self._running.run_from(step, [job])
             self.pump()
 
     def settle(self, job: UpstreamJob, success: bool, reason: str) -> bool:
