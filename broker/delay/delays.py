@@ -33,6 +33,7 @@ from broker.notices import Notices
 from broker.pace import Pace
 from broker.release import Released, release
 from broker.release_plain import Plain, PlainRelease, pattern
+from broker.repeated import Repeated
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.shared_walk import Reading, alone, decided
 from broker.store import Store
@@ -86,7 +87,7 @@ class Delays:
         self._state = DelayState(store.root, disk=disk, clock=clock, metrics=metrics)
         self._timer: Handle | None = None
         self._timer_at = 0.0
-        self._save_timer: Handle | None = None
+        self._saves = Repeated(scheduler, SAVE_SECONDS, self.save)
         self._retry_at = 0.0
         self.pace = Pace(clock, STEP_MESSAGES)
         self._running = False
@@ -150,7 +151,7 @@ class Delays:
             queue = topic.queues[number - 1]
             self.levels[number] = DelayLevel(number, self.store.delayed.levels.ms(number), queue)
         if self._running:
-            self._arm_save()
+            self._saves.begin()
 
     def _decided(self, decision: Decision) -> None:
         entry = self.store.record_at(decision.replaced)
@@ -161,15 +162,16 @@ class Delays:
         """Deliver what is due, and go on."""
         self._running = True
         self._arm()
-        self._arm_save()
+        if self.levels:
+            self._saves.begin()
 
     def stop(self) -> None:
         """Deliver nothing any more."""
         self._running = False
-        for timer in (self._timer, self._save_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._save_timer = None
+        self._saves.end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def close(self) -> None:
         """Stop, and save how far the levels are; call it before the store is closed."""
@@ -190,15 +192,6 @@ class Delays:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 store.fail("writing how far the delays are", error)
-
-    def _arm_save(self) -> None:
-        if self._save_timer is None and self.levels:
-            self._save_timer = self._scheduler.call_later(SAVE_SECONDS, self._save_again)
-
-    def _save_again(self) -> None:
-        self._save_timer = None
-        self.save()
-        self._arm_save()
 
     def measure(self) -> None:
         """Bring the gauges up to date."""

@@ -29,6 +29,7 @@ from broker.opening import run_to_end
 from broker.properties import find_property
 from broker.record import prepared_offset, split
 from broker.release import REAL_TOPIC_NAME
+from broker.repeated import Repeated
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
@@ -97,7 +98,7 @@ class Timers:
         self._notices = notices
         self._timer: Handle | None = None
         self._timer_at = 0.0
-        self._save_timer: Handle | None = None
+        self._saves = Repeated(scheduler, SAVE_SECONDS, self.save)
         self._running = False
         self._reading: Generator[None, None, int] | None = None
         self._mending: Generator[None, None, None] | None = None
@@ -144,7 +145,7 @@ class Timers:
         topic.listeners.append(self._arrived)
         self._fresh = True
         if self._running:
-            self._arm_save()
+            self._saves.begin()
 
     @property
     def queue(self) -> ConsumeQueue:
@@ -160,15 +161,16 @@ class Timers:
         """Deliver what is due, and go on."""
         self._running = True
         self._arm(0.0)
-        self._arm_save()
+        if self.entering.queue is not None:
+            self._saves.begin()
 
     def stop(self) -> None:
         """Deliver nothing any more."""
         self._running = False
-        for timer in (self._timer, self._save_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._save_timer = None
+        self._saves.end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def close(self) -> None:
         """Stop, and save how far it is, so that RocketMQ could go on (D30); call it before the store is closed."""
@@ -218,15 +220,6 @@ class Timers:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 store.fail("writing how far the timers are", error)
-
-    def _arm_save(self) -> None:
-        if self._save_timer is None and self.entering.queue is not None:
-            self._save_timer = self._scheduler.call_later(SAVE_SECONDS, self._save_again)
-
-    def _save_again(self) -> None:
-        self._save_timer = None
-        self.save()
-        self._arm_save()
 
     def measure(self) -> None:
         """Bring the gauges up to date."""

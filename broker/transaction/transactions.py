@@ -22,7 +22,8 @@ from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.offsets import ConsumerOffsets
 from broker.put import Position, Put
-from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.repeated import Repeated
+from broker.seams import Clock, Disk, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
 from broker.transaction import metrics as counted
@@ -90,7 +91,7 @@ class Transactions:
         self.resumed = Ranges()
         self._attached = False
         self._running = False
-        self._save_timer: Handle | None = None
+        self._saves = Repeated(scheduler, SAVE_SECONDS, self.save)
         self._uptime_saved = 0.0
 
     # Opening and closing
@@ -163,23 +164,22 @@ class Transactions:
             self._attached = True
             topic.listeners.append(self._checker.arrived)
             if self._running:
-                self._arm_save()
+                self._saves.begin()
 
     def start(self) -> None:
         """Make checks, and write op records that a kill prevented."""
         self._running = True
         self._ops.write_owed()
         self._checker.start()
-        self._arm_save()
+        if self._attached:
+            self._saves.begin()
 
     def stop(self) -> None:
         """Do nothing any more by itself."""
         self._running = False
         self._checker.stop()
         self._ops.stop()
-        if self._save_timer is not None:
-            self._save_timer.cancel()
-            self._save_timer = None
+        self._saves.end()
 
     def close(self) -> None:
         """Stop, write every op record, and save how far all is; call it before the store is closed."""
@@ -229,15 +229,6 @@ class Transactions:
             "marks": halves.ages.saved(),
             "resumed": self.resumed.ranges,
         }
-
-    def _arm_save(self) -> None:
-        if self._save_timer is None and self._attached and self._running:
-            self._save_timer = self._scheduler.call_later(SAVE_SECONDS, self._save_again)
-
-    def _save_again(self) -> None:
-        self._save_timer = None
-        self.save()
-        self._arm_save()
 
     def measure(self) -> None:
         """Bring the gauges up to date."""
