@@ -42,7 +42,7 @@ pytestmark = pytest.mark.long
 TOPIC, GROUP = "appointments", "clerks"
 TIMERS = TimerOptions(roll_slots=8, log_file_bytes=52 * 20 + 16)
 """Rolls from eight seconds on, files of 20 units."""
-CHECKS = CheckSettings(timeout_ms=100, interval_ms=1000)
+CHECKS = CheckSettings(timeout_ms=100, interval_ms=1000, checks_max=1000)
 THEIR_SETTINGS = {
     "timerWheelEnable": "true",
     "recallMessageEnable": "true",
@@ -50,7 +50,7 @@ THEIR_SETTINGS = {
     "transactionOpBatchInterval": "100",
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "1000",
-    "transactionCheckMax": "100",
+    "transactionCheckMax": "1000",
 }
 BATCH = [b"our batch 0", b"our batch 1", b"our batch 2"]
 THEIR_BATCH = [b"their batch 0", b"their batch 1"]

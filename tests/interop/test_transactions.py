@@ -70,7 +70,10 @@ def decide(transactions: Transactions, handle: str, state: State, group: str) ->
 def test_what_rocketmq_left_undecided_is_decided_here(rocket: Surroundings) -> None:
     """Checked here, committed once or rolled back; RocketMQ then sees what was decided and checks nothing."""
     root = rocket.folder / "store"
-    settings = foreign_settings(root, sums=False) | {"transactionOpBatchInterval": "100"}
+    settings = foreign_settings(root, sums=False) | {
+        "transactionOpBatchInterval": "100",
+        "transactionCheckInterval": "600000",
+    }
     with rocket.broker("broker", settings) as broker, rocket.client() as client:
         client.make_topic(broker, TOPIC, 1)
         for outcome in ("commit", "rollback", "unknown", "unknown", "unknown"):
