@@ -10,7 +10,7 @@ DATA   ?= data
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench crash lifecycle powerloss simulate interop fuzz docs clean
+.PHONY: help setup run test lint format bench crash lifecycle powerloss simulate interop rivals fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
@@ -70,7 +70,10 @@ simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long
 
 interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs Java 17 and Maven
-	$(BIN)/python -m pytest tests/interop -m long
+	$(BIN)/python -m pytest tests/interop -m long --ignore tests/interop/test_bench.py
+
+rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17 and Maven
+	$(BIN)/python -m pytest tests/interop/test_bench.py -m long
 
 fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each target
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
