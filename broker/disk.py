@@ -29,6 +29,16 @@ class RealFile:
         self._fd = descriptor
         self._path = path
 
+    @property
+    def descriptor(self) -> int:
+        """The system's number of the open file; -1 when it is closed."""
+        return self._fd
+
+    @property
+    def path(self) -> str:
+        """Where it was opened; empty when that is not known."""
+        return self._path
+
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers one after the other; a short write is continued.
 

@@ -1,8 +1,9 @@
 """The seams through which time and disk reach the product: small protocols, each with a real and a simulated version.
 
-The real versions are `SystemClock` here, `broker.disk.RealDisk` and the asyncio event loop (which satisfies
-`Scheduler` as it is); the simulated ones live in `broker.testing`. Randomness is a `random.Random` that is handed
-in. No other module of the product may read the time, sleep, draw random numbers or open files by itself.
+The real versions are `SystemClock` here, `broker.disk.RealDisk`, `broker.linux_aio.LinuxAio` and the asyncio event
+loop (which satisfies `Scheduler` as it is); the simulated ones live in `broker.testing`. Randomness is a
+`random.Random` that is handed in. No other module of the product may read the time, sleep, draw random numbers or open
+files by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview
+Told = Callable[[OSError | None], None]
+"""Is told how something ended: None, or why it failed."""
 
 
 class Clock(Protocol):
@@ -162,4 +165,24 @@ class Disk(Protocol):
 
     def total_bytes(self, path: str) -> int:
         """Bytes of that file system that are in use or free for this process: use is 1 - free / total, as df shows."""
+        ...
+
+
+class Syncs(Protocol):
+    """Syncs that go on while the loop does something else."""
+
+    def begin(self, file: DiskFile, done: Told) -> None:
+        """Begin to make durable what was written to a file before this, as `DiskFile.sync` does; never raises.
+
+        What is written to it later is not covered, and may become durable all the same. After a failure nothing that
+        was written before it may be believed to be durable.
+
+        Args:
+            file: What is synced; it may be closed meanwhile.
+            done: Told when it has ended, in a later turn of the loop.
+        """
+        ...
+
+    def begin_folder(self, path: str, done: Told) -> None:
+        """Begin to make creations, renames and deletions in a folder durable, as `Disk.sync_folder` does; likewise."""
         ...

@@ -18,7 +18,7 @@ from broker.loop.loops import Loops
 from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
-from broker.seams import Clock, Disk, Scheduler
+from broker.seams import Clock, Disk, Scheduler, Syncs
 from broker.shared_walk import together
 from broker.store import Store, StoreOptions
 from broker.timer.names import TimerOptions
@@ -52,6 +52,7 @@ class Seams:
         descriptors_max: As in `ServerLimits`.
         step_pause_seconds: Time left to others between two steps of a recovery; 0 is one turn of the loop.
         alarms: Makes the calls whose lateness counts; the loop, when absent.
+        syncs: Makes syncs in the background; without it they are made at once.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -62,6 +63,7 @@ class Seams:
     descriptors_max: int = DESCRIPTORS_UNBOUNDED
     step_pause_seconds: float = 0.0
     alarms: Scheduler | None = None
+    syncs: Syncs | None = None
 
 
 def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator[RecoveryProgress, None, Store]:

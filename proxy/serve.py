@@ -23,6 +23,7 @@ import structlog
 from actions.registry import ActionError, Registry
 from broker.disk import RealDisk
 from broker.errors import StoreError, StoreFailed
+from broker.linux_aio import syncs_of
 from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
@@ -153,6 +154,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
     loop = asyncio.get_running_loop()
     clock = SystemClock()
     alarms, end_alarms = alarms_of(loop, clock)
+    syncs, end_syncs = syncs_of(loop, disk)
     seams = Seams(
         loop=loop,
         clock=clock,
@@ -161,6 +163,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
         network=AsyncioNetwork(),
         descriptors_max=raise_descriptor_limit(),
         alarms=alarms,
+        syncs=syncs,
     )
     node = Node(config, seams=seams, registry=registry)
     reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over, applied=_set_up_logs)
@@ -192,6 +195,7 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
         await asyncio.gather(*tasks, return_exceptions=True)
         await admin.stop()
         end_alarms()
+        end_syncs()
     return ExitCode.STORE_FAILED if node.failure is not None else ExitCode.OK
 
 

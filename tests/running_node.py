@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from actions.registry import Registry
 from broker.disk import RealDisk
+from broker.linux_aio import syncs_of
 from broker.seams import Disk, SystemClock
 from conf import Config
 from conf.loader import loads
@@ -116,6 +117,7 @@ class RunningNode:
         self._stop = asyncio.Event()
         clock = SystemClock()
         alarms, end_alarms = alarms_of(self._loop, clock)
+        syncs, end_syncs = syncs_of(self._loop, self._disk)
         seams = Seams(
             loop=self._loop,
             clock=clock,
@@ -123,6 +125,7 @@ class RunningNode:
             randomness=random.Random(1),
             network=AsyncioNetwork(),
             alarms=alarms,
+            syncs=syncs,
         )
         self.node = Node(self.config, seams=seams, registry=self.registry)
         try:
@@ -138,3 +141,4 @@ class RunningNode:
             self._started.set()
         finally:
             end_alarms()
+            end_syncs()

@@ -92,20 +92,33 @@ class SimFile:
     def sync(self) -> None:
         """Make the changes durable."""
         self._check()
-        node = self._node
-        try:
-            self._disk.step("sync", self._path)
-        except OSError:
-            # Linux marks the pages clean all the same: they can be read, and a later sync does not write them.
-            node.changes = [change for change in node.changes if change[1] is None]
-            raise
-        for offset, data in node.changes:
-            if data is None:
-                node.durable = resized(node.durable, offset)
-            else:
-                node.durable = written(node.durable, offset, data)
-        node.changes.clear()
-        self._disk.synced_files += 1
+        self.syncing()()
+
+    def syncing(self) -> Callable[[], None]:
+        """Return what makes the present changes durable, and none of those that come later; the file may be closed."""
+        node, covered = self._node, list(self._node.changes)
+
+        def sync() -> None:
+            self._disk.check_alive()
+            mine = set(map(id, covered))
+            # Without those that another sync has made durable meanwhile, or lost.
+            ended = [change for change in node.changes if id(change) in mine]
+            later = [change for change in node.changes if id(change) not in mine]
+            try:
+                self._disk.step("sync", node.path)
+            except OSError:
+                # Linux marks the pages clean all the same: they can be read, and a later sync does not write them.
+                node.changes = [change for change in ended if change[1] is None] + later
+                raise
+            for offset, data in ended:
+                if data is None:
+                    node.durable = resized(node.durable, offset)
+                else:
+                    node.durable = written(node.durable, offset, data)
+            node.changes = later
+            self._disk.synced_files += 1
+
+        return sync
 
     def truncate(self, size: int) -> None:
         """Set the size."""
@@ -258,17 +271,29 @@ class SimDisk:
     def sync_folder(self, path: str) -> None:
         """Make the entries of a folder durable."""
         self.check_alive()
-        if path.rstrip("/") not in self._folders:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
-        self.step("sync_folder", path)
-        path = path.rstrip("/") or "/"
-        moved = set()
-        for entry in self._entries:
-            if entry[0] == path:
-                self._settle(entry)
-                moved.add((entry[3], id(entry[2])))
-        # A durable rename takes an unsynced creation of its source with it: a file never comes back under both names.
-        self._entries = [entry for entry in self._entries if entry[0] != path and (entry[1], id(entry[2])) not in moved]
+        self.syncing_folder(path)()
+
+    def syncing_folder(self, path: str) -> Callable[[], None]:
+        """Return what makes the present entries of a folder durable, and none of those that come later."""
+        folder = path.rstrip("/") or "/"
+        covered = list(self._entries)
+
+        def sync() -> None:
+            self.check_alive()
+            if folder not in self._folders:
+                raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+            self.step("sync_folder", path)
+            mine, moved, later = set(map(id, covered)), set(), []
+            for entry in self._entries:
+                if entry[0] == folder and id(entry) in mine:
+                    self._settle(entry)
+                    moved.add((entry[3], id(entry[2])))
+                else:
+                    later.append(entry)
+            # A durable rename takes an unsynced creation of its source with it: no file comes back under both names.
+            self._entries = [entry for entry in later if (entry[1], id(entry[2])) not in moved]
+
+        return sync
 
     def lock(self, path: str) -> SimLock:
         """Lock a file."""

@@ -23,7 +23,7 @@ from broker.metrics import Metrics
 from broker.properties import parse_properties
 from broker.record import split, store_timestamp
 from broker.store import Store, StoreOptions
-from broker.testing import SimDisk
+from broker.testing import SimDisk, SimSyncs
 from broker.testing.sim_disk import CRASH_MODES
 from conf import Loaded, loads
 from proxy.node import Node, Seams
@@ -198,6 +198,7 @@ class World:
             disk=self.disk,
             randomness=Random(f"node {self.seed} {self.ledger.life}"),
             network=self.network,
+            syncs=SimSyncs(self.disk, self.loop, Random(f"syncs {self.seed} {self.ledger.life}")),
             step_pause_seconds=Random(f"steps {self.seed} {self.ledger.life}").choice((0.0, 0.005, 0.05)),
         )
         node = self._make_node(self.config, seams=seams, registry=self.registry)

@@ -58,6 +58,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # The real versions behind the seams.
     "broker/seams.py": frozenset({"time"}),
     "broker/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
+    "broker/linux_aio.py": frozenset({"os.*"}),
     # Memory of large files that are in memory.
     "broker/file_bytes.py": frozenset({"mmap"}),
     # Stamps the process id into the abort file, as RocketMQ does.
