@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from broker.delay.delays import Delays
 from broker.delay.listing import level_statuses, pending_messages
+from broker.query import NotFound, QueryRefused
+from proxy.admin.parameters import check_names
 from proxy.admin.tables import Cell, table
 from proxy.admin.text import age
 from proxy.moments import moment_text
 
+PARAMETERS = ("level", "topic", "limit", "messages")
+
 Document = dict[str, Any]
 
 
-def document(delays: Delays | None, *, now_ms: int, level: int | None = None) -> Document | None:
-    """Return the levels; None for an unknown level."""
+def search(
+    delays: Delays | None, given: Mapping[str, str], *, limit: int, now_ms: int
+) -> Generator[None, None, Document]:
+    """`GET /api/delays`: the levels, and with `messages=true` what waits in them, in steps of bounded work.
+
+    Raises:
+        QueryRefused: A parameter makes no sense.
+        NotFound: There is no such level.
+    """
+    check_names(given, PARAMETERS)
+    asked = given.get("level")
+    if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
+        raise QueryRefused(f"level={asked} is no number of a level; use 1 and above")
+    level = None if asked is None else int(asked)
     statuses = [] if delays is None else level_statuses(delays)
     if level is not None:
         statuses = [each for each in statuses if each.level == level]
         if not statuses:
-            return None
-    return {
+            raise NotFound(f"there is no delay level {level}; /api/delays lists all")
+    document: Document = {
         "nowMs": now_ms,
         "pendingTotal": sum(each.pending for each in statuses),
         "levels": [
@@ -37,12 +53,14 @@ def document(delays: Delays | None, *, now_ms: int, level: int | None = None) ->
             for each in statuses
         ],
     }
+    if given.get("messages") == "true":
+        document |= yield from _messages(delays, limit=limit, level=level, topic=given.get("topic"))
+    return document
 
 
-def messages(
-    delays: Delays | None, *, limit: int, level: int | None = None, topic: str | None = None
+def _messages(
+    delays: Delays | None, *, limit: int, level: int | None, topic: str | None
 ) -> Generator[None, None, Document]:
-    """Find the messages that wait, in steps of bounded work; returns what the document has besides the levels."""
     waiting, cut = (
         ([], False)
         if delays is None

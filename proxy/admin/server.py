@@ -250,17 +250,9 @@ class _Routes:
         return _json(document)
 
     async def _delays(self, request: web.Request) -> web.Response:
-        level = request.query.get("level")
-        if level is not None and not level.isdecimal():
-            raise web.HTTPBadRequest(text=f"level={level} is no number; use 1 and above.")
-        node, number = self._node.delays(), None if level is None else int(level)
-        document = delays.document(node, now_ms=self._node.clock.wall_ms(), level=number)
-        if document is None:
-            raise web.HTTPNotFound(text=f"There is no delay level {level}; /api/delays lists all.")
-        if request.query.get("messages") == "true":
-            topic = request.query.get("topic")
-            document |= await self._in_turns(delays.messages(node, limit=_limit(request), level=number, topic=topic))
-        return _json(document)
+        node, given, now_ms = self._node.delays(), dict(request.query), self._node.clock.wall_ms()
+        limit = _limit(request)
+        return await self._searched(request, lambda: _run(delays.search(node, given, limit=limit, now_ms=now_ms)))
 
     async def _transactions(self, request: web.Request) -> web.Response:
         node = self._node.transactions()
@@ -317,13 +309,7 @@ class _Routes:
     async def _in_turns(self, steps: Generator[None, None, api.Document]) -> api.Document:
         """Run steps one per turn of the loop, one search at a time; return what they return."""
         async with self._searching:
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    found: api.Document = end.value
-                    return found
-                await asyncio.sleep(0)
+            return await _run(steps)
 
     async def _stepwise(self, request: web.Request, begin: Callable[[], Search] | None) -> web.Response:
         """Answer with what a search in steps finds; None while the store is being opened."""
@@ -366,6 +352,16 @@ class _Routes:
 
         document = await self._desk.run(request, Change(name="reload", path="/api/reload", run=reload))
         return _json(document, 200 if document["accepted"] else 409)
+
+
+async def _run(steps: Generator[None, None, api.Document]) -> api.Document:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: api.Document = end.value
+            return found
+        await asyncio.sleep(0)
 
 
 def _json(document: object, status: int = 200) -> web.Response:

@@ -10,6 +10,7 @@ from broker.loop.occurrence import parse_id
 from broker.query import NotFound, QueryRefused, Searchable
 from broker.timer.listing import ALL_MS, KeptScan, PendingTimer, TimerListing, TimerStatus, timer_status
 from broker.timer.timers import Timers
+from proxy.admin.parameters import check_names
 from proxy.admin.tables import Cell, table
 from proxy.admin.text import age
 from proxy.moments import moment_text, parse_moment
@@ -34,7 +35,7 @@ class TimerSearch:
     def __init__(
         self, timers: Timers, given: Mapping[str, str], limit: int, now_ms: int, kept: KeptScan | None = None
     ) -> None:
-        _check_names(given, LIST_PARAMETERS)
+        check_names(given, LIST_PARAMETERS)
         self._timers = timers
         self._now_ms = now_ms
         try:
@@ -79,7 +80,7 @@ class TimerShow:
     """
 
     def __init__(self, store: Searchable, given: Mapping[str, str], broker_name: str, now_ms: int) -> None:
-        _check_names(given, SHOW_PARAMETERS)
+        check_names(given, SHOW_PARAMETERS)
         if not given.get("id"):
             raise QueryRefused("name a timer with id: its UNIQ_KEY, its handle, or the id of a loop")
         self._now_ms = now_ms
@@ -94,12 +95,6 @@ class TimerShow:
         if self._lookup.state is TimerState.UNKNOWN:
             raise NotFound(f"no record of timer {self._lookup.unique_key} is left, or there was none")
         return {"nowMs": self._now_ms, **self._lookup.document()}
-
-
-def _check_names(given: Mapping[str, str], names: tuple[str, ...]) -> None:
-    unknown = sorted(set(given) - set(names))
-    if unknown:
-        raise QueryRefused(f"there is no parameter {unknown[0]!r}; use {', '.join(names)}")
 
 
 def _status(status: TimerStatus, now_ms: int) -> Document:

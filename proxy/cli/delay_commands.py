@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 import typer
 
 from proxy.admin.text import age
-from proxy.cli.admin_client import get
 from proxy.cli.codes import ExitCode
-from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.stopped_queries import asking
 from proxy.moments import moment_text
 
 
-def list_levels(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the delay levels: how many messages wait in each, and when the next one is due."""
-    answer = get(admin, "/api/delays")
+    with asking(admin, data) as ask:
+        answer = ask("/api/delays", {})
     if as_json:
         print_json(answer)
         return ExitCode.OK
     rows = [
         [
             str(each["level"]),
-            age(each["delayMs"] / 1000),
+            "" if each["delayMs"] is None else age(each["delayMs"] / 1000),
             str(each["pending"]),
             str(each["refused"]),
             "" if each["oldestMs"] is None else moment_text(each["oldestMs"]),
@@ -43,6 +43,7 @@ def show(
     level: Annotated[int | None, typer.Argument(help="Only this level.")] = None,
     topic: Annotated[str | None, typer.Option(help="Only messages for this topic.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Messages shown at most.")] = 100,
+    data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -52,7 +53,8 @@ def show(
         asked["level"] = level
     if topic is not None:
         asked["topic"] = topic
-    answer = get(admin, f"/api/delays?{urlencode(asked)}")
+    with asking(admin, data) as ask:
+        answer = ask("/api/delays", asked)
     if as_json:
         print_json(answer)
         return ExitCode.OK

@@ -1,4 +1,4 @@
-"""What the admin port would answer of timers, transactions and dead letters, of a store that no node has open."""
+"""What the admin port would answer of delays, timers, transactions and dead letters, of a store that nobody has open."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from proxy.cli.stopped_store import StoppedStore, opened
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from broker.delay.delays import Delays
     from broker.retry.redrive import Redrives
     from broker.timer.timers import Timers
     from broker.transaction.transactions import Transactions
@@ -60,15 +61,44 @@ class _Answers:
 
     def __init__(self, found: StoppedStore) -> None:
         self._found = found
+        self._delays: Delays | None = None
         self._timers: Timers | None = None
         self._transactions: Transactions | None = None
         self._redrives: Redrives | None = None
         self.by_path: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
+            "/api/delays": self._list_delays,
             "/api/timers": self._list_timers,
             "/api/timers/show": self._show_timer,
             "/api/transactions": self._list_transactions,
             "/api/dead-letters": self._dead_letters,
         }
+
+    def _list_delays(self, given: dict[str, str]) -> dict[str, Any]:
+        from broker.delay.delays import Delays
+        from broker.notices import Notices
+        from broker.opening import run_to_end
+        from proxy.admin import delays
+
+        found = self._found
+        if self._delays is None:
+            self._delays = run_to_end(
+                Delays.opening(
+                    found.store,
+                    disk=found.disk,
+                    clock=found.clock,
+                    scheduler=found.loop,
+                    metrics=found.metrics,
+                    notices=Notices(found.clock),
+                )
+            )
+        limit, now_ms = int(given.get("limit", "0")), found.clock.wall_ms()
+        answer = run_to_end(delays.search(self._delays, given, limit=limit, now_ms=now_ms))
+        if not self._delays.levels:
+            answer["levels"] = []
+        for each in answer["levels"]:
+            # The list of delays stands in the configuration of a node; due times stand in the store.
+            each["delayMs"] = None
+        return answer
 
     def _opened_timers(self) -> Timers:
         from broker.notices import Notices

@@ -1,4 +1,4 @@
-"""`timers`, `transactions`, `dlq` with `--data`: a stopped node's directory answers as the node, and stays as it is."""
+"""`delays`, `timers`, `transactions`, `dlq` with `--data`: a stopped node's directory answers, and stays as it is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.delay.delays import Delays
 from broker.disk import RealDisk
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -38,12 +39,16 @@ class Node:
         clock = ManualClock(SystemClock().wall_ms() - HOUR_MS)
         self.store: Store = open_store(RealDisk(), root=str(self.root), clock=clock, segment_bytes=1 << 20)
         self.store.create_topic("t", 2)
-        scheduler = ManualScheduler(clock)
+        scheduler = self.scheduler = ManualScheduler(clock)
         metrics, notices = Metrics(), Notices(clock)
         opening = Timers.opening(
             self.store, disk=RealDisk(), clock=clock, scheduler=scheduler, metrics=metrics, notices=notices
         )
         self.timers = run_to_end(opening)
+        delaying = Delays.opening(
+            self.store, disk=RealDisk(), clock=clock, scheduler=scheduler, metrics=metrics, notices=notices
+        )
+        self.delays = run_to_end(delaying)
         offsets = ConsumerOffsets.open(str(self.root), disk=RealDisk(), clock=clock, metrics=metrics)
         self.transactions = run_to_end(
             Transactions.opening(
@@ -70,10 +75,12 @@ class Node:
     def stop(self, *, killed: bool) -> None:
         """Stop in good order, or as a kill does."""
         if killed:
+            self.delays.stop()
             self.timers.stop()
             self.transactions.stop()
             self.store.abandon()
         else:
+            self.delays.close()
             self.transactions.close()
             self.timers.close()
             self.store.close()
@@ -119,6 +126,38 @@ def test_timers_of_a_stopped_node_are_listed(node: Node, capsys: Capture, *, kil
     [one] = printed(capsys, "timers", "show", node.ids[0], *data)
     assert (one["state"], one["topic"], one["dueMs"]) == ("pending", "t", found[2]["dueMs"])
     assert run(["timers", "show", "nothing", *map(str, data)]) == ExitCode.REFUSED
+    assert content(node.root) == before
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_delays_of_a_stopped_node_are_listed(node: Node, capsys: Capture, *, killed: bool) -> None:
+    """By level and message by message; what was delivered before is not among them."""
+    node.delays.start()
+    for level, key in ((1, "delivered"), (18, "waits"), (1, "overdue")):
+        node.store.put("t", b"x", delay_level=level, key=key)
+        if key == "delivered":
+            node.scheduler.advance(1)
+            node.delays.stop()
+    node.stop(killed=killed)
+    before = content(node.root)
+    data = ("--data", node.root)
+    [levels] = printed(capsys, "delays", "list", *data)
+    pending = {each["level"]: each for each in levels["levels"] if each["pending"]}
+    assert [(level, each["pending"], each["delayMs"]) for level, each in pending.items()] == [
+        (1, 1, None),
+        (18, 1, None),
+    ]
+    assert pending[1]["lateMs"] >= HOUR_MS - 60_000
+    assert pending[18]["lateMs"] == 0
+    [shown] = printed(capsys, "delays", "show", *data)
+    assert [(each["key"], each["level"], each["topic"]) for each in shown["messages"]] == [
+        ("overdue", 1, "t"),
+        ("waits", 18, "t"),
+    ]
+    assert shown["messages"][1]["dueMs"] - shown["messages"][1]["storedMs"] == 2 * HOUR_MS
+    [one] = printed(capsys, "delays", "show", "18", *data, "--limit", "1")
+    assert [each["key"] for each in one["messages"]] == ["waits"]
+    assert run(["delays", "show", "99", *map(str, data)]) == ExitCode.REFUSED
     assert content(node.root) == before
 
 
@@ -177,6 +216,8 @@ def test_transactions_of_a_stopped_node_are_listed(node: Node, capsys: Capture, 
 def test_directory_in_use_is_refused(node: Node, capsys: Capture, tmp_path: Path) -> None:
     """While a node has it open, and where there is none; nothing is made there."""
     for command in (
+        ["delays", "list"],
+        ["delays", "show"],
         ["timers", "list"],
         ["timers", "stats"],
         ["transactions", "list"],
