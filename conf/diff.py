@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from conf.base import Model, Reload, reload_of
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
+from conf.places import Path
+
+
+class Refusal(NamedTuple):
+    """Why nothing of a reload may be applied.
+
+    Attributes:
+        path: The key, from the top of the file; a group by its place in the list.
+        text: The sentence, without the key.
+    """
+
+    path: Path
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.path))}: {self.text}"
 
 
 class ChangeKind(Enum):
@@ -48,13 +65,13 @@ class Changes:
     """All differences of two configurations. Groups and topics that are equal do not appear.
 
     Attributes:
-        refusals: Sentences; with any of them nothing of the reload may be applied.
+        refusals: With any of them nothing of the reload may be applied.
         node: YAML names of node fields that change live.
         topics: Changed topics by name.
         groups: Changed groups by name.
     """
 
-    refusals: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     node: tuple[str, ...] = ()
     topics: dict[str, TopicChange] = field(default_factory=dict)
     groups: dict[str, GroupChange] = field(default_factory=dict)
@@ -66,7 +83,7 @@ class Changes:
 
     def sentences(self) -> list[str]:
         """Say the changes line by line, for the log and for `config check`; refusals first."""
-        lines = list(self.refusals)
+        lines = [str(refusal) for refusal in self.refusals]
         lines += [f"node.{name}: changes at once" for name in self.node]
         for name, topic in self.topics.items():
             what = f"changes at once: {', '.join(topic.fields)}" if topic.fields else topic.kind.value
@@ -102,23 +119,25 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     )
 
 
-def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> str:
+def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> Refusal:
     before, after = (_as_written(getattr(config.node, attribute)) for config in (old, new))
-    return f"node.{name} cannot change while the node runs; restart it for {after}, or leave it at {before}"
+    text = f"cannot change while the node runs; restart it for {after}, or leave it at {before}"
+    return Refusal(("node", name), text)
 
 
 def _as_written(value: object) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[str]:
+def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[Refusal]:
     refusals = []
     for name, topic in new.topics.items():
         before = old.queue_count(name) if name in old.topics else 0
         before = max(before, queues.get(name, 0))
         # A topic without `queues` takes what it has; only a number that was written can be too small.
         if topic.queues is not None and topic.queues < before:
-            refusals.append(f"topics.{name}.queues: {topic.queues} is less than the {before} it has; queues only rise")
+            text = f"{topic.queues} is less than the {before} it has; queues only rise"
+            refusals.append(Refusal(("topics", name, "queues"), text))
     return refusals
 
 

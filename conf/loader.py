@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping as ReadMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -16,11 +16,11 @@ from conf.base import DLQ_PREFIX, Model
 from conf.foreign import FOREIGN, TOP_LEVEL
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
+from conf.places import Path, located
 from conf.problems import ConfigError, Problem
 from conf.sentences import sentence
-from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, line_of, parse, plain
+from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, parse, plain
 
-Path = tuple[str | int, ...]
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 
@@ -33,12 +33,18 @@ class Loaded:
         warnings: What was accepted and has no effect, in the order of the file.
         digest: SHA-256 of the text in hex, to tell whether a file changed.
         file: The name it was read from.
+        tree: What was read, for the places of keys.
     """
 
     config: Config
     warnings: list[Problem]
     digest: str
     file: str
+    tree: Tree = field(repr=False)
+
+    def problem(self, path: Path, text: str) -> Problem:
+        """Return a problem that was found later, with its place in the file."""
+        return located(self.tree, self.file, path, text)
 
 
 def load(path: str | os.PathLike[str], *, actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:
@@ -75,13 +81,14 @@ def loads(text: str, *, file: str = "<text>", actions: ReadMapping[str, ActionSp
     Raises:
         ConfigError: With every problem of the text.
     """
-    reader = _Reader(parse(text, file), file, actions)
+    tree = parse(text, file)
+    reader = _Reader(tree, file, actions)
     config = reader.read()
     if reader.problems or config is None:
         raise ConfigError(sorted(dict.fromkeys(reader.problems), key=lambda problem: problem.line or 0))
     digest = hashlib.sha256(text.encode()).hexdigest()
     warnings = sorted(reader.warnings, key=lambda problem: problem.line or 0)
-    return Loaded(config=config, warnings=warnings, digest=digest, file=file)
+    return Loaded(config=config, warnings=warnings, digest=digest, file=file, tree=tree)
 
 
 class _Reader:
@@ -246,26 +253,4 @@ class _Reader:
         self.warnings.append(self._located(path, text))
 
     def _located(self, path: Path, text: str) -> Problem:
-        return Problem(self._file, line_of(self._tree, path), self._shown(path), text)
-
-    def _shown(self, path: Path) -> str:
-        """Return a path for people: `groups[permits-audit].topics[permits].maxTps`, indexes where there is no name."""
-        shown = ""
-        tree: Tree | None = self._tree
-        for step in path:
-            if isinstance(step, int):
-                tree = tree.items[step] if isinstance(tree, Sequence) and step < len(tree.items) else None
-                shown += f"[{_name_of(tree) or step}]"
-            else:
-                tree = tree.entries[step][1] if isinstance(tree, Mapping) and step in tree.entries else None
-                shown += f".{step}" if shown else step
-        return shown
-
-
-def _name_of(entry: Tree | None) -> str | None:
-    if isinstance(entry, Mapping):
-        for key in ("group", "topic"):
-            if key in entry.entries:
-                value = plain(entry.entries[key][1])
-                return value if isinstance(value, str) else None
-    return None
+        return located(self._tree, self._file, path, text)

@@ -7,16 +7,18 @@ open. Groups that did not change are not touched at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
 
-from actions.registry import ActionError
 from broker.errors import StoreError
 from broker.metrics import declare
 from conf import Config, ConfigError, GroupConfig, Loaded
-from conf.diff import ChangeKind, Changes, diff
+from conf.diff import ChangeKind, Changes, Refusal, diff
+from conf.places import Path
+from proxy.action_places import group_path, unmakeable
 from proxy.assembly import consumer_group
 from proxy.node import Node
 from proxy.topic_ports import wanted_types
@@ -70,7 +72,9 @@ class Reloader:
             loaded = self._read()
         except ConfigError as error:
             return self._refuse(tuple(str(problem) for problem in error.problems))
-        result = self.apply(self._over(loaded.config))
+        result = self.apply(
+            self._over(loaded.config), place=lambda refusal: str(loaded.problem(refusal.path, refusal.text))
+        )
         if not result.accepted:
             return self._refuse(result.problems)
         outcome = "applied" if result.changes else "unchanged"
@@ -79,52 +83,71 @@ class Reloader:
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
         return ReloadResult(changes=result.changes, warnings=warnings)
 
-    def apply(self, config: Config) -> ReloadResult:
-        """Bring a checked configuration into force, or change nothing and say why."""
+    def apply(self, config: Config, *, place: Callable[[Refusal], str] = str) -> ReloadResult:
+        """Bring a checked configuration into force, or change nothing and say why.
+
+        Args:
+            config: The configuration.
+            place: Makes the sentence of a refusal, with where its key stands.
+        """
         node = self._node
         if node.state not in ("ready", "failed"):
             return ReloadResult(problems=(f"the node is {node.state}: nothing can be changed now",))
         queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
         changes = diff(node.config, config, queues=queues)
-        problems = [*changes.refusals, *self._still_draining(changes)]
+        problems = [*changes.refusals, *self._still_draining(config, changes)]
         if problems:
-            return ReloadResult(problems=tuple(problems))
+            return ReloadResult(problems=tuple(place(each) for each in problems))
         if changes.empty:
             node.config = config
             return ReloadResult()
         try:
             prepared = self._prepare(config, changes)
-        except (StoreError, ActionError) as error:
-            return ReloadResult(problems=(str(error),))
+        except _Unprepared as error:
+            return ReloadResult(problems=(place(error.refusal),))
         self._commit(config, changes, prepared)
         self._applied(config)
         return ReloadResult(changes=tuple(changes.sentences()))
 
-    def _still_draining(self, changes: Changes) -> list[str]:
+    def _still_draining(self, config: Config, changes: Changes) -> list[Refusal]:
         leaving = {group.name for group in self._node.leaving}
+        text = "was taken out a moment ago and still drains; reload again when it has left"
         return [
-            f"group {name} was taken out a moment ago and still drains: reload again when it has left"
+            Refusal(group_path(config, name), f"group {name} {text}")
             for name, change in changes.groups.items()
             if change.kind is ChangeKind.ADDED and name in leaving
         ]
 
     def _prepare(self, config: Config, changes: Changes) -> dict[str, Callable[[], None]]:
-        """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain."""
+        """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain.
+
+        Raises:
+            _Unprepared: Something of it failed.
+        """
         node = self._node
         for name in changes.topics:
             if name in config.topics:
-                node.store.create_topic(name, config.queue_count(name))
+                with _blamed_on(("topics", name)):
+                    node.store.create_topic(name, config.queue_count(name))
         steps: dict[str, Callable[[], None]] = {}
         for name, change in changes.groups.items():
             if change.kind is ChangeKind.REMOVED:
                 steps[name] = self._removal(name)
             elif change.kind is ChangeKind.ADDED:
+                self._check_actions(config, name)
                 steps[name] = self._addition(config.groups[name], config)
             else:
+                self._check_actions(config, name)
                 steps[name] = self._change(name, config)
         # Last, and in one write: unlike queues, a type that the running configuration does not want shows at once.
-        node.store.topic_changes.set_types(wanted_types(config))
+        with _blamed_on(("topics",)):
+            node.store.topic_changes.set_types(wanted_types(config))
         return steps
+
+    def _check_actions(self, config: Config, name: str) -> None:
+        refusal = unmakeable(self._node.registry, config, name)
+        if refusal is not None:
+            raise _Unprepared(refusal)
 
     def _removal(self, name: str) -> Callable[[], None]:
         def step() -> None:
@@ -136,9 +159,6 @@ class Reloader:
 
     def _change(self, name: str, config: Config) -> Callable[[], None]:
         node = self._node
-        for subscription in config.groups[name].enabled_topics:
-            # Made once for the check: the group makes its own when nothing can be refused any more.
-            node.registry.make(subscription)
 
         def step() -> None:
             node.reconfigure_group(node.groups[name], config.groups[name])
@@ -172,3 +192,20 @@ class Reloader:
         self._node.metrics.counter(RELOADS, "refused").add()
         _log.error("reload_refused", problems=list(problems), text="the running configuration stays in force")
         return ReloadResult(problems=problems)
+
+
+class _Unprepared(Exception):
+    """What a reload needs cannot be had."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+@contextmanager
+def _blamed_on(path: Path) -> Iterator[None]:
+    """Name the key for which something is done as the place of what goes wrong."""
+    try:
+        yield
+    except StoreError as error:
+        raise _Unprepared(Refusal(path, str(error))) from error

@@ -27,6 +27,7 @@ from broker.linux_aio import syncs_of
 from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
+from proxy.action_places import unmakeable
 from proxy.alarms import alarms_of
 from proxy.cli.codes import ExitCode
 from proxy.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
@@ -97,8 +98,14 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     try:
         _token(config)
     except OSError as error:
-        print(f"node.adminTokenFile: {config.node.admin_token_file}: {error.strerror}", file=sys.stderr)
+        text = f"{config.node.admin_token_file} cannot be read ({error.strerror})"
+        print(loaded.problem(("node", "adminTokenFile"), text), file=sys.stderr)
         return ExitCode.CONFIG_INVALID
+    for group in config.groups:
+        refusal = unmakeable(registry, config, group)
+        if refusal is not None:
+            print(loaded.problem(refusal.path, refusal.text), file=sys.stderr)
+            return ExitCode.CONFIG_INVALID
     _set_up_logs(config)
     for warning in loaded.warnings:
         _log.warning("config_warning", text=str(warning))

@@ -1,4 +1,4 @@
-"""What the admin port would answer of delays, timers, transactions and dead letters, of a store that nobody has open."""
+"""What the admin port would answer of delays, timers, transactions and dead letters, of a store that is not in use."""
 
 from __future__ import annotations
 

@@ -194,11 +194,12 @@ def test_action_that_cannot_be_made_is_a_sentence(
     node = start_node()
     file = tmp_path / "node.yaml"
     file.write_text(shaky)
+    why = ":10: groups[permits-audit].topics[permits].actions: action 'shaky:Shaky' cannot be made: OSError: no bank"
     status, answer = api(node, "/api/reload", "POST")
-    assert (status, answer["problems"]) == (409, ["action 'shaky:Shaky' cannot be made: OSError: no bank"])
+    assert (status, answer["problems"]) == (409, [f"{file}{why}"])
     served = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "other")
     assert served.code == ExitCode.CONFIG_INVALID
-    assert "node.yaml: action 'shaky:Shaky' cannot be made: OSError: no bank" in served.err
+    assert f"{file}{why}" in served.err
     assert "Traceback" not in served.err
 
 

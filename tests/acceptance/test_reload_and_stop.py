@@ -69,7 +69,8 @@ def test_reload_brings_a_new_group(start_node: StartNode, tmp_path: Path, how: s
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"), [(BROKEN, "orderKye"), (OTHER_PORT, "node.backlog cannot change while the node runs")]
+    ("text", "problem"),
+    [(BROKEN, "orderKye"), (OTHER_PORT, "node.yaml:1: node.backlog: cannot change while the node runs")],
 )
 def test_bad_reload_changes_nothing_and_says_why(
     start_node: StartNode, tmp_path: Path, text: str, problem: str

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+import yaml
+
+from actions import Action
 from proxy.testing import NetworkFaults
 from tests.simulation.caller import Caller
-from tests.simulation.world import World
+from tests.simulation.world import World, settings
 
 
 def _world() -> World:
@@ -101,3 +106,62 @@ def test_bad_reload_names_the_place_and_changes_nothing() -> None:
     caller.other().send("orders", "k", uid=1)
     world.run(seconds=0.5)
     assert parked.answered
+
+
+def _take_another_port(settings: dict[str, Any]) -> None:
+    settings["node"]["backlog"] = 7
+
+
+def _lower_the_queues(settings: dict[str, Any]) -> None:
+    settings["topics"]["orders"]["queues"] = 1
+
+
+def _name_a_broken_action(settings: dict[str, Any]) -> None:
+    settings["groups"][2]["topics"][1]["actions"] = ["tests.simulation.test_reload:NoBank", "PullServer"]
+
+
+class NoBank(Action):
+    """An action whose constructor fails."""
+
+    def __init__(self) -> None:
+        raise OSError("no bank")
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "text"),
+    [
+        (_take_another_port, "node.backlog", "cannot change while the node runs; restart it for 7"),
+        (_lower_the_queues, "topics.orders.queues", "queues only rise"),
+        (_name_a_broken_action, "groups[free].topics[events].actions", "cannot be made: OSError: no bank"),
+    ],
+)
+def test_reload_that_cannot_be_applied_names_the_place(
+    change: Callable[[dict[str, Any]], None], key: str, text: str
+) -> None:
+    """Promise 7: also what is right in itself, and wrong for the running node, has file, line and key."""
+    world = _world()
+    before = world.config
+    wanted = settings(world.ack_flush, world.flush)
+    change(wanted)
+    last = key.rpartition(".")[2]
+    lines = yaml.safe_dump(wanted, sort_keys=False).splitlines()
+    [problem] = world.reload(change).problems
+    place, found, why = problem.split(": ", 2)
+    file, line = place.split(":")
+    assert (file, found) == ("simulated.yaml", key)
+    assert last in lines[int(line) - 1]
+    assert text in why
+    assert world.config is before
+
+
+def test_group_that_still_drains_is_named_with_its_place() -> None:
+    """Taken out and put back while a message is out: refused until it has left, and the entry is named."""
+    world = _world()
+    caller = Caller(world, "10.9.0.1")
+    caller.send("events", "k", uid=1)
+    assert len(caller.pull("free")) == 1
+    assert world.reload(_drop_free).accepted
+    [problem] = world.reload(lambda _: None).problems
+    place, key, text = problem.split(": ", 2)
+    assert place.startswith("simulated.yaml:")
+    assert (key, "still drains" in text) == ("groups[free]", True)

@@ -34,7 +34,7 @@ def test_listeners_and_store_are_refused(field: str) -> None:
     changes = diff(old, Config(node=node))
 
     (refusal,) = changes.refusals
-    assert "restart" in refusal
+    assert "restart" in refusal.text
     assert changes.node == ()
 
 
@@ -70,8 +70,8 @@ def test_fewer_queues_are_refused() -> None:
     """D6: queues only rise, against the configuration and against what the store has."""
     old = config(t=TopicConfig(queues=4))
 
-    assert "queues only rise" in diff(old, config(t=TopicConfig(queues=3))).refusals[0]
-    assert "less than the 16 it has" in diff(old, config(t=TopicConfig(queues=8)), queues={"t": 16}).refusals[0]
+    assert "queues only rise" in diff(old, config(t=TopicConfig(queues=3))).refusals[0].text
+    assert "less than the 16 it has" in diff(old, config(t=TopicConfig(queues=8)), queues={"t": 16}).refusals[0].text
     assert diff(config(), config(t=TopicConfig(queues=8)), queues={"t": 16}).refusals
     assert diff(old, config(t=TopicConfig()), queues={"t": 16}).refusals == ()
 
@@ -158,7 +158,7 @@ def test_sentences_say_every_change() -> None:
     )
 
     assert diff(old, new).sentences() == [
-        "node.producerPort cannot change while the node runs; restart it for 1, or leave it at 9613",
+        "node.producerPort: cannot change while the node runs; restart it for 1, or leave it at 9613",
         "node.logLevel: changes at once",
         "topic t: changes at once: queues",
         "topic u: added",

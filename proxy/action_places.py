@@ -1,0 +1,25 @@
+"""Actions that cannot be made, with the key that asks for them."""
+
+from __future__ import annotations
+
+from actions.registry import Registry
+from conf import ActionError, Config
+from conf.diff import Refusal
+from conf.places import Path
+
+
+def group_path(config: Config, name: str) -> Path:
+    """Where a group stands."""
+    return ("groups", list(config.groups).index(name))
+
+
+def unmakeable(registry: Registry, config: Config, group: str) -> Refusal | None:
+    """Make the actions of a group's subscriptions, which makes its own later; return why the first failure came."""
+    for place, subscription in enumerate(config.groups[group].topics):
+        if not subscription.enabled:
+            continue
+        try:
+            registry.make(subscription)
+        except ActionError as error:
+            return Refusal((*group_path(config, group), "topics", place, "actions"), str(error))
+    return None
