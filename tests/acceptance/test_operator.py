@@ -208,4 +208,5 @@ def test_changes_need_the_token_of_the_file(
     missing = CONFIGURATION.replace("topics:", f"node: {{adminTokenFile: {tmp_path}/none}}\ntopics:", 1)
     (tmp_path / "bad.yaml").write_text(missing)
     done = command("serve", "--config", tmp_path / "bad.yaml", "--data", tmp_path / "other", *FREE_PORTS)
-    assert (done.code, "bad.yaml:1: node.adminTokenFile: " in done.err) == (3, True)
+    line = missing.splitlines().index(f"node: {{adminTokenFile: {tmp_path}/none}}") + 1
+    assert (done.code, f"bad.yaml:{line}: node.adminTokenFile: " in done.err) == (3, True)
