@@ -1,7 +1,8 @@
 """What is pending in the timers, for people and tools: all of it together, and timer by timer by due time.
 
-Nothing of a pending timer is in memory, so a listing reads the timer log from end to end, in steps of some
-milliseconds, some seconds per ten million units. What it finds first is kept for the pages that follow (`KeptScan`).
+Nothing of a pending timer is in memory. Those due first are found by their slots (`broker.timer.slot_walk`); where that
+reads much and finds little, as for one of many topics, the timer log is read from end to end, in steps of some
+milliseconds, some seconds per ten million units. What is found first is kept for the pages that follow (`KeptScan`).
 Records that were just stored and are not in the wheel yet are not listed.
 """
 
@@ -22,8 +23,10 @@ from broker.timer import metrics as counted
 from broker.timer.due import Aside
 from broker.timer.log import MAGIC_DELETE, Unit
 from broker.timer.names import ROLLS_NAME
+from broker.timer.slot_walk import UNITS_MAX, walk
 from broker.timer.stages import Stage
-from broker.timer.timers import Timers
+from broker.timer.table import TimerTable
+from broker.timer.timers import AHEAD_MS, Timers
 
 _CHUNK_UNITS = 2_048
 _CHUNK_RECORDS = 32
@@ -241,10 +244,29 @@ class TimerListing:
         return position is not None and table.is_pending(table.log.unit(position), position)
 
     def _scan(self) -> Iterator[None]:
+        table = self._timers.table
+        if table.log.count - table.log.first > UNITS_MAX:
+            self._begin_scan()
+            come_ms = max(table.next_ms, self._timers.clock.wall_ms() + AHEAD_MS)
+            found_all = yield from walk(
+                table, self._take_due, come_ms=come_ms, last_ms=lambda: self._last_ms, topic_hash=self._hash
+            )
+            if found_all:
+                return
+        self._begin_scan()
+        yield from self._whole_log(table)
+
+    def _begin_scan(self) -> None:
+        self._heap.clear()
         self._asides = dict(self._timers.due.aside)
         for physical, aside in self._asides.items():
             self._take(aside.timer.unit.due_ms, physical, aside.timer.unit.size)
-        table = self._timers.table
+
+    def _take_due(self, due_ms: int, physical: int, size: int) -> None:
+        if physical not in self._asides:
+            self._take(due_ms, physical, size)
+
+    def _whole_log(self, table: TimerTable) -> Iterator[None]:
         log, wanted, first_ms = table.log, self._hash, max(self._begin_ms, self._from[0])
         for start, stop in log.runs(log.first, log.count, _CHUNK_UNITS):
             if start < log.first or stop > log.count:

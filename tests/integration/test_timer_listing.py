@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.timer import listing, slot_walk
 from broker.timer.listing import KeptScan, PendingTimer, TimerListing, timer_status
 from broker.timer.stages import Stage
 from tests.integration.store_tools import ROOT
@@ -23,6 +28,15 @@ def listed(node: Broker, **options: object) -> list[PendingTimer]:
         if page.after is None:
             return found
         asked["after"] = page.after
+
+
+@contextmanager
+def small_timer_logs(units_max: int) -> Iterator[None]:
+    """Have a timer log of more units than this be a large one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slot_walk, "UNITS_MAX", units_max)
+        patch.setattr(listing, "UNITS_MAX", units_max)
+        yield
 
 
 def dues(found: list[PendingTimer]) -> list[int]:
@@ -57,17 +71,55 @@ def test_listing_is_narrowed_by_topic_and_time() -> None:
     assert listed(node, topic="nowhere") == []
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(1, 300_000), max_size=60), st.integers(1, 20), st.booleans())
-def test_pages_hold_each_timer_once(delays: list[int], limit: int, keep: bool) -> None:
-    """However long a page is, however many are due together, and whether pages leave something to the next ones."""
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 300_000), max_size=60),
+    st.integers(1, 20),
+    st.booleans(),
+    st.sampled_from([0, 4, 1_000]),
+    st.integers(0, 200),
+)
+def test_pages_hold_each_timer_once(delays: list[int], limit: int, keep: bool, by_slots: int, seconds: int) -> None:
+    """However long a page is, however many are due together, and whether pages leave something to the next ones.
+
+    They are found by slots, in the whole timer log, or in it after too many were read by slots.
+    """
     node = broker()
-    for delay in delays:
-        node.send(b"x", delay)
+    with small_timer_logs(by_slots):
+        for delay in delays:
+            node.send(b"x", delay)
+        node.scheduler.run_until_idle()
+        node.timers.pause(Stage.DEQUEUE_PUT_MESSAGE)
+        node.scheduler.advance(seconds)
+        # What is late now stands in a slot behind its own.
+        node.send(b"x", 1)
+        node.scheduler.run_until_idle()
+        expected = sorted([*delays, 1_000 * seconds + 1])
+        found = listed(node, limit=limit, kept=KeptScan() if keep else None)
+        assert dues(found) == expected
+        assert len({each.physical for each in found}) == len(expected)
+        assert dues(listed(node, limit=limit, end_ms=found[0].due_ms + 1)) == [
+            each for each in expected if each == expected[0]
+        ]
+
+
+def test_first_page_does_not_read_the_timer_log() -> None:
+    """It is found by the slots of what it lists, whatever waits behind them."""
+    node = broker()
+    for number in range(200):
+        node.send(b"x", 1_000 * (1 + number % 100))
     node.scheduler.run_until_idle()
-    found = listed(node, limit=limit, kept=KeptScan() if keep else None)
-    assert dues(found) == sorted(delays)
-    assert len({each.physical for each in found}) == len(delays)
+    with small_timer_logs(100):
+        log = node.timers.table.log
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(log, "runs", lambda *_: pytest.fail("the timer log was read from end to end"))
+            first = TimerListing(node.timers, limit=2)
+            for _ in first.steps():
+                pass
+            assert dues(first.found) == [1_000, 1_000]
+            patch.undo()
+            # More than is read by slots: the whole log tells.
+            assert dues(listed(node, begin_ms=START_MS + 99_000)) == [99_000, 99_000, 100_000, 100_000]
 
 
 def test_later_pages_do_not_read_the_timer_log_again() -> None:
