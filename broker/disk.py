@@ -162,7 +162,7 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing."""
-        return RealFile(os.open(path, self._flags | (os.O_CREAT if create else 0), 0o644))
+        return RealFile(os.open(path, self._flags | (os.O_CREAT if create else 0), 0o644), path)
 
     def exists(self, path: str) -> bool:
         """Whether the path is there."""

@@ -37,6 +37,9 @@ from proxy.service_manager import ServiceManager, StartReporter
 
 _log = structlog.get_logger(__name__)
 
+_COLLECTED_AFTER = (2_000, 1_250, 1_000)
+"""New objects, and passes over those, after which the garbage collector makes a pass: one takes half a millisecond."""
+
 Signature = tuple[int, int, int] | None
 """Inode, size and modification time of a file, or None when there is none."""
 
@@ -111,10 +114,8 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
         _log.warning("config_warning", text=str(warning))
     # Its default would end a process that is still recovering. A file that changed meanwhile is found by the watch.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # The garbage collector's full passes over long-lived jobs would show as pauses; what is loaded by now stays.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 1000)
+    _keep_what_is_there()
+    gc.set_threshold(*_COLLECTED_AFTER)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(options, config, seen, registry, disk or RealDisk()))
@@ -130,6 +131,12 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     except StoreError as error:
         print(error, file=sys.stderr)
         return ExitCode.DATA_UNUSABLE
+
+
+def _keep_what_is_there() -> None:
+    """Leave what is loaded by now out of the garbage collector's passes: those over long-lived objects are pauses."""
+    gc.collect()
+    gc.freeze()
 
 
 def _set_up_logs(config: Config) -> None:
@@ -186,6 +193,8 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
         if not await _start(node, f"http://{address_text(*admin.address)}/", stop, reporter):
             _log.info("stopped", text="before the recovery was done; the next start recovers again")
             return ExitCode.OK
+        # The first pass over all that a start made would take ten milliseconds, amid requests.
+        _keep_what_is_there()
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
         if options.watch:
             tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader)))

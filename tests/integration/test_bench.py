@@ -59,6 +59,22 @@ def test_profile_names_the_nodes_functions(tmp_path: Path) -> None:
     assert "`upstream/" in text
 
 
+def test_stalls_name_callbacks_and_what_is_in_them(tmp_path: Path) -> None:
+    """`bench.stalls` tells which callbacks of the loop took long, and which calls to the system were in them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.stalls", "--seconds", "1", "--least-ms", "0", "--folder", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| `Node._turn" in done.stdout
+    assert "fdatasync commitlog/N" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_parts_of_a_publish_are_all_measured() -> None:
     """Each part of the way of a message has its figure, for one message per request and for many."""
     for batch in (1, 32):
