@@ -191,8 +191,13 @@ class LinuxAio:
         except BlockingIOError:
             return
         events = self._events
-        count = self._call(self._getevents, self._context, self._none, self._most, events, None)
-        ended = [(events[place].data, events[place].result) for place in range(count)]
+        ended: list[tuple[int, int]] = []
+        # The kernel takes more than it was asked to, and wakes us once for all that has ended.
+        while True:
+            count = self._call(self._getevents, self._context, self._none, self._most, events, None)
+            ended += [(events[place].data, events[place].result) for place in range(count)]
+            if count < _IN_FLIGHT_MAX:
+                break
         try:
             while ended:
                 self._tell(*ended.pop(0))
