@@ -5,6 +5,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
+LEAVES := $(VENV)/.leaves
 CONFIG ?= conf/standalone.yaml
 DATA   ?= data
 FUZZ_SECONDS ?= 60
@@ -15,7 +16,7 @@ FUZZ_SECONDS ?= 60
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
 
-setup: $(STAMP) ## make .venv with everything the project needs
+setup: $(STAMP) $(LEAVES) ## make .venv with everything the project needs
 
 # Nothing to do until pyproject.toml changes.
 $(STAMP): pyproject.toml
@@ -36,6 +37,11 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(VENV) has a Python older than 3.11: remove the folder and run this again." >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[speed,dev]'
+	@touch $@
+
+# Compiled anew when their sources change; says so in a line where that cannot be.
+$(LEAVES): $(STAMP) compile_leaves.py $(shell find broker proxy upstream actions -name '*_leaf.pyx' -o -name '*.pxd')
+	@$(BIN)/python compile_leaves.py
 	@touch $@
 
 run: setup ## start a node
@@ -86,3 +92,4 @@ clean: ## remove .venv and all caches; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +
+	find broker proxy upstream actions -name '*_leaf.*.so' -delete

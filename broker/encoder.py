@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import repeat
 from operator import ge, or_
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from broker.consume_queue import UNIT, ConsumeQueue
 from broker.errors import MessageRefused
 from broker.java import tags_code
+from broker.leaves import leaf
 from broker.options import StoreOptions
 from broker.properties import PROPERTIES_BYTES_MAX
 from broker.put import Position, Put
@@ -64,6 +65,68 @@ class Stamp(NamedTuple):
     store_ms: int
 
 
+def _measure_none(  # noqa: PLR0917 - what compiled functions take by name costs more
+    puts: Sequence[Put],
+    take: Callable[[int], list[bytes]],
+    ends: Sequence[bytes] | None,
+    own_bytes: int,
+    overhead: int,
+    body_bytes_max: int,
+    block_bytes_max: int,
+    record_bytes_max: int,
+) -> tuple[list[bytes], list[int], list[bytes]] | None:
+    """Leave all to the general way, which is the quickest in Python; the leaf `broker.encode_leaf` does more.
+
+    Args:
+        puts: The messages.
+        take: Makes so many unique keys.
+        ends: What stands behind the unique key of each; None: the separator alone.
+        own_bytes: Bytes of the broker's own properties behind that.
+        overhead: Bytes of a record besides its body and its tail.
+        body_bytes_max: Largest body.
+        block_bytes_max: Largest property block.
+        record_bytes_max: Largest record.
+
+    Returns:
+        The fields of `Measured`; None, with nothing changed, when one of them is unusual, or to be refused.
+    """
+    return None
+
+
+def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs more
+    puts: Sequence[Put],
+    tails: list[bytes],
+    sizes: list[int],
+    keys: list[bytes],
+    physicals: list[int],
+    middle: bytes,
+    touched: dict[ConsumeQueue, Topic],
+    crc32: Callable[..., int],
+    joined_bytes_max: int,
+) -> tuple[list[Buffer], list[Position]] | None:
+    """Leave all to the general way; see `_measure_none`.
+
+    Args:
+        puts: The messages.
+        tails: What stands behind each body up to the sum.
+        sizes: Sizes of the records.
+        keys: Their unique keys.
+        physicals: Where they go.
+        middle: The header from sysFlag to the prepared offset, the same for all.
+        touched: Gets the queues.
+        crc32: CRC-32 of bytes.
+        joined_bytes_max: Largest record that is put together in memory.
+
+    Returns:
+        Two buffers per record, and the positions; None, with nothing changed, when one of them is unusual.
+    """
+    return None
+
+
+_measure = leaf("broker.encode_leaf", "measure", _measure_none)
+_encode = leaf("broker.encode_leaf", "encode", _encode_none)
+
+
 class Encoder:
     """Encodes for one store."""
 
@@ -80,10 +143,24 @@ class Encoder:
             MessageRefused: One of them can never be stored.
         """
         count = len(puts)
-        if count == 1 and not atomic:
-            return self._measure_one(puts[0], stamp)
         if atomic and count > BATCH_MEMBERS_MAX:
             raise self._batch_refusal(count, 0)
+        usual = _measure(
+            puts,
+            partial(self._keys.take, now_ms=stamp.store_ms),
+            _batch_ends(count) if atomic else None,
+            CRC_BYTES + (BATCH_BYTES if atomic else 0),
+            self._overhead(stamp),
+            self._body_bytes_max,
+            PROPERTIES_BYTES_MAX,
+            self._record_bytes_max,
+        )
+        if usual is not None:
+            if atomic and sum(usual[1]) > self._record_bytes_max:
+                raise self._batch_refusal(count, sum(usual[1]))
+            return Measured(*usual)
+        if count == 1 and not atomic:
+            return self._measure_one(puts[0], stamp)
         topics, queue_ids, bodies, blocks, _, given, *_ = zip(*puts, strict=True)
         # A record that takes the place of another one keeps its key: none is made then.
         keys = list(given) if all(given) else self._keys.take(count, stamp.store_ms)
@@ -190,10 +267,15 @@ class Encoder:
         Returns:
             Buffers, the same number for each record; the positions; and the bits of sysFlag that any has.
         """
+        tails, sizes, keys = measured
+        if origins is None and len(stamp.born_host) == 8:
+            middle = self._middle(stamp, 0, 0, 0)
+            usual = _encode(puts, tails, sizes, keys, physicals, middle, touched, crc32, _JOINED_BYTES_MAX)
+            if usual is not None:
+                return (*usual, 0)
         if len(puts) == 1 and origins is None:
             return self._encode_one(puts[0], measured, physicals[0], stamp, touched)
         topics, queue_ids, bodies, _, tags, _, prepared, reconsumed, sys_flags, user_flags = zip(*puts, strict=True)
-        tails, sizes, keys = measured
         queues = [topic.queues[queue_id] for topic, queue_id in zip(topics, queue_ids, strict=True)]
         codes: Iterable[int]
         if tags.count(tags[0]) == len(tags):

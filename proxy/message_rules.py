@@ -30,10 +30,14 @@ class Refusal(Exception):
 
 
 class PropertyRules:
-    """Makes property blocks; sets of names that passed once are remembered, since producers use few."""
+    """Makes property blocks; sets of names that passed once are remembered, since producers use few.
+
+    Attributes:
+        good: By such a set, its pairs with gaps for the values.
+    """
 
     def __init__(self) -> None:
-        self._good: dict[tuple[bytes, ...], bytes] = {}
+        self.good: dict[tuple[bytes, ...], bytes] = {}
 
     def block(self, key: bytes | None, tags: bytes | None, properties: Properties | None) -> bytes:
         """Return the block of a message: KEYS and TAGS first, then the user's own in the order given.
@@ -57,7 +61,7 @@ class PropertyRules:
                 if not value or value.isspace():
                     raise _illegal(f"property {names[values.index(value)].decode()!r} has a blank value")
             pairs += len(values)
-            block = (self._good.get(names) or self._check_names(names)) % values
+            block = (self.good.get(names) or self._check_names(names)) % values
         if key and tags:
             block = b"KEYS\x01%b\x02TAGS\x01%b\x02%b" % (key, tags, block)
         elif key:
@@ -79,8 +83,8 @@ class PropertyRules:
             if not name.strip():
                 raise _illegal("a property has a blank name")
         pairs = b"".join([name.replace(b"%", b"%%") + b"\x01%b\x02" for name in names])
-        if len(self._good) < _SETS_MAX and len(pairs) <= _SET_BYTES_MAX:
-            self._good[names] = pairs
+        if len(self.good) < _SETS_MAX and len(pairs) <= _SET_BYTES_MAX:
+            self.good[names] = pairs
         return pairs
 
 

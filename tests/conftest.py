@@ -94,3 +94,14 @@ def pytest_runtest_makereport(
                 text = log.read_text(errors="replace")
                 report.sections.append((f"end of {log.relative_to(folder)}", text[-REPORTED_CHARACTERS:]))
     return report
+
+
+@pytest.fixture(scope="module", params=("pure", "compiled"))
+def each_leaf_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a module's tests twice: with the leaves in Python, and compiled."""
+    from tests.leaf_ways import need_compiled, running
+
+    if request.param == "compiled":
+        need_compiled()
+    with running(request.param):
+        yield

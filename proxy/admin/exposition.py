@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
+from broker.leaves import states
 from broker.metrics import SPECS, Spec, declare
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.view import NodeView
@@ -18,6 +19,12 @@ BUILD_INFO = declare(
     "pyddmq_build_info",
     "Always 1; what runs stands in its labels.",
     ("version", "python", "loop"),
+    "gauge",
+)
+LEAF_INFO = declare(
+    "pyddmq_leaf_info",
+    "Always 1, per leaf (docs/performance.md): `compiled`, or why it runs in Python: `absent`, `stale`, `pure`.",
+    ("leaf", "state"),
     "gauge",
 )
 UPTIME = declare("pyddmq_uptime_seconds", "Seconds since the node was started.", kind="gauge")
@@ -84,6 +91,8 @@ class NodeCollector:
     def _gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         node = self._node
         yield BUILD_INFO, (node.version, platform.python_version(), self._loop_name), 1.0
+        for leaf, state in states.items():
+            yield LEAF_INFO, (leaf, state.value), 1.0
         yield UPTIME, (), node.clock.monotonic() - node.started_monotonic
         yield READY, (), float(node.state == "ready")
         yield LOOP_LAG, (), self._loop_lag.seconds

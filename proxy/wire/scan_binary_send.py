@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from broker.leaves import leaf
 from proxy.wire.binary import (
     BOOL,
     FIELD_AT,
@@ -25,7 +26,7 @@ from proxy.wire.binary import (
 )
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX
-from proxy.wire.values import BatchCall, Properties, SendCall, SendMessage
+from proxy.wire.values import BatchCall, General, Properties, SendCall, SendMessage
 
 _new = tuple.__new__
 
@@ -83,8 +84,15 @@ def send_batch(frame: bytes, pos: int) -> BatchCall:
 
 
 def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], int]:
-    view = memoryview(frame)
     messages: list[SendMessage] = []
+    pos = _scan(frame, memoryview(frame), pos, messages, count, _message)
+    return messages, pos
+
+
+def _by_layout(  # noqa: PLR0917 - what compiled functions take by name costs more
+    frame: bytes, view: memoryview, pos: int, messages: list[SendMessage], count: int, general: General
+) -> int:
+    """Scan elements of a list of messages; see `scan_compact_send._by_shapes`."""
     add = messages.append
     topic_field = _NO_TOPIC
     topic = b""
@@ -119,11 +127,14 @@ def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], in
                         continue
         except (IndexError, struct.error):
             pass
-        message, pos = _message(frame, view, pos)
+        message, pos = general(frame, view, pos)
         add(message)
         topic = message.topic
         topic_field = b"\x0b\x00\x01" + len(topic).to_bytes(4, "big") + topic
-    return messages, pos
+    return pos
+
+
+_scan = leaf("proxy.wire.send_leaf", "binary_messages", _by_layout)
 
 
 def _tail(frame: bytes, pos: int) -> tuple[bytes | None, Properties | None, int]:

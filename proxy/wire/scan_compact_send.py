@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 
+from broker.leaves import leaf
 from proxy.wire.compact import (
     BINARY,
     FALSE,
@@ -30,7 +31,7 @@ from proxy.wire.compact import (
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX
 from proxy.wire.shapes_compact import NO_TAIL, Head, Numbers, Shapes, find_tail
-from proxy.wire.values import BatchCall, Properties, SendCall, SendMessage
+from proxy.wire.values import BatchCall, General, Properties, SendCall, SendMessage
 
 _new = tuple.__new__
 _shapes = Shapes()
@@ -88,8 +89,27 @@ def send_batch(frame: bytes, pos: int) -> BatchCall:
 def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], int]:
     if count > MESSAGES_MAX:
         raise ArgumentsError(f"a batch of {count} messages: at most {MESSAGES_MAX} are allowed")
-    view = memoryview(frame)
     messages: list[SendMessage] = []
+    pos = _scan(frame, memoryview(frame), pos, messages, count, _message)
+    return messages, pos
+
+
+def _by_shapes(  # noqa: PLR0917 - what compiled functions take by name costs more
+    frame: bytes, view: memoryview, pos: int, messages: list[SendMessage], count: int, general: General
+) -> int:
+    """Scan elements of a list of messages; the leaf `proxy.wire.send_leaf` does the same, field by field.
+
+    Args:
+        frame: The frame.
+        view: The same; bodies are slices of it.
+        pos: Where the next element begins.
+        messages: Gets them.
+        count: How many it shall have in the end.
+        general: Scans any message, or says what is wrong.
+
+    Returns:
+        The position behind the last.
+    """
     while len(messages) < count:
         for head in _shapes.heads(frame, pos):
             scanned = len(messages)
@@ -98,10 +118,13 @@ def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], in
                 break
         else:
             start = pos
-            message, pos = _message(frame, view, pos)
+            message, pos = general(frame, view, pos)
             messages.append(message)
             _shapes.learn_head(frame, start)
-    return messages, pos
+    return pos
+
+
+_scan = leaf("proxy.wire.send_leaf", "compact_messages", _by_shapes)
 
 
 def _run(head: Head, frame: bytes, pos: int, messages: list[SendMessage], count: int) -> int:

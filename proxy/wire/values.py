@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Properties = tuple[tuple[bytes, ...], tuple[bytes, ...]]
@@ -87,6 +88,10 @@ class SendMessage(NamedTuple):
     delay_level: int | None
     deliver_at_ms: int | None
     delay_ms: int | None
+
+
+General = Callable[[bytes, memoryview, int], tuple[SendMessage, int]]
+"""Scans any message of a send, given the frame, the same as a view, and where it begins; returns where it ends, too."""
 
 
 class SendCall(NamedTuple):

@@ -29,6 +29,8 @@ from broker.testing import ManualClock, SimDisk
 from broker.topics import Topic, Topics
 from broker.unique_key import UniqueKeys
 
+pytestmark = pytest.mark.usefixtures("each_leaf_way")
+
 OPTIONS = StoreOptions(segment_bytes=1 << 20, message_bytes_max=4096)
 
 

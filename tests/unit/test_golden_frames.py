@@ -42,6 +42,8 @@ from tests.golden import Golden, golden_frames
 from tests.golden.values import CALLS, EXCEPTIONS, NEWER, REPLIES
 from tests.wire_values import block, broker_end, record
 
+pytestmark = pytest.mark.usefixtures("each_leaf_way")
+
 FRAMES = golden_frames()
 PROTOCOLS = {"compact": COMPACT, "binary": BINARY}
 

@@ -63,6 +63,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "broker/file_bytes.py": frozenset({"mmap"}),
     # Stamps the process id into the abort file, as RocketMQ does.
     "broker/store_json.py": frozenset({"os.*"}),
+    # Finds out at import what is compiled, and from which sources.
+    "broker/leaves.py": frozenset({"os.*", "pathlib"}),
     # Options of listening sockets, which asyncio leaves to the caller, and datagrams to a service manager.
     "proxy/network.py": frozenset({"socket"}),
     # The timer of the system that wakes the loop.

@@ -83,7 +83,7 @@ def test_names_without_end_stay_bounded() -> None:
     own = PropertyRules()
     for number in range(5000):
         assert own.block(None, None, apart([(b"n%d" % number, b"v")])) == b"n%d\x01v\x02" % number
-    assert len(own._good) == 1024
+    assert len(own.good) == 1024
     long = b"n" * 2000
     assert PropertyRules().block(None, None, ((long,), (b"v",))) == long + b"\x01v\x02"
 

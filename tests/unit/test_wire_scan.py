@@ -31,6 +31,8 @@ from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX, OFFSETS_MAX, PROPERTIES_M
 from proxy.wire.tables import Field, StructType, Type, method
 from tests.wire_values import PROTOCOLS, UNKNOWN_TYPES, call, newer, table, values, values_of, without_unknown
 
+pytestmark = pytest.mark.usefixtures("each_leaf_way")
+
 SCANNERS = {
     "pull": scan_pull,
     "submit": scan_submit,

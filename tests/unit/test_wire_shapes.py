@@ -19,7 +19,8 @@ Outcome = list[SendMessage] | type[Exception]
 
 @pytest.fixture(autouse=True)
 def _own_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test begins without any shape."""
+    """Each test begins without any shape; the leaf, which knows none, does not run."""
+    monkeypatch.setattr(scan_compact_send, "_scan", scan_compact_send._by_shapes)
     monkeypatch.setattr(scan_compact_send, "_shapes", Shapes())
 
 

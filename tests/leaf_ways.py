@@ -1,0 +1,65 @@
+"""The compiled leaves and the Python that they stand for, chosen by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker import encoder
+from broker.leaves import LeafState, compiled
+from proxy import message_checks
+from proxy.wire import scan_binary_send, scan_compact_send
+
+
+class Place(NamedTuple):
+    """Where a leaf is called: module and attribute, the leaf's module and function, and what stands for it."""
+
+    owner: ModuleType
+    attribute: str
+    module: str
+    function: str
+    pure: Callable[..., Any]
+
+
+PLACES = (
+    Place(encoder, "_measure", "broker.encode_leaf", "measure", encoder._measure_none),
+    Place(encoder, "_encode", "broker.encode_leaf", "encode", encoder._encode_none),
+    Place(message_checks, "_check", "proxy.check_leaf", "check", message_checks._check_none),
+    Place(scan_compact_send, "_scan", "proxy.wire.send_leaf", "compact_messages", scan_compact_send._by_shapes),
+    Place(scan_binary_send, "_scan", "proxy.wire.send_leaf", "binary_messages", scan_binary_send._by_layout),
+)
+MODULES = sorted({place.module for place in PLACES})
+WAYS = ("pure", "compiled")
+
+
+def need_compiled() -> None:
+    """Skip where the leaves are not compiled."""
+    missing = {module: state.value for module in MODULES if (state := compiled(module)[0]) is not LeafState.COMPILED}
+    if missing:
+        pytest.skip(f"leaves are not compiled: {missing}; python compile_leaves.py does it, with a C compiler")
+
+
+@contextmanager
+def running(way: str) -> Iterator[None]:
+    """Have all leaves run in one of the two ways, whatever the environment says."""
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, attribute, module, function, pure in PLACES:
+            patch.setattr(owner, attribute, pure if way == "pure" else getattr(compiled(module)[1], function))
+        yield
+
+
+def both(work: Callable[[], Any]) -> Any:
+    """Return what `work` returns, or class and text of what it raises; asserts that both ways give the same."""
+    found = []
+    for way in WAYS:
+        with running(way):
+            try:
+                found.append(work())
+            except Exception as error:
+                found.append((type(error), str(error)))
+    assert found[0] == found[1]
+    return found[0]

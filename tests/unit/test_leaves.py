@@ -1,0 +1,302 @@
+"""Compiled leaves against the Python that they stand for: the same results and refusals, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from broker import leaves
+from broker.consume_queue import ConsumeQueue
+from broker.encoder import Encoder, Stamp
+from broker.leaves import LeafState
+from broker.metrics import Metrics
+from broker.options import StoreOptions
+from broker.properties import PROPERTIES_BYTES_MAX
+from broker.put import Put
+from broker.store import Store
+from broker.testing import ManualClock, SimDisk
+from broker.topics import Topic, Topics
+from broker.unique_key import UniqueKeys
+from proxy.message_checks import MessageChecks
+from proxy.message_rules import Refusal
+from proxy.topic_ports import TopicPort
+from proxy.wire import COMPACT, Call, SendMessage, scan_send_batch
+from proxy.wire.binary import STRUCT
+from proxy.wire.tables import StructType, Type, method
+from tests.leaf_ways import MODULES, PLACES, both, need_compiled
+from tests.unit.test_house_rules import MAY_IMPORT, ROOT
+from tests.wire_values import PROTOCOLS, UNKNOWN, UNKNOWN_TYPES, call, newer, table, values, values_of
+from upstream.limits import TokenBucket
+
+MESSAGE = table("producer", "Message")
+USUAL: dict[str, Any] = {
+    "topic": "permits",
+    "key": "key-0001",
+    "hashId": 300,
+    "tags": "created",
+    "partitionId": 1,
+    "body": b"\xff" * 20,
+    "version": "java-1",
+    "properties": {"traceId": "5f1c9a7b", "origin": "checkout"},
+}
+protocols = st.sampled_from(PROTOCOLS)
+
+
+@pytest.fixture(autouse=True)
+def _compiled() -> None:
+    need_compiled()
+
+
+def scanned(message: Call) -> Any:
+    """Scan a sendBatchSync both ways."""
+
+    def work() -> Any:
+        found = scan_send_batch(message)
+        assert all(each.body is None or each.body.obj is message.frame for each in found.messages)
+        return found
+
+    return both(work)
+
+
+# Scanning.
+
+
+@given(protocols, st.lists(values(MESSAGE), max_size=6))
+@example(COMPACT, [USUAL, {**USUAL, "properties": {"traceId": "1", "other": "2"}}, {**USUAL, "delayMs": 5}, USUAL])
+def test_scan_of_any_messages_same(protocol: int, batch: list[dict[str, Any]]) -> None:
+    """Every combination of fields, mixed in a batch."""
+    found = scanned(call(protocol, "sendBatchSync", {"messages": batch}))
+    assert len(found.messages) == len(batch)
+
+
+@given(protocols, st.data())
+def test_scan_of_changed_bytes_same(protocol: int, data: st.DataObject) -> None:
+    """Any few bytes of a frame changed, taken out or put in: lengths, headers, counts, texts that are no UTF-8."""
+    message = call(protocol, "sendBatchSync", {"messages": [USUAL, {**USUAL, "deliverAtMs": 7}, USUAL]})
+    frame = bytearray(message.frame)
+    for place in data.draw(st.lists(st.integers(message.pos, len(frame) - 8), min_size=1, max_size=4)):
+        kind = data.draw(st.integers(0, 2))
+        byte = data.draw(st.integers(0, 255) | st.sampled_from([0, 0x7F, 0x80, 0xFF]))
+        frame[place : place + (kind != 1)] = b"" if kind == 2 else bytes([byte])
+    scanned(message._replace(frame=bytes(frame)))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_scan_of_every_bit_changed_and_every_cut_same(protocol: int) -> None:
+    """One bit at a time over two messages, and the frame cut at each byte."""
+    message = call(protocol, "sendBatchSync", {"messages": [USUAL, {**USUAL, "key": "schlüssel", "delayLevel": 3}]})
+    for place in range(message.pos, len(message.frame)):
+        scanned(message._replace(frame=message.frame[:place]))
+        for bit in range(8):
+            changed = bytearray(message.frame)
+            changed[place] ^= 1 << bit
+            scanned(message._replace(frame=bytes(changed)))
+
+
+@given(protocols, st.sampled_from(UNKNOWN_TYPES), st.sampled_from([10, 104, 20_000, 1, 4, 6, 7, 9, 101]), st.data())
+def test_scan_of_messages_of_a_newer_peer_same(protocol: int, extra: Type, field_id: int, data: st.DataObject) -> None:
+    """Unknown fields of every type, and known ones of another type than their own."""
+    own = method("sendBatchSync").arguments
+    kind = StructType("arguments", dict(own.fields), own.names)
+    changed = newer(MESSAGE, extra, field_id)
+    kind.fields[1] = replace(own.fields[1], type=replace(own.fields[1].type, parts=(Type(STRUCT, struct=changed),)))
+    known = {field.name for field in changed.fields.values()}
+    message = {name: value for name, value in USUAL.items() if name in known} | {UNKNOWN: data.draw(values_of(extra))}
+    scanned(call(protocol, "sendBatchSync", {"messages": [message, message]}, kind))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "size", [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x7f", b"\xff" * 9 + b"\x01", b"\x7f" + b"\xff" * 3]
+)
+def test_scan_of_huge_lengths_same(protocol: int, size: bytes) -> None:
+    """Lengths and counts far beyond the frame, in every place."""
+    message = call(protocol, "sendBatchSync", {"messages": [USUAL, USUAL]})
+    for place in range(message.pos, len(message.frame)):
+        for taken in (1, len(size)):
+            frame = message.frame[:place] + size + message.frame[place + taken :]
+            scanned(message._replace(frame=frame))
+
+
+# Checking.
+
+texts = st.sampled_from(
+    [None, b"", b"k", b"key-0001", "schlüssel".encode(), b"a\x01b", b"\x02", b"n" * 255, b"n" * 256]
+)
+names = st.sampled_from([b"traceId", b"origin", b"", b" ", b"KEYS", b"TIMER_X", b"a\x01", b"%b", "ü".encode()])
+property_values = st.sampled_from([b"v", b"", b" \t\n\r\x0b\x0c", b" v", b"\x1c", b"a\x02", b"v" * 40_000, b"\xc2\xa0"])
+properties = st.lists(st.tuples(names, property_values), max_size=3).map(
+    lambda pairs: (tuple(name for name, _ in pairs), tuple(value for _, value in pairs)) if pairs else None
+)
+numbers = st.sampled_from([0, 1, -1, 7, 1 << 40, (1 << 63) - 1, -(1 << 63)])
+sent = st.builds(
+    SendMessage,
+    topic=st.sampled_from([b"permits", b"permits", b"orders", b"limited", b"missing", b""]),
+    key=texts,
+    value=st.sampled_from([None, None, b"", b"old"]),
+    hash_id=st.just(0) | numbers,
+    tags=texts,
+    partition_id=st.sampled_from([-1, -1, -2, 0, 5, (1 << 31) - 1, -(1 << 31)]),
+    body=st.sampled_from([None, b"", b"body", bytes(100), bytes(101)]).map(lambda b: b if b is None else memoryview(b)),
+    version=st.none(),
+    properties=properties,
+    delay_level=st.sampled_from([None, None, 0, 3, -1]),
+    deliver_at_ms=st.none() | numbers,
+    delay_ms=st.none(),
+)
+usual_sent = SendMessage(
+    *(b"permits", b"k", None, 0, b"t", -1, memoryview(b"body"), None, ((b"a", b"b"), (b"c", b"d")), None, None, None)
+)
+
+
+@given(st.lists(st.just(usual_sent) | sent, max_size=6))
+@example([usual_sent, usual_sent._replace(key=None), usual_sent._replace(key=None, partition_id=-2), usual_sent] * 2)
+def test_checks_of_any_messages_same(messages: list[SendMessage]) -> None:
+    """Puts, ports, delays and refusals; the queues of the round and tokens that were taken, too."""
+
+    def work() -> Any:
+        clock, metrics = ManualClock(), Metrics()
+        store = Store.open(
+            "/store", options=StoreOptions(), disk=SimDisk(), clock=clock, random=Random(1), metrics=metrics
+        )
+        known = {}
+        for name, queues in (("permits", 3), ("orders", 8), ("limited", 2)):
+            limit = TokenBucket(2, clock) if name == "limited" else None
+            known[name.encode()] = TopicPort(store.create_topic(name, queues), limit, metrics)
+        checks = MessageChecks(
+            known, store=store, clock=clock, randomness=Random(3), body_bytes_max=100, auto_create=lambda _: None
+        )
+        told: list[Any] = []
+        for _ in range(2):
+            puts: list[Put] = []
+            ports: list[TopicPort] = []
+            try:
+                told.append(checks.check(messages, puts, ports))
+            except Refusal as refusal:
+                told.append((refusal.code, refusal.text))
+            told.append([(put.topic.name, *put[1:]) for put in puts])
+            told.append([port.topic.name for port in ports])
+            told.append([(port.round, port.limit and port.limit.available()) for port in known.values()])
+        store.abandon()
+        return told
+
+    both(work)
+
+
+# Encoding.
+
+OPTIONS = StoreOptions(segment_bytes=1 << 16, message_bytes_max=6000)
+block = b"KEYS\x01k\x02"
+put_fields = st.tuples(
+    st.sampled_from([0, 1, 2, 2, 0, -1, 3]),
+    st.sampled_from([b"", b"body", bytes(range(256)) * 4, bytes(3800), bytes(6001), bytes(6000)]),
+    st.sampled_from([b"", block, block * 500, b"a\x01" + b"v" * PROPERTIES_BYTES_MAX]),
+    st.sampled_from([b"", b"paid", "bezählt".encode(), b"t" * 40, b"\xff"]) | st.just(77),
+    st.sampled_from([b"", b"", b"", b"KEY%05d" % 1]),
+    st.sampled_from([0, 0, 0, 9]),
+    st.sampled_from([0, 0, 0, 2]),
+    st.sampled_from([0, 0, 0, 8]),
+    st.sampled_from([0, 0, -1, (1 << 31) - 1]),
+)
+usual_put = (1, b"body", block, b"paid", b"", 0, 0, 0, 0)
+
+
+@given(
+    st.lists(st.just(usual_put) | put_fields, min_size=1, max_size=5),
+    st.sampled_from([8, 8, 20]),
+    st.booleans(),
+    st.integers(0, 2),
+)
+@example([usual_put] * 40, 8, True, 0)
+@example([(1, bytes(6000), block, b"", b"", 0, 0, 0, 0)] * 12, 8, True, 0)
+def test_records_of_any_puts_same(rows: list[Any], host_bytes: int, atomic: bool, topics: int) -> None:
+    """Records, positions, units, what is touched, and the keys and offsets that come next; refusals, too."""
+
+    def work() -> Any:
+        disk = SimDisk()
+        disk.make_folder("/store")
+        known = Topics("/store", disk=disk, clock=ManualClock(), queue_file_units=100)
+        made = [known.grow(name, 3) for name in ("permits", "t" * 127, "orders")]
+        puts = [Put(made[place % (topics + 1)], row[0], memoryview(row[1]), *row[2:]) for place, row in enumerate(rows)]
+        encoder = Encoder(OPTIONS, UniqueKeys(bytes(4), Random(1)))
+        stamp = Stamp(5, bytes(range(host_bytes)), 1_700_000_000_000)
+        told: list[Any] = []
+        for _ in range(2):
+            measured = encoder.measure(puts, stamp, atomic=atomic)
+            physicals = [1000 + sum(measured.sizes[:place]) for place in range(len(puts))]
+            touched: dict[ConsumeQueue, Topic] = {}
+            buffers, positions, flags = encoder.encode(puts, measured, physicals, stamp, touched)
+            each = len(buffers) // len(puts)
+            records = [b"".join(buffers[at : at + each]) for at in range(0, len(buffers), each)]
+            told += [measured, records, positions, flags, [(q.topic, q.queue_id) for q in touched]]
+            told += [(bytes(queue.tail), queue.next_offset) for topic in made for queue in topic.queues]
+        return told
+
+    both(work)
+
+
+# Which of the two runs.
+
+
+def test_leaves_that_were_built_run_compiled() -> None:
+    """What stands beside its source is of that source, and everything that has a leaf asked for it."""
+    assert {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in sources()} == set(MODULES)
+    assert set(leaves.states) >= set(MODULES)
+    for module in MODULES:
+        assert leaves.compiled(module)[0] is LeafState.COMPILED
+    if os.environ.get(leaves.PURE_VARIABLE, "0") == "0":
+        assert all(getattr(place.owner, place.attribute) is not place.pure for place in PLACES)
+
+
+def sources() -> list[Path]:
+    """Sources of all leaves."""
+    return [path for room in MAY_IMPORT for path in (ROOT / room).rglob("*_leaf.pyx")]
+
+
+@pytest.mark.parametrize("value", ["1", "0"])
+def test_environment_chooses_python(value: str) -> None:
+    """PYDDMQ_PURE=1: no leaf runs compiled."""
+    code = "import proxy.message_checks, proxy.wire, broker.encoder, broker.leaves as l; print(*set(l.states.values()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, leaves.PURE_VARIABLE: value},
+    )
+    assert done.stdout.split() == (["pure"] if value == "1" else ["compiled"])
+
+
+def test_leaf_that_is_missing_or_of_other_sources_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python stands for it, and the state says why."""
+    (tmp_path / "stale_leaf.py").write_text("SOURCE = 'of another source'\ndef work(): return 'compiled'\n")
+    (tmp_path / "stale_leaf.pyx").write_text("def work(): return 'changed'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(leaves, "states", {})
+    monkeypatch.delenv(leaves.PURE_VARIABLE, raising=False)
+    for module in ("stale_leaf", "absent_leaf"):
+        assert leaves.leaf(module, "work", lambda: "python")() == "python"
+    assert leaves.states == {"stale_leaf": LeafState.STALE, "absent_leaf": LeafState.ABSENT}
+    mark = leaves.fingerprint(tmp_path / "stale_leaf.pyx")
+    (tmp_path / "right_leaf.pyx").write_text("def work(): return 'changed'\n")
+    (tmp_path / "right_leaf.py").write_text(f"SOURCE = '{mark}'\ndef work(): return 'compiled'\n")
+    assert leaves.leaf("right_leaf", "work", lambda: "python")() == "compiled"
+
+
+def test_leaves_import_in_the_direction_of_the_table() -> None:
+    """Compiled code keeps to the rooms as Python does."""
+    for path in sources():
+        room = path.relative_to(ROOT).parts[0]
+        rooms = set(re.findall(r"^from (\w+)[\w.]* c?import", path.read_text(), re.MULTILINE)) & set(MAY_IMPORT)
+        assert rooms <= MAY_IMPORT[room] | {room}, path
