@@ -19,6 +19,19 @@ REPAIR_ADVICE = "`pyddmq store check DATA --repair` shows what can be mended; or
 """What to do about a damaged file."""
 
 
+_TOO_MANY_FILES = "raise the limit of open files (`ulimit -n`, LimitNOFILE of a service)"
+_NO_SPACE_LEFT = "free some space there, or choose another directory"
+_ADVICE = {
+    errno.EMFILE: _TOO_MANY_FILES,
+    errno.ENFILE: _TOO_MANY_FILES,
+    errno.ENOSPC: _NO_SPACE_LEFT,
+    errno.EDQUOT: _NO_SPACE_LEFT,
+    errno.EROFS: "mount the file system writable, or choose another directory",
+    errno.EIO: "the disk does not work (the kernel's log says more): choose another one",
+}
+"""What to do about a data directory that cannot be written; anything else is a matter of permissions."""
+
+
 class StoreError(Exception):
     """Something is wrong with the store."""
 
@@ -37,10 +50,8 @@ class StoreUnwritable(StoreError):
     """The data directory cannot be created or written."""
 
     def __init__(self, root: str, cause: OSError) -> None:
-        super().__init__(
-            f"cannot write to data directory {root}: {cause.strerror or cause}; "
-            "give this user write permission there, or choose another directory"
-        )
+        advice = _ADVICE.get(cause.errno or 0, "give this user write permission there, or choose another directory")
+        super().__init__(f"cannot write to data directory {root}: {cause.strerror or cause}; {advice}")
         self.root = root
 
 

@@ -136,7 +136,8 @@ class Room:
         if self.lent is not None or self._free() >= FREE_SEGMENTS_MIN * self._log.segment_bytes or self._is_there():
             self._make_spare()
         if not self._reserve.value:
-            self._notices.note("reserve_missing", root=self._root, needed_bytes=self._log.segment_bytes)
+            text = "with the disk that full nothing can be set aside for dead letters: free some space"
+            self._notices.note("reserve_missing", root=self._root, needed_bytes=self._log.segment_bytes, text=text)
 
     def _free(self) -> int:
         return self._disk.free_bytes(self._root)

@@ -20,7 +20,7 @@ from broker.recovery import RecoveryProgress
 from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk, Scheduler, Syncs
 from broker.shared_walk import together
-from broker.store import Store, StoreOptions
+from broker.store import Store, StoreOptions, StoreUnwritable
 from broker.timer.names import TimerOptions
 from broker.timer.timers import Timers
 from broker.transaction.settings import CheckSettings
@@ -38,7 +38,7 @@ from proxy.transaction_service import TransactionService
 from upstream.buffer import BufferLimits
 from upstream.expiry import Expiry
 from upstream.group import ConsumerGroup
-from upstream.progress import Progress
+from upstream.progress import Progress, ProgressFull
 
 if TYPE_CHECKING:
     from proxy.node import Node
@@ -87,7 +87,7 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
 
 def opening_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store) -> Generator[None, None, Progress]:
     """Open trackers and ack journal of a store that has just been opened, in steps. Raises StoreError."""
-    return Progress.opening(
+    steps = Progress.opening(
         node.data,
         store=store,
         disk=seams.disk,
@@ -97,6 +97,11 @@ def opening_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: St
         ack_flush=node.ack_flush,
         segment_bytes=node.ack_segment_bytes,
     )
+    try:
+        return (yield from steps)
+    except ProgressFull as error:
+        # That acks are taken again by themselves is said of a node that runs; this one cannot begin.
+        raise StoreUnwritable(node.data, error.cause) from error
 
 
 def check_settings(node: NodeConfig) -> CheckSettings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -95,20 +96,17 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     try:
         loaded = load(options.config, actions=registry)
     except ConfigError as error:
-        print(error, file=sys.stderr)
-        return ExitCode.CONFIG_INVALID
+        return _give_up(options, ExitCode.CONFIG_INVALID, error)
     config = options.over(loaded.config)
     try:
         _token(config)
     except OSError as error:
         text = f"{config.node.admin_token_file} cannot be read ({error.strerror})"
-        print(loaded.problem(("node", "adminTokenFile"), text), file=sys.stderr)
-        return ExitCode.CONFIG_INVALID
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", "adminTokenFile"), text))
     for group in config.groups:
         refusal = unmakeable(registry, config, group)
         if refusal is not None:
-            print(loaded.problem(refusal.path, refusal.text), file=sys.stderr)
-            return ExitCode.CONFIG_INVALID
+            return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(refusal.path, refusal.text))
     _set_up_logs(config)
     for warning in loaded.warnings:
         _log.warning("config_warning", text=str(warning))
@@ -120,17 +118,20 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(options, config, seen, registry, disk or RealDisk()))
     except ListenError as error:
-        print(error, file=sys.stderr)
-        return ExitCode.PORT_TAKEN
+        return _give_up(options, ExitCode.PORT_TAKEN, error)
     except ActionError as error:
-        print(f"{options.config}: {error}", file=sys.stderr)
-        return ExitCode.CONFIG_INVALID
+        return _give_up(options, ExitCode.CONFIG_INVALID, f"{options.config}: {error}")
     except StoreFailed as error:
-        print(error, file=sys.stderr)
-        return ExitCode.STORE_FAILED
+        return _give_up(options, ExitCode.STORE_FAILED, error)
     except StoreError as error:
-        print(error, file=sys.stderr)
-        return ExitCode.DATA_UNUSABLE
+        return _give_up(options, ExitCode.DATA_UNUSABLE, error)
+
+
+def _give_up(options: ServeOptions, code: ExitCode, why: object) -> ExitCode:
+    """Say on stderr why there is no node."""
+    said = json.dumps({"error": {"exitCode": code, "message": str(why)}}) if options.json else str(why)
+    print(said, file=sys.stderr)
+    return code
 
 
 def _keep_what_is_there() -> None:
@@ -146,7 +147,12 @@ def _set_up_logs(config: Config) -> None:
 def _token(config: Config) -> str | None:
     """Token that changes through the admin port must bring; None when none is asked for. Raises OSError."""
     file = config.node.admin_token_file
-    return None if file is None else Path(file).read_text(encoding="utf-8").strip()
+    if file is None:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EINVAL, "it is not UTF-8") from error
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:

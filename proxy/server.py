@@ -214,7 +214,7 @@ class ThriftServer:
             return
         found = self._handlers.get(call.method)
         if found is None:
-            self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, f"unknown method {call.method!r}")
+            self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
             return
         handler, requests = found
         requests.value += 1
@@ -254,6 +254,10 @@ class ThriftServer:
         """Close a connection that holds much, at once."""
         self._count_refusal("memory")
         connection.drop()
+
+    def _unknown(self, method: str) -> str:
+        other = {"consumer": "producer", "producer": "consumer"}.get(self.service)
+        return f"unknown method {method!r}: this is the {self.service} port, the {other} port is another one"
 
     def _count_refusal(self, reason: str) -> None:
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, reason).add()

@@ -6,7 +6,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -39,7 +39,10 @@ from proxy.cli import (
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
-from proxy.cli.output import print_error, print_json, print_line
+from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
+
+_ANY_BYTES = ("body", "data")
+"""Arguments that are no text: a message, and the path that is handed on as a string."""
 
 HELP = "A DDMQ-style consumer proxy with an embedded, RocketMQ-like broker. Start a node with `pyddmq serve`."
 
@@ -53,9 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         An exit code of `ExitCode`.
     """
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open for the process's life
-    if sys.stdout is None:
+    if not open_streams():
         sys.stderr.write("pyddmq: stdout is closed; give the command somewhere to print, if only /dev/null\n")
         return ExitCode.USAGE
     try:
@@ -231,6 +232,7 @@ def _ending(command: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(command)
     def ended(**options: Any) -> None:
         try:
+            _check_texts(options)
             code = command(**options)
         except CliError as error:
             print_error(error.text, code=error.code, as_json=bool(options.get("as_json")))
@@ -243,6 +245,28 @@ def _ending(command: Callable[..., int]) -> Callable[..., None]:
         raise typer.Exit(int(code))
 
     return ended
+
+
+def _check_texts(options: Mapping[str, Any]) -> None:
+    """Refuse arguments that are not UTF-8; only paths and a message's body may be any bytes.
+
+    Raises:
+        CliError: Names the argument.
+    """
+    for name, value in options.items():
+        if name in _ANY_BYTES:
+            continue
+        for text in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(text, str) and not _is_utf8(text):
+                raise CliError(f"the argument `{printable(text):.80}` is not UTF-8; write it in UTF-8", ExitCode.USAGE)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _drop_output() -> None:

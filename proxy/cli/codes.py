@@ -24,7 +24,7 @@ class ExitCode(enum.IntEnum):
     CHECK_FAILED = 1, "a check of `demo` failed, or a command failed in a way that has no code of its own"
     USAGE = 2, "the command line is wrong: unknown option, missing or malformed argument"
     CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
-    CANNOT_CONNECT = 4, "nobody answers at the address, or what answers there is no pyddmq"
+    CANNOT_CONNECT = 4, "nobody answers at the address, or what answers there is no pyddmq, or its other port"
     REFUSED = 5, "the node answered no: unknown group or topic, illegal message, too fast, shutting down"
     DATA_UNUSABLE = 6, "the data directory is in use by another process, unwritable, or of another format"
     PORT_TAKEN = 7, "a port cannot be listened on: taken, not allowed, or no address of this machine"

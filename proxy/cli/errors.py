@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from proxy.cli.codes import ExitCode
-from proxy.client.errors import CannotConnect, ClientError, ClientMisuse, NotThrift, Refused, Unreachable
+from proxy.client.errors import CallRejected, CannotConnect, ClientError, ClientMisuse, NotThrift, Refused, Unreachable
+
+_UNKNOWN_METHOD = 1
+"""Kind of a TApplicationException."""
 
 
 class CliError(Exception):
@@ -34,6 +37,9 @@ def translate(error: ClientError | ClientMisuse, *, option: str) -> CliError:
         return CliError(f"{error}. {advice}", ExitCode.CANNOT_CONNECT)
     if isinstance(error, NotThrift):
         return CliError(f"{error}. Name the right port with {option} host:port.", ExitCode.CANNOT_CONNECT)
+    if isinstance(error, CallRejected) and error.code == _UNKNOWN_METHOD:
+        text = f"this is not the port of {option}: {error.text}. Name the right one with {option} host:port."
+        return CliError(text, ExitCode.CANNOT_CONNECT)
     if isinstance(error, Unreachable):
         return CliError(f"{error}. Look at the node's log; it may have stopped.", ExitCode.CANNOT_CONNECT)
     if isinstance(error, Refused):

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import io
 import json
+import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +25,32 @@ Advance = Callable[[float], None]
 """Sets how far a piece of work has come, in the unit of its total."""
 
 
+def open_streams() -> bool:
+    """Make stdout and stderr fit to be written to: what their encoding lacks becomes an escape.
+
+    Returns:
+        False when there is no stdout.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open for the process's life
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return sys.stdout is not None
+
+
 def print_json(value: object) -> None:
     """Print one JSON value on a line of its own, at once."""
-    _write(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+    _write(_json_text(value, sys.stdout) + "\n")
+
+
+def _json_text(value: object, stream: TextIO) -> str:
+    """Return JSON in one line; in ASCII where the stream is not in UTF-8, whose escapes are not JSON's."""
+    return json.dumps(value, ensure_ascii=not _in_utf8(stream), separators=(", ", ": "))
+
+
+def _in_utf8(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-") in ("utf-8", "utf8")
 
 
 def print_line(text: str) -> None:
@@ -67,7 +91,7 @@ def check_reader() -> None:
 def print_error(text: str, *, code: int, as_json: bool) -> None:
     """Print an operating error on stderr: a sentence, or `{"error": {"exitCode", "message"}}`."""
     if as_json:
-        sys.stderr.write(json.dumps({"error": {"exitCode": code, "message": text}}, ensure_ascii=False) + "\n")
+        sys.stderr.write(_json_text({"error": {"exitCode": code, "message": text}}, sys.stderr) + "\n")
     else:
         sys.stderr.write(f"pyddmq: {text}\n")
 
@@ -91,9 +115,13 @@ def print_table(
         table.add_column(column, justify="right" if index in right else "left", no_wrap=index in right)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    text = io.StringIO()
-    _console(text).print(table)
-    _write(text.getvalue())
+    # Rich draws with what the encoding of its file has.
+    drawn = io.TextIOWrapper(
+        io.BytesIO(), encoding="utf-8" if _in_utf8(sys.stdout) else "ascii", errors="backslashreplace"
+    )
+    _console(drawn).print(table)
+    drawn.seek(0)
+    _write(drawn.read())
 
 
 def printable(text: str) -> str:

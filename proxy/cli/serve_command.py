@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes any free port.")]
@@ -21,11 +23,12 @@ def packaged_configuration() -> Path:
 def serve(
     *,
     config: Annotated[
-        Path | None, typer.Option(help="Configuration file; without it the sample that comes with pyddmq.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Configuration file; without it the sample that comes with pyddmq."),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Data directory, in the place of node.data.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="DIR", help="Data directory, in the place of node.data.")] = None,
     as_json: AsJson = False,
-    host: Annotated[str | None, typer.Option(help="Address of the Thrift ports, for node.host.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of the Thrift ports, for node.host.")] = None,
     producer_port: Port = None,
     consumer_port: Port = None,
     admin_port: Port = None,
@@ -37,10 +40,14 @@ def serve(
     from proxy.serve import ServeOptions
     from proxy.serve import serve as run_node
 
+    for option, value in (("--data", data), ("--host", host)):
+        if value == "":
+            # An unset variable of a script: nothing would mean this folder, and every interface (W99).
+            raise CliError(f"{option} is empty; give a value, or leave the option out", ExitCode.USAGE)
     options = ServeOptions(
         config=config or packaged_configuration(),
         sample=config is None,
-        data=str(data) if data is not None else None,
+        data=data,
         json=as_json,
         host=host,
         producer_port=producer_port,

@@ -150,7 +150,7 @@ class Connection:
         head = _receive(sock, 4, deadline)
         (size,) = _FRAME_LENGTH.unpack(head)
         if head == b"HTTP":
-            raise NotThrift(self.address, "it speaks HTTP; is this the admin port?")
+            raise NotThrift(self.address, "it speaks HTTP, as the admin port does")
         if not 0 < size <= REPLY_BYTES_MAX:
             raise NotThrift(self.address, f"its reply begins with {head!r}, which is no frame length")
         return _receive(sock, size, deadline)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.errors import StoreUnwritable
 from broker.testing import SimDisk
 from proxy.client import PulledMessage, PullRefused, SendRefused, Unreachable
 from proxy.wire.codes import PullCode, ResultCode
@@ -105,3 +106,24 @@ def test_ack_that_waited_behind_a_parked_pull_is_not_answered_after_a_failure(tm
             until(lambda: node.node.state == "failed", "the node to fail")
             raw.socket.shutdown(socket.SHUT_WR)
             assert raw.reply() is None
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "advice"),
+    [
+        ("/lock", errno.EACCES, "give this user write permission there"),
+        ("/lock", errno.EROFS, "mount the file system writable"),
+        ("/pyddmq/store.json", errno.EMFILE, "raise the limit of open files"),
+        ("/pyddmq/store.json", errno.ENOSPC, "free some space there"),
+        ("/acks/", errno.ENOSPC, "free some space there"),
+    ],
+)
+def test_start_that_cannot_write_says_what_to_do(tmp_path: Path, path: str, number: int, advice: str) -> None:
+    """Whichever file it is, the start ends with the directory and what would help."""
+    disk = SimDisk()
+    for _ in range(1000):
+        for operation in ("write", "create", "allocate"):
+            disk.fail(operation, error=number, path_part=path)
+    with pytest.raises(StoreUnwritable, match=advice) as caught, RunningNode(YAML, tmp_path, disk=disk):
+        pass
+    assert str(tmp_path) in str(caught.value)
