@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker import encoder
+from broker.index import file, rows
 from broker.leaves import LeafState, compiled
 from proxy import message_checks
 from proxy.wire import scan_binary_send, scan_compact_send
+from tests.conftest import need
 
 
 class Place(NamedTuple):
@@ -28,6 +30,8 @@ class Place(NamedTuple):
 PLACES = (
     Place(encoder, "_measure", "broker.encode_leaf", "measure", encoder._measure_none),
     Place(encoder, "_encode", "broker.encode_leaf", "encode", encoder._encode_none),
+    Place(rows, "_fed", "broker.index.rows_leaf", "fed_rows", rows._fed_none),
+    Place(file, "_enter", "broker.index.rows_leaf", "enter", file._enter_by_columns),
     Place(message_checks, "_check", "proxy.check_leaf", "check", message_checks._check_none),
     Place(scan_compact_send, "_scan", "proxy.wire.send_leaf", "compact_messages", scan_compact_send._by_shapes),
     Place(scan_binary_send, "_scan", "proxy.wire.send_leaf", "binary_messages", scan_binary_send._by_layout),
@@ -37,10 +41,9 @@ WAYS = ("pure", "compiled")
 
 
 def need_compiled() -> None:
-    """Skip where the leaves are not compiled."""
+    """Skip where the leaves are not compiled; with CI=true that is a failure."""
     missing = {module: state.value for module in MODULES if (state := compiled(module)[0]) is not LeafState.COMPILED}
-    if missing:
-        pytest.skip(f"leaves are not compiled: {missing}; python compile_leaves.py does it, with a C compiler")
+    need(not missing, f"a compiled leaf (python compile_leaves.py, with a C compiler) of {missing}")
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from broker.index.rows import Rows
+from broker.leaves import leaf
 from broker.record import crc32
 from broker.seams import Disk, DiskFile
 
@@ -242,22 +243,10 @@ class IndexFile:
         hashes, physicals, stamps = rows if stop - start == rows.length else (column[start:stop] for column in rows)
         if number == 1:
             begin, begin_ms = physicals[0], stamps[0]
-        slots_total = self._slots_total
-        places = [key_hash % slots_total for key_hash in hashes]
-        befores = []
-        for place in places:
-            befores.append(slots[place])
-            slots[place] = number
-            number += 1
-        used += befores.count(0)
-        if len(self._dirty) * _PAGE_SLOTS < slots_total:
-            self._dirty.update([place // _PAGE_SLOTS for place in places])
-        flat = [0] * (4 * len(hashes))
-        flat[0::4] = hashes
-        flat[1::4] = physicals
-        flat[2::4] = _seconds(stamps, begin_ms)
-        flat[3::4] = befores
-        self._pending += _entries_packer(len(hashes))(*flat)
+        dirty = self._dirty if len(self._dirty) * _PAGE_SLOTS < self._slots_total else None
+        data, first_ones = _enter(hashes, physicals, stamps, slots, number, begin_ms, dirty)
+        self._pending += data
+        used, number = used + first_ones, number + len(hashes)
         self.header = Header(begin_ms, stamps[-1], begin, physicals[-1], used, number)
         return stop
 
@@ -354,6 +343,49 @@ class IndexFile:
         finally:
             if opened:
                 file.close()
+
+
+def _enter_by_columns(  # noqa: PLR0917 - what compiled functions take by name costs more
+    hashes: list[int],
+    physicals: list[int],
+    stamps: list[int],
+    slots: array[int],
+    number: int,
+    begin_ms: int,
+    dirty: set[int] | None,
+) -> tuple[bytes, int]:
+    """Put entries into the slots; the leaf `broker.index.rows_leaf` does the same, one by one.
+
+    Args:
+        hashes: Their key hashes.
+        physicals: Their commit-log offsets.
+        stamps: Their store timestamps, ms.
+        slots: The table.
+        number: Number of the first of them.
+        begin_ms: Store time of the file's first entry.
+        dirty: Gets the pages of slots that change, unless it is None.
+
+    Returns:
+        Their bytes in the file, and how many slots were empty.
+    """
+    slots_total = len(slots)
+    places = [key_hash % slots_total for key_hash in hashes]
+    befores = []
+    for place in places:
+        befores.append(slots[place])
+        slots[place] = number
+        number += 1
+    if dirty is not None:
+        dirty.update([place // _PAGE_SLOTS for place in places])
+    flat = [0] * (4 * len(hashes))
+    flat[0::4] = hashes
+    flat[1::4] = physicals
+    flat[2::4] = _seconds(stamps, begin_ms)
+    flat[3::4] = befores
+    return _entries_packer(len(hashes))(*flat), befores.count(0)
+
+
+_enter = leaf("broker.index.rows_leaf", "enter", _enter_by_columns)
 
 
 def _seconds(stamps: list[int], begin_ms: int) -> list[int]:

@@ -75,7 +75,7 @@ class KeyHasher:
     def hash(self, topic: bytes, key: bytes) -> int:
         """Return RocketMQ's key hash, 0 to 2^31 - 1: |hash|, and 0 for -2^31."""
         if len(key) <= _LONG_CHARS and key.isascii():
-            value = extended_hash(self._stem(topic), key)
+            value = extended_hash(self.stem(topic), key)
         else:
             value = string_hash((topic + b"#" + key).decode("utf-8", "replace"))
         return (-value if value & _SIGN else value) & _POSITIVE
@@ -90,20 +90,20 @@ class KeyHasher:
             each = [topics] * len(keys) if isinstance(topics, bytes) else topics
             return [self.hash(topic, key) for topic, key in zip(each, keys, strict=True)]
         if isinstance(topics, bytes):
-            stem = self._stem(topics)
+            stem = self.stem(topics)
             if lengths.count(longest) == len(lengths):
                 found = list(map(abs, ascii_hashes(keys, stem * _POWERS[longest])))
                 return found if _SIGN not in found else [value & _POSITIVE for value in found]
             values = [stem * _POWERS[count] for count in lengths]
         else:
-            stem_of = self._stem
+            stem_of = self.stem
             values = [stem_of(topic) * _POWERS[count] for topic, count in zip(topics, lengths, strict=True)]
         return [
             (-value if (value := start + own) & _SIGN else value) & _POSITIVE
             for start, own in zip(values, ascii_hashes(keys), strict=True)
         ]
 
-    def _stem(self, topic: bytes) -> int:
+    def stem(self, topic: bytes) -> int:
         """Hash of what stands before a key of a topic."""
         value = self._stems.get(topic)
         if value is None:

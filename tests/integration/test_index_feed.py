@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from broker.record import SYS_ROLLBACK
 from broker.testing import SimDisk
 from tests.integration.index_tools import Model, built, check, found, opened, publish, stored
 from tests.integration.store_tools import HOST, open_store
+
+pytestmark = pytest.mark.usefixtures("each_leaf_way")
 
 WORDS = st.sampled_from(["", "k", "key-1", "key-2 b", " ", "two  words ", "é", "k" * 33, "k" * 300])
 BLOCKS = st.builds(

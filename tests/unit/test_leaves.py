@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from array import array
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -18,6 +19,10 @@ from hypothesis import strategies as st
 from broker import leaves
 from broker.consume_queue import ConsumeQueue
 from broker.encoder import Encoder, Stamp
+from broker.index import file
+from broker.index.file import IndexFile
+from broker.index.keys import unique_key_of
+from broker.index.rows import Fed, RowMaker, Rows
 from broker.leaves import LeafState
 from broker.metrics import Metrics
 from broker.options import StoreOptions
@@ -245,6 +250,47 @@ def test_records_of_any_puts_same(rows: list[Any], host_bytes: int, atomic: bool
     both(work)
 
 
+# Indexing.
+
+topics = st.sampled_from([b"permits", b"permits", b"orders", "töpic".encode(), b"t" * 127])
+words = st.sampled_from([b"k", b"key-0001", b"k" * 32, b"k" * 33, b"k" * 300, "schlüssel".encode(), b"", b"\xff"])
+values_of_keys = st.lists(words, max_size=3).map(b" ".join)
+pairs = st.tuples(st.sampled_from([b"KEYS", b"KEYS", b"UNIQ_KEY", b"TAGS", b"XKEYS", b""]), values_of_keys)
+usual_block = b"KEYS\x01key-0001\x02TAGS\x01t\x02UNIQ_KEY\x01" + b"0" * 32 + b"\x02"
+blocks = st.just(usual_block) | st.lists(pairs, max_size=4).map(
+    lambda all: b"".join(name + b"\x01" + value + b"\x02" for name, value in all)
+)
+
+
+@given(st.lists(st.tuples(topics, blocks), max_size=6), st.integers(0, 3_000))
+@example([(b"permits", usual_block)] * 3, 1)
+def test_index_entries_of_any_records_same(records: list[tuple[bytes, bytes]], gap_ms: int) -> None:
+    """Keys behind other properties, several words, none, texts beyond ASCII; and the records' entries in a file."""
+    tails = [bytes([len(topic)]) + topic + b"\x00\x00" + block for topic, block in records]
+    physicals = [1000 + 77 * place for place in range(len(tails))]
+    stamps = [1_700_000_000_000 + (place - 1) * gap_ms for place in range(len(tails))]
+
+    def work() -> Any:
+        made = RowMaker().of_fed(Fed(tails, [unique_key_of(block) for _, block in records], physicals, stamps))
+        disk = SimDisk()
+        disk.make_folder("/index")
+        index_file = IndexFile(disk, "/index/1", slots=5, entries=9)
+        index_file.create()
+        at = index_file.put(made)
+        index_file.save()
+        assert index_file._slots is not None
+        return made, at, disk.open("/index/1").read(0, 1 << 20), index_file.header, list(index_file._slots)
+
+    both(work)
+
+
+@pytest.mark.parametrize("seconds", [-5, 0, (1 << 31) - 2, 1 << 31, 1 << 40])
+def test_index_entry_of_any_time_same(seconds: int) -> None:
+    """Seconds are kept within the 31 bits that the file has for them; negative ones are none."""
+    rows = Rows([5, 6, (1 << 31) - 1], [1, 2, 3], [5_000, 5_000 + seconds * 1000, 5_000])
+    both(lambda: file._enter(*rows, array("i", bytes(40)), 1, 5_000, None))
+
+
 # Which of the two runs.
 
 
@@ -266,7 +312,7 @@ def sources() -> list[Path]:
 @pytest.mark.parametrize("value", ["1", "0"])
 def test_environment_chooses_python(value: str) -> None:
     """PYDDMQ_PURE=1: no leaf runs compiled."""
-    code = "import proxy.message_checks, proxy.wire, broker.encoder, broker.leaves as l; print(*set(l.states.values()))"
+    code = "import proxy.message_checks, proxy.wire, broker.store, broker.leaves as l; print(*set(l.states.values()))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
