@@ -1,8 +1,9 @@
 """AckWriter: what is staged for the ack journal, and when it is written, synced, or refused.
 
-One write per turn, however many acks it covers; a sync after one of the log when the last is 20 ms ago, and 100 ms
-after a write at the latest (D9). A failed write or sync ends all writing (a failed sync is never tried again: the pages
-it was for may be gone); a full disk only until there is space again (D5).
+One write per turn, however many acks it covers; a sync after one of the log when the last is 20 ms ago, and so soon
+after a write that it is durable 100 ms later (D9). Nobody waits for such a sync, so it goes on beside the loop. A
+failed write or sync ends all writing (a failed sync is never tried again: the pages it was for may be gone); a full
+disk only until there is space again (D5).
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import structlog
 
 from broker.errors import NO_SPACE, StoreError
 from broker.metrics import Metrics, declare
-from broker.seams import Clock, Handle, Scheduler
+from broker.seams import Clock, Handle, Scheduler, Syncs
 from upstream.journal import AckJournal
 from upstream.journal_format import encode_acked
 from upstream.tracker import OffsetTracker
 
 log = structlog.get_logger()
 
-SYNC_SECONDS = 0.1
-"""An ack is durable after this long at the latest (D9)."""
+SYNC_SECONDS = 0.09
+"""An ack's sync begins after this long at the latest, to have ended within the 100 ms of D9."""
 SYNC_SPACING_SECONDS = 0.02
-"""How far apart syncs that follow those of the log are: nobody waits for one, but the next turn does."""
+"""How far apart syncs that follow those of the log are: nobody waits for one, but the disk has it to do."""
 
 JOURNAL_BLOCKS = declare("pyddmq_ack_journal_blocks_total", "Blocks written to the ack journal: one per turn.")
 JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries written to the ack journal.")
@@ -78,17 +79,19 @@ class AckWriter:
         sync_each_flush: bool,
         fence: Callable[[OffsetTracker, int], int],
         snapshot: Callable[[], list[bytes]],
+        syncs: Syncs | None = None,
     ) -> None:
         """Write to `journal`, which was read.
 
         Args:
             journal: Where.
             clock: Tells how long ago the last sync is.
-            scheduler: Runs the sync that is due 100 ms after a write.
+            scheduler: Runs the sync that is due after a write.
             metrics: Counts blocks, bytes, syncs, segments, failures.
             sync_each_flush: Whether every `flush` is durable.
             fence: Tells the commit-log offset of a finished message, -1 where it says nothing new.
             snapshot: Tells the blocks that describe everything as it stands in memory.
+            syncs: Makes the syncs of `begin_sync`; without them they are made at once.
         """
         self.failed: ProgressFailed | None = None
         self.pending = False
@@ -107,6 +110,11 @@ class AckWriter:
         self._sync_next = False
         self._unsynced = False
         self._synced_at = -SYNC_SPACING_SECONDS
+        self._beside = syncs
+        self._in_flight: int | None = None
+        """How many blocks the sync covers that is on its way, None for no such sync."""
+        self._begin_next = False
+        self._closed = False
         self._timer: Handle | None = None
         self._blocks = metrics.counter(JOURNAL_BLOCKS)
         self._bytes = metrics.counter(JOURNAL_BYTES)
@@ -187,10 +195,45 @@ class AckWriter:
         self._synced_at = self._clock.monotonic()
         self._syncs.value += 1
 
+    def begin_sync(self) -> None:
+        """Begin to make everything durable, staged entries too, beside the loop; a sync on its way is let end first.
+
+        Raises:
+            ProgressFailed: The write failed. A failed sync sets `failed` when it has ended.
+        """
+        if self._beside is None:
+            self.sync()
+            return
+        if self.pending:
+            self.flush()
+        if self.failed is not None:
+            raise self.failed
+        if self._in_flight is not None:
+            self._begin_next = True
+        elif self._unsynced:
+            self._in_flight = self._blocks.value
+            self._journal.begin_sync(self._beside, self._synced)
+
+    def _synced(self, error: OSError | None) -> None:
+        """Note that a sync beside the loop has ended; what was written after it began waits for the next one."""
+        covered, self._in_flight = self._in_flight, None
+        begin_next, self._begin_next = self._begin_next, False
+        if error is not None:
+            # A sync at once meanwhile may not have heard of it: the system tells one of them.
+            if not self._closed and (self.failed is None or isinstance(self.failed, ProgressFull)):
+                self._refuse("syncing", error)
+            return
+        self._synced_at = self._clock.monotonic()
+        self._syncs.value += 1
+        if covered == self._blocks.value:
+            self._unsynced = self._sync_next = False
+        elif begin_next and self.failed is None and not self._closed:
+            self._on_timer()
+
     @property
     def is_sync_due(self) -> bool:
         """Whether the last sync is so long ago that one may follow a sync of the log."""
-        return self._clock.monotonic() - self._synced_at >= SYNC_SPACING_SECONDS
+        return self._in_flight is None and self._clock.monotonic() - self._synced_at >= SYNC_SPACING_SECONDS
 
     def set_space_aside(self) -> None:
         """Claim the next segment's space where that could not be done before; quiet when there is none."""
@@ -204,6 +247,7 @@ class AckWriter:
 
     def close(self) -> None:
         """Withdraw the timer and close the journal."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -258,9 +302,12 @@ class AckWriter:
         self._timer = self._scheduler.call_later(SYNC_SECONDS, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
+        """Begin the sync that is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         try:
-            self.sync()
+            self.begin_sync()
         except ProgressFailed as error:
             # `failed` says so to whoever asks, and the log has its line; only a full disk is worth another try.
             if isinstance(error, ProgressFull):

@@ -25,7 +25,7 @@ from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.opening import run_to_end
 from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
-from broker.seams import Clock, Disk, Scheduler
+from broker.seams import Clock, Disk, Scheduler, Syncs
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
 from upstream.journal import SEGMENT_BYTES, AckJournal
@@ -69,6 +69,7 @@ class Progress:
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"],
         lost: LostSnapshot,
+        syncs: Syncs | None,
     ) -> None:
         """Assemble; use `open`."""
         self._table = TrackerTable(view)
@@ -86,6 +87,7 @@ class Progress:
             sync_each_flush=ack_flush == "sync",
             fence=self._table.fence,
             snapshot=self._table.snapshot,
+            syncs=syncs,
         )
         self._commits = OffsetCommits(
             offsets, known=self._table.known, writer=self._writer, sync=self.sync, metrics=metrics
@@ -109,6 +111,7 @@ class Progress:
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"] = "async",
         segment_bytes: int = SEGMENT_BYTES,
+        syncs: Syncs | None = None,
     ) -> Progress:
         """Read the journal and consumerOffset.json, and bring both in line with the log; durable on return.
 
@@ -118,9 +121,10 @@ class Progress:
             disk: Where both live.
             clock: Stamps consumerOffset.json, and the duration in the log line.
             metrics: Counts what was found.
-            scheduler: Runs the sync that is due 100 ms after a flush.
+            scheduler: Runs the sync that is due after a flush.
             ack_flush: "sync" makes every `flush` durable.
             segment_bytes: Size at which a new journal segment begins.
+            syncs: Makes syncs that nobody waits for beside the loop; without them they are made at once.
 
         Raises:
             ProgressFailed: The journal cannot be read or written.
@@ -137,6 +141,7 @@ class Progress:
                 scheduler=scheduler,
                 ack_flush=ack_flush,
                 segment_bytes=segment_bytes,
+                syncs=syncs,
             )
         )
 
@@ -152,6 +157,7 @@ class Progress:
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"] = "async",
         segment_bytes: int = SEGMENT_BYTES,
+        syncs: Syncs | None = None,
     ) -> Generator[None, None, Progress]:
         """`open` in steps of bounded work. Nothing but a note is written before the last, which may be left out."""
         started = clock.monotonic()
@@ -176,6 +182,7 @@ class Progress:
             scheduler=scheduler,
             ack_flush=ack_flush,
             lost=lost,
+            syncs=syncs,
         )
         entries = content.entries if content is not None else []
         found = yield from replaying(entries)
@@ -394,13 +401,14 @@ class Progress:
         self._writer.sync()
 
     def sync_after_log(self) -> None:
-        """`sync` now that the log was synced, but not more often than every 20 ms; the timer sees to the rest (D9).
+        """Begin to sync now that the log was, but not more often than every 20 ms; the timer sees to the rest (D9).
 
         Raises:
-            ProgressFailed: As `sync`.
+            ProgressFailed: As `flush`.
         """
         if self._writer.is_sync_due:
-            self.sync()
+            self.flush()
+            self._writer.begin_sync()
 
     def commit(self) -> None:
         """Write the watermarks that moved to consumerOffset.json, after making the journal durable.

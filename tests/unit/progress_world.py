@@ -15,7 +15,7 @@ from broker.options import StoreOptions
 from broker.put import Put
 from broker.seams import Disk
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from upstream.progress import Progress
 from upstream.tracker import OffsetTracker
 
@@ -23,6 +23,8 @@ ROOT = "/data"
 OFFSETS = f"{ROOT}/config/consumerOffset.json"
 ACKS = f"{ROOT}/pyddmq/acks"
 TOPIC, GROUP = "orders", "audit"
+SYNC_TAKES = 0.002
+"""Seconds that a sync beside the loop takes at most."""
 OPTIONS = StoreOptions(segment_bytes=1 << 16, queue_file_units=1000)
 
 
@@ -63,10 +65,16 @@ class Node:
         options: StoreOptions = OPTIONS,
         segment_bytes: int = 4096,
         ack_flush: Literal["async", "sync"] = "async",
+        beside: bool = False,
     ) -> None:
+        """Open them; `beside`: syncs that nobody waits for go on beside the loop."""
         self.disk = disk
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
+        self.syncs: SimSyncs | None = None
+        if beside:
+            assert isinstance(disk, SimDisk)
+            self.syncs = SimSyncs(disk, self.scheduler, Random(2), seconds_max=SYNC_TAKES)
         self.metrics = Metrics()
         self.store = open_store(disk, root=root, options=options, clock=self.clock, metrics=self.metrics)
         self.store.create_topic(TOPIC, 2)
@@ -79,6 +87,7 @@ class Node:
             scheduler=self.scheduler,
             segment_bytes=segment_bytes,
             ack_flush=ack_flush,
+            syncs=self.syncs,
         )
 
     def publish(self, count: int, *, queue_id: int = 0, body: bytes = b"x") -> None:
