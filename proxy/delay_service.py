@@ -13,6 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from broker.cancelling import CancelOutcome
 from broker.java import string_hash
 from broker.loop import metrics as counted
 from broker.loop.cancel import DelayCancels
@@ -21,7 +22,6 @@ from broker.loop.occurrence import Occurrence
 from broker.metrics import Metrics
 from broker.seams import Clock, Scheduler
 from broker.store import Position, Put, StoreError
-from broker.timer.cancel import CancelOutcome
 from proxy.connection import Connection
 from proxy.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.message_checks import MessageChecks, give_tokens_back, store_refusal

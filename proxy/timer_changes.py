@@ -4,47 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
-from broker.errors import MessageRefused
+from broker.cancelling import CancelOutcome
 from broker.loop.cancel import DelayCancels
 from broker.query import QueryRefused
-from broker.timer.cancel import CancelOutcome, Rescheduled
+from broker.timer.cancel import Rescheduled
 from broker.timer.handle import RecallHandle
 from broker.timer.names import slot_of
 from broker.timer.stages import Stage
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
+from proxy.change_steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_steps
 from proxy.group_changes import need_ready
 from proxy.moments import moment_text
 from proxy.node import Node
 from proxy.timer_lookup import UNKNOWN, TimerLookup
 
-TIMERS_MAX = 1_000
-"""Timers of one request; each takes a search of the index."""
-
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
-Result = TypeVar("Result")
-
-_OUTCOMES = {
-    CancelOutcome.CANCELLED: "cancelled",
-    CancelOutcome.TOO_LATE: "tooLate",
-    CancelOutcome.UNKNOWN: "unknown",
-}
-
-
-class TimerName(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A timer: UNIQ_KEY or handle, and the topic where the UNIQ_KEY alone is not clear."""
-
-    id: Name
-    topic: str | None = None
-
 
 class CancelBody(ChangeBody, frozen=True):
     """Timers to cancel."""
 
-    timers: Annotated[list[TimerName], msgspec.Meta(min_length=1, max_length=TIMERS_MAX)]
+    timers: Annotated[list[MessageName], msgspec.Meta(min_length=1, max_length=CANCELS_MAX)]
 
 
 class RescheduleBody(ChangeBody, frozen=True):
@@ -83,7 +65,7 @@ class _Timers:
             found = await self._look(name.id, name.topic)
             outcome = CancelOutcome.UNKNOWN
             if found.topic:
-                outcome = await self._run(self._cancelling(found))
+                outcome = await run_steps(self._cancelling(found))
             results.append(await self._told(found, outcome))
         self._node.settle()
         return {"results": results}
@@ -107,7 +89,7 @@ class _Timers:
         return {
             "id": found.unique_key,
             "topic": found.topic,
-            "outcome": _OUTCOMES[outcome],
+            "outcome": OUTCOMES[outcome],
             "dueMs": found.due_ms,
             "text": f"{found.unique_key}: {text}",
         }
@@ -117,7 +99,7 @@ class _Timers:
         found = await self._look(body.id, body.topic)
         rescheduled = Rescheduled(CancelOutcome.UNKNOWN, "")
         if found.topic:
-            rescheduled = await self._run(
+            rescheduled = await run_steps(
                 self._node.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms)
             )
         self._node.settle()
@@ -141,21 +123,6 @@ class _Timers:
         except QueryRefused as refusal:
             raise ChangeRefused(400, f"{name}: {refusal}.") from refusal
         return found
-
-    @staticmethod
-    async def _run(steps: Generator[None, None, Result]) -> Result:
-        """Do a change in steps, between which the node does everything else."""
-        try:
-            while True:
-                next(steps)
-                await asyncio.sleep(0)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        except MessageRefused as refusal:
-            raise ChangeRefused(409, f"{refusal}.") from refusal
-        except OSError as error:
-            raise ChangeRefused(503, f"The store cannot be read: {error.strerror or error}.") from error
 
     def pause(self, body: StageBody) -> Document:
         stages = self._stages(body)

@@ -21,8 +21,10 @@ from functools import partial
 
 import structlog
 
+from broker.cancelling import CancelOutcome
 from broker.decisions import Decision
 from broker.delay import metrics as counted
+from broker.delay.cancel import cancelling
 from broker.delay.level_queue import Aside, DelayLevel, Waiting
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
 from broker.delay.puts import DELAY_NAMES
@@ -30,6 +32,7 @@ from broker.delay.state import DelayState, restore
 from broker.errors import NO_SPACE, DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.opening import run_to_end
 from broker.pace import Pace
 from broker.release import Released, release
 from broker.release_plain import Plain, PlainRelease, pattern
@@ -62,6 +65,7 @@ class Delays:
 
     Attributes:
         levels: By number; empty until the first delayed message.
+        metrics: Counts.
         pace: How many a step takes.
     """
 
@@ -82,7 +86,7 @@ class Delays:
         self.store = store
         self.clock = clock
         self._scheduler = scheduler
-        self._metrics = metrics
+        self.metrics = metrics
         self._notices = notices
         self._state = DelayState(store.root, disk=disk, clock=clock, metrics=metrics)
         self._timer: Handle | None = None
@@ -196,8 +200,34 @@ class Delays:
     def measure(self) -> None:
         """Bring the gauges up to date."""
         for level in self.levels.values():
-            self._metrics.counter(counted.PENDING, str(level.level)).value = level.pending
-        self._metrics.counter(counted.ASIDE).value = sum(len(level.aside) for level in self.levels.values())
+            self.metrics.counter(counted.PENDING, str(level.level)).value = level.pending
+        self.metrics.counter(counted.ASIDE).value = sum(len(level.aside) for level in self.levels.values())
+
+    # One message
+
+    def cancel(self, topic: str, unique_key: str) -> CancelOutcome:
+        """Cancel the message of a topic that has an id (UNIQ_KEY); durable when this returns. `cancelling` is in steps.
+
+        Raises:
+            DiskFull, StoreFailed: It cannot be stored; the message stays.
+            OSError: The store cannot be read.
+        """
+        return run_to_end(self.cancelling(topic, unique_key))
+
+    def cancelling(self, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+        """`cancel` in steps of bounded work; returns the outcome."""
+        return cancelling(self, topic, unique_key)
+
+    def is_waiting(self, number: int, offset: int) -> bool:
+        """Whether the message at an offset of a level's queue is neither settled nor under way."""
+        level = self.levels.get(number)
+        if level is None or not level.position <= offset < level.queue.max_offset or offset in level.settled:
+            return False
+        return not level.in_flight or offset >= level.next
+
+    def take_out(self, number: int, offset: int) -> None:
+        """Settle a waiting message whose record was just replaced."""
+        self.levels[number].settle(offset)
 
     # When
 
@@ -305,7 +335,7 @@ class Delays:
         except StoreError as error:
             if messages[0].offset not in level.aside:
                 level.back_to(messages[0].offset)
-            self._metrics.counter(counted.WAITS).add()
+            self.metrics.counter(counted.WAITS).add()
             self._notices.note("delays_wait", level=level.level, error=str(error))
             return False
         level.in_flight += len(run)
@@ -323,11 +353,11 @@ class Delays:
             self._late_max.value = late
         for message in messages:
             level.settle(message.offset)
-        self._metrics.counter(counted.DELIVERED, str(level.level)).add(len(messages))
+        self.metrics.counter(counted.DELIVERED, str(level.level)).add(len(messages))
         self._arm()
 
     def _lose(self, level: DelayLevel, message: Waiting, error: StoreError) -> None:
-        self._metrics.counter(counted.LOST).add()
+        self.metrics.counter(counted.LOST).add()
         self._notices.note(
             "delayed_message_lost",
             level=level.level,
@@ -340,7 +370,7 @@ class Delays:
     # Refused
 
     def _set_aside(self, level: DelayLevel, message: Waiting, reason: str) -> None:
-        self._metrics.counter(counted.REFUSED).add()
+        self.metrics.counter(counted.REFUSED).add()
         self._notices.note(
             "delayed_message_refused",
             level=level.level,

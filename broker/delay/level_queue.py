@@ -142,6 +142,8 @@ class DelayLevel:
         self.aside.pop(offset, None)
         if offset == self.position:
             self.position = self.settled.cut(offset + 1)
+            # What was settled before it was looked at is in `settled` no more.
+            self.next = max(self.next, self.position)
         elif offset > self.position:
             self.settled.add(offset, offset + 1)
 

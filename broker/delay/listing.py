@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from heapq import merge
-from itertools import islice
 from typing import NamedTuple
 
 from broker.delay.delays import Delays
@@ -18,7 +17,11 @@ from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 _CHUNK_UNITS = 64
 _CHUNK_RECORDS = 32
 SCAN_MAX = 2_000
-"""Records read for one listing; it is cut there, and says so."""
+"""Records read for one page; it is cut there, and says so."""
+
+
+Places = dict[int, int]
+"""By level: the first offset that was not looked at."""
 
 
 class LevelStatus(NamedTuple):
@@ -80,37 +83,40 @@ def _status(delays: Delays, level: DelayLevel) -> LevelStatus:
 
 
 def pending_messages(
-    delays: Delays, *, level: int | None = None, topic: str | None = None, count_max: int
-) -> Generator[None, None, tuple[list[PendingMessage], bool]]:
+    delays: Delays, *, level: int | None = None, topic: str | None = None, begin: Places | None = None, count_max: int
+) -> Generator[None, None, tuple[list[PendingMessage], Places | None]]:
     """List pending messages, those due first at the front, in steps of bounded work.
 
     Args:
         delays: The delivery.
         level: Only of this level.
         topic: Only for this topic.
+        begin: Where the page before says that this one begins.
         count_max: How many at most.
 
     Returns:
-        The messages, and whether SCAN_MAX or `count_max` cut the list.
+        The messages, and where the next page begins when SCAN_MAX or `count_max` cut the list, else None.
     """
+    places = {**(begin or {})}
     levels = [each for each in delays.levels.values() if level in (None, each.level)]
-    queues = [_by_due(each) for each in levels]
+    queues = [_by_due(each, places.get(each.level, 0)) for each in levels]
     found: list[PendingMessage] = []
-    read = 0
-    for _, number, waiting in islice(merge(*queues), SCAN_MAX):
-        read += 1
+    for read, (_, number, waiting) in enumerate(merge(*queues), 1):
+        if read > SCAN_MAX:
+            return found, places
         message = _message(delays, delays.levels[number], waiting)
         if message is not None and topic in (None, message.topic):
             if len(found) == count_max:
-                return found, True
+                return found, places
             found.append(message)
+        places[number] = waiting.offset + 1
         if read % _CHUNK_RECORDS == 0:
             yield
-    return found, read == SCAN_MAX
+    return found, None
 
 
-def _by_due(level: DelayLevel) -> Iterator[tuple[int, int, Waiting]]:
-    for waiting in level.waiting(level.position, _CHUNK_UNITS):
+def _by_due(level: DelayLevel, begin: int) -> Iterator[tuple[int, int, Waiting]]:
+    for waiting in level.waiting(max(level.position, begin), _CHUNK_UNITS):
         yield waiting.due_ms, level.level, waiting
 
 

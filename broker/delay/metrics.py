@@ -13,6 +13,7 @@ WAITS = declare("pyddmq_delays_waits_total", "Times that delivery waited because
 PUT_BACK = declare(
     "pyddmq_delays_put_back_total", "Refused delayed messages put again at the log's tail before their log file went"
 )
+CANCELLED = declare("pyddmq_delays_cancelled_total", "Delayed messages that were cancelled before their delivery")
 LATE_MAX = declare(
     "pyddmq_delays_late_ms_max",
     "Longest time from due to durable of a delayed message that was not refused, since the start, in ms",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker.cancelling import CancelOutcome
 from broker.loop.occurrence import Occurrence, parse_id
 from broker.loop.puts import LOOP_NAME
 from broker.message import Message
 from broker.query import by_key
 from broker.store import Store
-from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
 from broker.timer.timers import Timers
 

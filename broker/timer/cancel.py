@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.cancelling import CancelOutcome, delivered, run_query
 from broker.decisions import prepared_offset_of
 from broker.errors import DamagedRecord, RecordGone
 from broker.message import Message
 from broker.properties import find_property
 from broker.put import Put
-from broker.query import KeyQuery, by_unique_key
+from broker.query import by_unique_key
 from broker.record import split
 from broker.release import release
 from broker.timer import metrics as counted
@@ -34,14 +34,6 @@ _TAG = b"_RECALL_TAG_"
 _BODY = b"0"
 _FOUND_MAX = 64
 """Records of one UNIQ_KEY that are looked at, the newest: a far timer has one for every two days."""
-
-
-class CancelOutcome(StrEnum):
-    """What became of a cancel: the timer is not delivered; it was, or is being; no record of it is left."""
-
-    CANCELLED = "cancelled"
-    TOO_LATE = "too_late"
-    UNKNOWN = "unknown"
 
 
 class Rescheduled(NamedTuple):
@@ -101,13 +93,13 @@ def _find(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, 
     """Find the pending record of a timer, or tell why there is none."""
     store = timers.store
     if TIMER_TOPIC not in store.topics:
-        return (yield from _delivered(timers, topic, unique_key))
-    found = yield from _run(by_unique_key(store, TIMER_TOPIC, unique_key, limit=_FOUND_MAX))
+        return (yield from delivered(timers.store, topic, unique_key))
+    found = yield from run_query(by_unique_key(store, TIMER_TOPIC, unique_key, limit=_FOUND_MAX))
     mine = [each for each in found if each.properties.get("REAL_TOPIC") == topic]
     cancels = {each.prepared_offset for each in mine if CANCEL_NAME.decode() in each.properties}
     timed = [each for each in mine if CANCEL_NAME.decode() not in each.properties]
     if not timed:
-        return CancelOutcome.CANCELLED if cancels else (yield from _delivered(timers, topic, unique_key))
+        return CancelOutcome.CANCELLED if cancels else (yield from delivered(timers.store, topic, unique_key))
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
         return CancelOutcome.CANCELLED
@@ -117,20 +109,6 @@ def _find(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, 
         return _Target(newest, store.read(newest.physical, newest.size))
     except (DamagedRecord, RecordGone):
         return CancelOutcome.UNKNOWN
-
-
-def _delivered(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
-    """Whether a message of that name is in its topic already."""
-    if topic not in timers.store.topics:
-        return CancelOutcome.UNKNOWN
-    found = yield from _run(by_unique_key(timers.store, topic, unique_key, limit=1))
-    return CancelOutcome.TOO_LATE if found else CancelOutcome.UNKNOWN
-
-
-def _run(query: KeyQuery) -> Generator[None, None, list[Message]]:
-    for _ in query.steps():
-        yield
-    return query.found
 
 
 def _cancel_put(timers: Timers, target: _Target) -> Put:

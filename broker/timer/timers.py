@@ -19,6 +19,7 @@ from functools import partial
 
 import structlog
 
+from broker.cancelling import CancelOutcome
 from broker.checkpointer import LOG_BYTES_MAX
 from broker.consume_queue import ConsumeQueue
 from broker.errors import NO_SPACE
@@ -34,7 +35,7 @@ from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
 from broker.timer import metrics as counted
-from broker.timer.cancel import CancelOutcome, Rescheduled, cancelling, rescheduling
+from broker.timer.cancel import Rescheduled, cancelling, rescheduling
 from broker.timer.due import DueTimers
 from broker.timer.entering import Entering
 from broker.timer.log import TimerLog, TimersDamaged, Unit

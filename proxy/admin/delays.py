@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from typing import Any
 
 from broker.delay.delays import Delays
-from broker.delay.listing import level_statuses, pending_messages
+from broker.delay.listing import Places, level_statuses, pending_messages
 from broker.query import NotFound, QueryRefused
 from proxy.admin.parameters import check_names
 from proxy.admin.tables import Cell, table
 from proxy.admin.text import age
 from proxy.moments import moment_text
 
-PARAMETERS = ("level", "topic", "limit", "messages")
+PARAMETERS = ("level", "topic", "limit", "messages", "cursor")
+_PLACE = re.compile(r"(\d{1,3})-(\d{1,18})", re.ASCII)
 
 Document = dict[str, Any]
 
@@ -54,20 +56,22 @@ def search(
         ],
     }
     if given.get("messages") == "true":
-        document |= yield from _messages(delays, limit=limit, level=level, topic=given.get("topic"))
+        begin = _places(given.get("cursor", ""))
+        document |= yield from _messages(delays, limit=limit, level=level, topic=given.get("topic"), begin=begin)
     return document
 
 
 def _messages(
-    delays: Delays | None, *, limit: int, level: int | None, topic: str | None
+    delays: Delays | None, *, limit: int, level: int | None, topic: str | None, begin: Places
 ) -> Generator[None, None, Document]:
-    waiting, cut = (
-        ([], False)
+    waiting, rest = (
+        ([], None)
         if delays is None
-        else (yield from pending_messages(delays, level=level, topic=topic, count_max=limit))
+        else (yield from pending_messages(delays, level=level, topic=topic, begin=begin, count_max=limit))
     )
     return {
-        "cut": cut,
+        "cut": rest is not None,
+        "cursor": None if rest is None else ".".join(f"{number}-{offset}" for number, offset in sorted(rest.items())),
         "messages": [
             {
                 "level": each.level,
@@ -84,6 +88,14 @@ def _messages(
             for each in waiting
         ],
     }
+
+
+def _places(cursor: str) -> Places:
+    """Where a page begins. Raises QueryRefused."""
+    pairs = [_PLACE.fullmatch(each) for each in cursor.split(".")] if cursor else []
+    if not all(pairs):
+        raise QueryRefused(f"cursor is {cursor!r}; take the one of the page before")
+    return {int(pair[1]): int(pair[2]) for pair in pairs if pair is not None}
 
 
 def delays_table(delays: Delays | None, now_ms: int) -> str:

@@ -14,6 +14,7 @@ import typer.core
 
 from proxy.cli import (
     config_command,
+    delay_cancel_command,
     delay_commands,
     demo_command,
     demo_delay_command,
@@ -132,10 +133,15 @@ def build() -> typer.Typer:
     app.add_typer(offsets, name="offsets")
     offsets.command("show")(_ending(offset_commands.show))
     offsets.command("reset")(_ending(offset_commands.reset))
-    delays = typer.Typer(help="Look at delayed messages.", no_args_is_help=True)
+    delays = typer.Typer(help="Look at messages of the delay levels, and cancel them.", no_args_is_help=True)
     app.add_typer(delays, name="delays")
-    delays.command("list")(_ending(delay_commands.list_levels))
-    delays.command("show")(_ending(delay_commands.show))
+    of_delays: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("list", delay_commands.list_levels),
+        ("show", delay_commands.show),
+        ("cancel", delay_cancel_command.cancel),
+    )
+    for name, action in of_delays:
+        delays.command(name)(_ending(_on_sigterm(action)))
     dead = typer.Typer(help="Look at dead letters, and send them again.", no_args_is_help=True)
     app.add_typer(dead, name="dlq")
     of_dead: tuple[tuple[str, Callable[..., int]], ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,8 +10,12 @@ from proxy.admin.text import age
 from proxy.cli.codes import ExitCode
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table
-from proxy.cli.stopped_queries import asking
+from proxy.cli.stopped_queries import Ask, asking
 from proxy.moments import moment_text
+
+PAGE = 1_000
+
+OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages for this topic.")]
 
 
 def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
@@ -41,23 +45,48 @@ def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT
 def show(
     *,
     level: Annotated[int | None, typer.Argument(help="Only this level.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Only messages for this topic.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Messages shown at most.")] = 100,
+    topic: OnlyTopic = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Messages shown at most.")] = 100,
     data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Show the messages that wait, those due first at the front."""
-    asked: dict[str, str | int] = {"limit": limit, "messages": "true"}
+    with asking(admin, data) as ask:
+        found, answer = pages(ask, asked_parameters(level, topic), limit)
+    if as_json:
+        print_json({**answer, "messages": found})
+        return ExitCode.OK
+    print_messages("Delayed messages", found)
+    if answer["cut"]:
+        print_line("there are more; name a level, a topic or a higher --limit")
+    return ExitCode.OK
+
+
+def asked_parameters(level: int | None, topic: str | None) -> dict[str, str | int]:
+    """Return the parameters that select messages."""
+    asked: dict[str, str | int] = {"messages": "true"}
     if level is not None:
         asked["level"] = level
     if topic is not None:
         asked["topic"] = topic
-    with asking(admin, data) as ask:
-        answer = ask("/api/delays", asked)
-    if as_json:
-        print_json(answer)
-        return ExitCode.OK
+    return asked
+
+
+def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Fetch the messages of a selection, page after page; return them, and the last answer."""
+    found: list[dict[str, Any]] = []
+    more: dict[str, str | int] = {}
+    while True:
+        answer = ask("/api/delays", {**asked, "limit": min(PAGE, limit - len(found)), **more})
+        found += answer["messages"]
+        if not answer["cut"] or len(found) >= limit:
+            return found, answer
+        more = {"cursor": answer["cursor"]}
+
+
+def print_messages(title: str, found: list[dict[str, Any]]) -> None:
+    """Print a table of messages."""
     rows = [
         [
             moment_text(each["dueMs"]),
@@ -67,9 +96,6 @@ def show(
             each["id"],
             each["refusedBecause"] or "",
         ]
-        for each in answer["messages"]
+        for each in found
     ]
-    print_table("Delayed messages", ["due", "level", "topic", "key", "id", "refused because"], rows, right=(1,))
-    if answer["cut"]:
-        print_line("there are more; name a level, a topic or a higher --limit")
-    return ExitCode.OK
+    print_table(title, ["due", "level", "topic", "key", "id", "refused because"], rows, right=(1,))

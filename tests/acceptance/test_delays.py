@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 from urllib.request import urlopen
 
 from tests.acceptance.conftest import NodeProcess, StartNode, command
+from tests.patient import Consumer
 
 CONFIGURATION = """
 node: {messageDelayLevel: 1h 2h}
 topics:
   orders: {queues: 1}
   notes: {queues: 1}
+groups:
+  - group: readers
+    topics:
+      - {topic: orders, actions: [Async, PullServer]}
 """
 
 
@@ -21,6 +27,60 @@ def asked(node: NodeProcess, *arguments: str) -> Any:
     assert done.code == 0, done.err
     [answer] = done.json_lines()
     return answer
+
+
+def sent(node: NodeProcess, topic: str, level: int) -> str:
+    """Send a delayed message; return its id."""
+    done = command("send", topic, "x", "--key", "k", "--delay-level", str(level), *node.producer(), "--json")
+    assert done.code == 0, done.err
+    [receipt] = done.json_lines()
+    name: str = receipt["id"]
+    return name
+
+
+def cancelled(node: NodeProcess, *arguments: str, code: int = 0) -> list[Any]:
+    """Run `delays cancel`; return its lines of JSON."""
+    done = command("delays", "cancel", *arguments, *node.admin(), "--json")
+    assert done.code == code, done.err
+    return done.json_lines()
+
+
+def test_cancel_says_whether_it_was_in_time(start_node: StartNode) -> None:
+    """Cancelled, too late with the place, unknown; final over a kill, and the same when asked again."""
+    node = start_node(configuration=CONFIGURATION.replace("1h 2h", "1s 1h 2h"))
+    soon, waits, other = sent(node, "orders", 1), sent(node, "orders", 2), sent(node, "notes", 3)
+    [result] = cancelled(node, waits)
+    assert (result["id"], result["topic"], result["outcome"]) == (waits, "orders", "cancelled")
+    assert result["dueMs"] is not None
+    [unknown] = cancelled(node, "0" * 32, code=11)
+    assert unknown["outcome"] == "unknown"
+    with Consumer(node.ready["consumer"], "readers", linger_ms=3_000) as consumer:
+        assert next(iter(consumer)).offset == 0
+    [late] = cancelled(node, soon, code=11)
+    assert (late["outcome"], "orders, queue 0, offset 0" in late["text"]) == ("tooLate", True)
+    node.stop(signal.SIGKILL)
+    node = start_node(configuration=CONFIGURATION.replace("1h 2h", "1s 1h 2h"))
+    assert [each["outcome"] for each in cancelled(node, waits, other)] == ["cancelled", "cancelled"]
+    assert asked(node, "list")["pendingTotal"] == 0
+    address = node.ready["admin"]
+    with urlopen(f"http://{address}/metrics") as response:
+        assert b"pyddmq_delays_cancelled_total 1.0" in response.read()
+
+
+def test_selection_is_shown_before_it_is_cancelled(start_node: StartNode) -> None:
+    """By topic and level; --yes does it; all of them too."""
+    node = start_node(configuration=CONFIGURATION)
+    for topic, level in (("orders", 1), ("notes", 1), ("orders", 2), ("orders", 2)):
+        sent(node, topic, level)
+    shown = command("delays", "cancel", "--topic", "orders", "--level", "2", *node.admin())
+    assert (shown.code, "2 messages would be cancelled; --yes does it" in shown.out) == (0, True)
+    assert asked(node, "list")["pendingTotal"] == 4
+    done = command("delays", "cancel", "--topic", "orders", "--level", "2", "--yes", *node.admin())
+    assert "2 messages cancelled, 0 too late, 0 unknown" in done.out
+    assert [each["outcome"] for each in cancelled(node, "--all", "--yes", "--rate", "100")] == ["cancelled"] * 2
+    assert asked(node, "list")["pendingTotal"] == 0
+    for wrong in ((), ("0" * 32, "--all")):
+        assert command("delays", "cancel", *wrong, *node.admin()).code == 2
 
 
 def test_delayed_messages_are_listed_and_shown(start_node: StartNode) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from broker.cancelling import CancelOutcome
 from broker.loop.cancel import DelayCancels
 from broker.loop.loops import Loops
 from broker.loop.occurrence import GROWING, LOOP, ONCE, Occurrence
@@ -17,7 +18,6 @@ from broker.put import Put
 from broker.record import split, store_timestamp
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from broker.timer.cancel import CancelOutcome
 from broker.timer.timers import Timers
 from tests.integration.store_tools import HOST, open_store
 

@@ -157,6 +157,8 @@ def test_delays_of_a_stopped_node_are_listed(node: Node, capsys: Capture, *, kil
     assert shown["messages"][1]["dueMs"] - shown["messages"][1]["storedMs"] == 2 * HOUR_MS
     [one] = printed(capsys, "delays", "show", "18", *data, "--limit", "1")
     assert [each["key"] for each in one["messages"]] == ["waits"]
+    [first] = printed(capsys, "delays", "show", *data, "--limit", "1")
+    assert ([each["key"] for each in first["messages"]], first["cut"]) == (["overdue"], True)
     assert run(["delays", "show", "99", *map(str, data)]) == ExitCode.REFUSED
     assert content(node.root) == before
 

@@ -266,3 +266,21 @@ def test_damaged_record_is_counted_and_holds_nothing_up() -> None:
     assert made.delivered() == [b"first", b"third"]
     assert made.metrics.value(counted.LOST) == 1
     assert size
+
+
+def test_what_was_delivered_behind_a_refused_message_does_not_come_again() -> None:
+    """A start that can deliver the refused one knows the others by the log, and passes over them."""
+    node = broker()
+    node.store.create_topic("gone", 1)
+    node.send(b"stuck", 1, "gone")
+    for body in (b"a", b"b"):
+        node.send(body, 1)
+    node.store.topic_changes.delete("gone")
+    node.scheduler.advance(2)
+    assert node.delivered() == [b"a", b"b"]
+    node = node.again(start=False)
+    node.store.create_topic("gone", 1)
+    node.delays.start()
+    node.scheduler.advance(30)
+    assert node.delivered("gone") == [b"stuck"]
+    assert node.delivered() == [b"a", b"b"]

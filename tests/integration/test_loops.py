@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cancelling import CancelOutcome
 from broker.loop import metrics as counted
 from broker.loop.loops import UNFOLD_COUNT
 from broker.loop.occurrence import Occurrence
 from broker.message import message_of
 from broker.put import Put
-from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import HOST

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from broker.cancelling import CancelOutcome
 from broker.errors import StoreError
 from broker.loop.occurrence import Occurrence
 from broker.testing import ManualClock, PowerCut, SimDisk
-from broker.timer.cancel import CancelOutcome
 from tests.integration.loop_tools import START_S, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import ROOT
 

@@ -13,8 +13,9 @@ from broker.loop import metrics as counted
 from broker.loop.occurrence import parse_id
 from broker.query import NotFound
 from broker.timer.names import TIMER_TOPIC
+from proxy.change_steps import MessageName
 from proxy.messages import MessageSearch
-from proxy.timer_changes import CancelBody, TimerName, timer_changes
+from proxy.timer_changes import CancelBody, timer_changes
 from proxy.timer_lookup import TimerLookup, TimerState
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
 from tests.patient import PATIENCE_SECONDS, Producer
@@ -133,7 +134,7 @@ def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
         later = after.later(2)
         assert later is not None
         for name in (later.id, first):
-            body = CancelBody(timers=[TimerName(id=name)])
+            body = CancelBody(timers=[MessageName(id=name)])
             answer = asyncio.run_coroutine_threadsafe(change(node, body), node._loop).result(PATIENCE_SECONDS)
             assert [each["outcome"] for each in answer["results"]] == ["cancelled"]
         assert node.call(lambda: node.node.metrics.value(counted.ENDED, "cancelled")) == 1

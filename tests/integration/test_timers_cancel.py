@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.cancelling import CancelOutcome
 from broker.errors import MessageRefused
 from broker.message import message_of
 from broker.properties import encode_properties
 from broker.put import Put
 from broker.testing import ManualClock, SimDisk
 from broker.timer import metrics as counted
-from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
 from broker.timer.stages import Stage
 from tests.integration.store_tools import HOST, ROOT

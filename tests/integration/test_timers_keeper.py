@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from broker.cancelling import CancelOutcome
 from broker.retention import RetentionLimits
 from broker.timer import metrics as counted
-from broker.timer.cancel import CancelOutcome
 from broker.timer.keeper import TimerKeeper
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.timer_tools import TOPIC, Broker, broker

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from broker.cancelling import CancelOutcome
 from broker.testing import PowerCut, SimDisk
-from broker.timer.cancel import CancelOutcome
 from broker.timer.listing import TimerListing
 from broker.timer.log import UNIT_BYTES
 from tests.integration.store_tools import ROOT

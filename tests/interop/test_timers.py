@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from broker.cancelling import CancelOutcome
 from broker.delay.delays import Delays
 from broker.disk import RealDisk
 from broker.interchange import adopted
@@ -25,7 +26,6 @@ from broker.put import Put
 from broker.record import split, store_timestamp
 from broker.seams import SystemClock
 from broker.testing import ManualClock, ManualScheduler
-from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TimerOptions
 from broker.timer.timers import Timers
 from broker.transaction.names import State

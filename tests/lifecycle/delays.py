@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Callable, Hashable
 from functools import partial
 
+from broker.cancelling import CancelOutcome
 from broker.delay.keeper import DelayKeeper
 from broker.delay.level_queue import DelayLevel
 from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import DamagedRecord, DiskFull, RecordGone
+from broker.message import message_of
 from broker.record import split, store_timestamp
 from broker.retention import RetentionLimits
 from broker.store import Store
@@ -39,8 +41,11 @@ class Delays(Scenario):
         self._walk = walk
         self._kill = False
         self._known: dict[int, bytes] = {}
+        self._ids: dict[bytes, str] = {}
+        self._cancelled: set[bytes] = set()
         self._open()
         self._deliver()
+        self._cancel_some()
         self._refuse()
         self._fill_the_disk()
         self._kill_while_delivering()
@@ -54,6 +59,33 @@ class Delays(Scenario):
             self._send(body, level)
         self._advance(1)
         self._advance(5)
+
+    def _cancel_some(self) -> None:
+        """One that waits behind another, one that was refused; a kill changes nothing of it."""
+        for body in (b"before", b"no"):
+            self._send(body, 3)
+        self._cancel(b"no", TOPIC)
+        self._made.store.create_topic(GONE, 1)
+        self._send(b"stuck", 1, GONE)
+        self._made.store.topic_changes.delete(GONE)
+        self._made.scheduler.advance(1)
+        self._walk.went(b"stuck", self._state(b"stuck"), TIME, REFUSED)
+        self._cancel(b"stuck", GONE)
+        self._made.delays.stop()
+        self._made.store.abandon()
+        self.moment.stop()
+        self._open(start=False)
+        self._walk.went(b"no", self._state(b"no"), "kill, power loss")
+        self._made.delays.start()
+        self._advance(10)
+
+    def _cancel(self, body: bytes, topic: str) -> None:
+        self.account.unsure(body)
+        name = self._ids[body]
+        assert self._made.delays.cancel(topic, name) is CancelOutcome.CANCELLED
+        self.account.forbid(body)
+        self._cancelled.add(body)
+        self._see()
 
     def _refuse(self) -> None:
         """A message whose topic is gone: aside, tried again, put again, delivered in the end."""
@@ -87,13 +119,14 @@ class Delays(Scenario):
         self._advance(20)
 
     def _fill_the_disk(self) -> None:
-        self._send(b"full", 1)
+        full = b"full" * 50
+        self._send(full, 1)
         self.disk.capacity_bytes = 0
         with contextlib.suppress(DiskFull):
             while True:
-                self._made.store.put("other", b"x" * 100)
+                self._made.store.put("other", b"x" * 50)
         self._made.scheduler.advance(1)
-        self._walk.went(b"full", self._state(b"full"), TIME, "the disk is full")
+        self._walk.went(full, self._state(full), TIME, "the disk is full")
         self.disk.capacity_bytes = None
         self._advance(3)
 
@@ -177,7 +210,9 @@ class Delays(Scenario):
         for queue in topic.queues if topic else ():
             for physical, size, _ in queue.read(queue.min_offset, queue.max_offset - queue.min_offset):
                 if physical not in self._known:
-                    self._known[physical] = bytes(split(self._made.store.read(physical, size))[0])
+                    message = message_of(self._made.store.read(physical, size))
+                    body = self._known[physical] = bytes(message.stored_body)
+                    self._ids[body] = message.unique_key
 
     def _state(self, body: bytes) -> str:
         """Where a message is, told by the levels and by its topic."""
@@ -191,6 +226,8 @@ class Delays(Scenario):
         ]
         if found:
             return found[-1]
+        if body in self._cancelled:
+            return "cancelled"
         return "delivered" if body in [thing for thing, _ in self.account.visible.values()] else "lost"
 
     def _state_in(self, level: DelayLevel, offset: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
+from broker.cancelling import CancelOutcome
 from broker.errors import DamagedRecord, RecordGone
 from broker.loop.occurrence import Occurrence
 from broker.message import message_of
-from broker.timer.cancel import CancelOutcome
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
 from tests.integration.timer_tools import SMALL

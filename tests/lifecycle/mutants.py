@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import broker.delay.cancel
 import broker.delay.delays
 import broker.timer.cancel
 import broker.timer.opening
@@ -188,6 +189,12 @@ MUTANTS = (
     Mutant("messages are delivered half a second early", Delays, "early", _patched(DelayLevel, "_due", _hurried)),
     Mutant(
         "a delivery counts before it is durable", Delays, "lost", _patched(DelayDelivery, "_append", _settled_first)
+    ),
+    Mutant(
+        "cancels of a level do not name what they replace",
+        Delays,
+        "visible",
+        _patched(broker.delay.cancel, "prepared_offset_of", lambda _: lambda _: 0),
     ),
     Mutant(
         "half a batch at the log's end is kept", Batches, "of one unit", _patched(QueueBuild, "finish", _batch_kept)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
+from broker.cancelling import CancelOutcome
 from broker.errors import DamagedRecord, DiskFull, RecordGone
 from broker.message import message_of
 from broker.retention import RetentionLimits
 from broker.timer import metrics as counted
-from broker.timer.cancel import CancelOutcome
 from broker.timer.keeper import TimerKeeper
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.store_tools import ROOT

@@ -10,8 +10,9 @@ from typing import Any
 from broker.testing.sim_disk import PowerCut
 from broker.timer.handle import RecallHandle
 from proxy.admin.changes import ChangeRefused
+from proxy.change_steps import MessageName
 from proxy.node_changes import node_changes
-from proxy.timer_changes import CancelBody, RescheduleBody, TimerName
+from proxy.timer_changes import CancelBody, RescheduleBody
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, LoopAccount, LoopProducer, walk
 from tests.simulation.loops import TOPIC as LATER
@@ -63,7 +64,7 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
     timer.asked(wait, world.loop.time())
     world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
     if wait is None:
-        answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=handle)]), cut)
+        answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=handle)]), cut)
         told = None if answer is None else answer["results"][0]
     else:
         told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
@@ -85,7 +86,7 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
         told = _ask(world, "reschedule_timer", RescheduleBody(id=name, topic=LATER, deliver_at_ms=due_ms), cut)
     else:
         account.cancel_asked = True
-        answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=name, topic=LATER)]), cut)
+        answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=name, topic=LATER)]), cut)
         told = None if answer is None else answer["results"][0]
     outcome = "unanswered" if told is None else told["outcome"]
     world.report.events[f"loop_{outcome}"] += 1
@@ -97,7 +98,7 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
 
 
 def _name_strange(world: World) -> None:
-    answer = _ask(world, "cancel_timers", CancelBody(timers=[TimerName(id=STRANGE)]), None)
+    answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=STRANGE)]), None)
     if answer is None or answer["results"][0]["outcome"] != "unknown":
         raise PromiseBroken(8, f"a timer that nobody made was cancelled with {answer}")
     world.report.events["timer_unknown"] += 1

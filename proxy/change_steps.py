@@ -1,0 +1,50 @@
+"""Changes that the broker makes in steps of bounded work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from broker.cancelling import CancelOutcome
+from broker.errors import MessageRefused
+from proxy.admin.changes import ChangeRefused
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
+Result = TypeVar("Result")
+
+CANCELS_MAX = 1_000
+"""Messages of one request; each takes a search of the index."""
+OUTCOMES = {
+    CancelOutcome.CANCELLED: "cancelled",
+    CancelOutcome.TOO_LATE: "tooLate",
+    CancelOutcome.UNKNOWN: "unknown",
+}
+
+
+class MessageName(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A message that waits: its id (UNIQ_KEY, or a handle), and the topic where that alone is not clear."""
+
+    id: Name
+    topic: str | None = None
+
+
+async def run_steps(steps: Generator[None, None, Result]) -> Result:
+    """Make a change in steps, between which the node does everything else.
+
+    Raises:
+        ChangeRefused: The store refuses it (409), or cannot be read (503).
+    """
+    try:
+        while True:
+            next(steps)
+            await asyncio.sleep(0)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    except MessageRefused as refusal:
+        raise ChangeRefused(409, f"{refusal}.") from refusal
+    except OSError as error:
+        raise ChangeRefused(503, f"The store cannot be read: {error.strerror or error}.") from error
