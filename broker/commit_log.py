@@ -291,6 +291,17 @@ class CommitLog:
         self._unsynced.clear()
         return True
 
+    @property
+    def unsynced(self) -> Segment | None:
+        """The oldest segment that was written to since it was last synced."""
+        return self._unsynced[0] if self._unsynced else None
+
+    def synced(self, segment: Segment) -> None:
+        """Note that a segment was synced beside this object, and not written to since that began."""
+        if segment.unsynced:
+            segment.unsynced = False
+            self._unsynced.remove(segment)
+
     def cut(self, end: int) -> Iterator[bool]:
         """Make everything from `end` on empty, durably; yields per segment whether anything was there.
 

@@ -20,6 +20,7 @@ the next flush.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 
 import structlog
@@ -40,6 +41,7 @@ from broker.errors import (
     StoreUnreadable,
     StoreUnwritable,
 )
+from broker.flight import Flight, tell_all
 from broker.log_scan import record_at
 from broker.metrics import Metrics
 from broker.opening import run_to_end, take_lock
@@ -48,7 +50,7 @@ from broker.put import Done, Position, Put
 from broker.queue_locks import QueueLocks
 from broker.record import Entry, Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
-from broker.seams import Clock, Disk, Lock
+from broker.seams import Clock, Disk, Lock, Syncs
 from broker.single_puts import SinglePuts
 from broker.store_metrics import (
     APPENDED,
@@ -98,8 +100,11 @@ class Store:
         pending: Something is staged.
         store_ms: Latest store timestamp, which the wall clock may have fallen behind (D4).
         on_pending: Called when the first record is staged after a flush.
+        syncs: Makes the syncs of `begin_flush`.
+        on_durable: Called when one of them has ended well; is to call `settle`.
         retention: Deletes old log files; without limits until they are set.
         index: Finds records by key (`broker.query` asks it).
+        create_topic: Makes or widens a topic (`broker.topic_changes`).
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
         delayed: Gives messages a delay; `broker.delay.delays` delivers them.
@@ -141,13 +146,17 @@ class Store:
         self._notices = parts.notices
         self._checkpointer = parts.checkpointer
         self.topics: Mapping[str, Topic] = parts.topics.by_name
-        self.topic_changes = parts.topic_changes
+        self.topic_changes, self.create_topic = parts.topic_changes, parts.topic_changes.create
         self.retention = parts.retention
         self.index = parts.index
         self._feed = parts.index.feed.add
         self.queue_locks = QueueLocks(clock)
         self.store_ms = 0
         self._staged_record = self._last_record = -1
+        self.syncs: Syncs | None = None
+        self.on_durable: Callable[[], None] = self.settle
+        self._flight: Flight | None = None
+        self._landed: list[Flight] = []
         self._dones: list[Done] = []
         self._touched: dict[ConsumeQueue, Topic] = {}
         singles = SinglePuts(self, self._waits, clock)
@@ -234,30 +243,14 @@ class Store:
             return
         self.closed = True
         self.pending = False
+        self._flight = None
+        self._landed.clear()
         self._parts.release()
 
     @property
     def used_bytes(self) -> int:
         """Bytes that the commit log's files take on disk."""
         return len(self._log.segments) * self.options.segment_bytes
-
-    # Topics
-
-    def create_topic(self, name: str, queues: int, *, system: bool = False) -> Topic:
-        """Return the topic, made or grown so that it has at least `queues` queues; durable when this returns.
-
-        Args:
-            name: 1 to 127 of the characters `%|a-zA-Z0-9_-`.
-            queues: 1 to 1024; a smaller number than the topic has changes nothing (D6).
-            system: Clients may not publish to it.
-
-        Raises:
-            MessageRefused: The name is not allowed.
-            ValueError: `queues` is out of range.
-            DiskFull: There is no room for the topic file.
-            StoreFailed: The store has failed, or fails with this write.
-        """
-        return self.topic_changes.create(name, queues, system=system)
 
     # Appending
 
@@ -324,59 +317,101 @@ class Store:
     def flush(self) -> None:
         """Write what is staged, sync (`flush="sync"`), make it visible, then run its `done`s and topic listeners.
 
+        A flush that is on its way in the background is settled as well: this sync covers it.
+
         Never raises for a failed disk: `failed` is set and the `done`s get the error. An exception of a callback is
         raised after all of them ran.
         """
-        if not self.pending:
-            return
-        self.pending = False
-        dones, self._dones = self._dones, []
-        touched, self._touched = self._touched, {}
-        error: StoreError | None = None
+        try:
+            self.settle()
+        finally:
+            flights = self._take_all()
+            if flights:
+                tell_all(flights, self._write(flights))
+
+    def _write(self, flights: Sequence[Flight]) -> StoreError | None:
+        """Write and sync what flights took and show it, or tell why that failed."""
         try:
             self._written.value += self._log.write()
             if self.options.flush == "sync":
                 self._log.sync()
                 self._syncs.value += 1
         except OSError as cause:
-            error = self.fail("writing the commit log", cause)
-            for queue in touched:
-                queue.forget_staged()
-        else:
-            self._flushes.value += 1
-            self._log.visible_end = self._log.end
-            self._last_record = self._staged_record
-            for queue in touched:
-                queue.max_offset = queue.next_offset
-        raised: Exception | None = None
-        for done in dones:
-            try:
-                done(error)
-            except Exception as failure:
-                raised = raised or failure
-        if error is None:
-            for topic in dict.fromkeys(touched.values()):
-                for listener in topic.listeners:
-                    try:
-                        listener()
-                    except Exception as failure:
-                        raised = raised or failure
-        if raised is not None:
-            raise raised
+            for flight in flights:
+                flight.forget()
+            return self.fail("writing the commit log", cause)
+        for flight in flights:
+            self._show(flight)
+        return None
+
+    def begin_flush(self) -> bool:
+        """Write what is staged and begin its sync in the background; False when there is nothing, or one on its way.
+
+        When it has ended what it took is visible, and `on_durable` is called, which is to call `settle`. Meanwhile
+        what is appended is staged for the next one. Needs `syncs`, and `flush="sync"`.
+        """
+        if not self.pending or self._flight is not None:
+            return False
+        assert self.syncs is not None
+        flight = self._flight = self._take()
+        try:
+            self._written.value += self._log.write()
+        except OSError as cause:
+            self.fail("writing the commit log", cause)
+            return False
+        flight.sync(self._log, self.syncs, partial(self._synced, flight))
+        return True
+
+    def _synced(self, flight: Flight, error: OSError | None) -> None:
+        """Note that the sync of a flush in the background has ended."""
+        if flight is not self._flight:
+            return  # `flush` has settled it, or the store has failed or was closed meanwhile.
+        if error is not None:
+            self.fail("writing the commit log", error)
+            return
+        self._flight = None
+        self._syncs.value += 1
+        self._show(flight)
+        self._landed.append(flight)
+        self.on_durable()
+
+    def settle(self) -> None:
+        """Run `done`s and topic listeners of what became durable in the background; exceptions as with `flush`."""
+        if self._landed:
+            landed, self._landed = self._landed, []
+            tell_all(landed, None)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something is staged, on its way, or durable and not told."""
+        return self.pending or self._flight is not None or bool(self._landed)
+
+    def _take(self) -> Flight:
+        flight = Flight(self._dones, self._touched, end=self._log.end, last_record=self._staged_record)
+        self.pending, self._dones, self._touched = False, [], {}
+        return flight
+
+    def _take_all(self) -> list[Flight]:
+        begun, self._flight = self._flight, None
+        staged = self._take() if self.pending else None
+        return [flight for flight in (begun, staged) if flight is not None]
+
+    def _show(self, flight: Flight) -> None:
+        self._flushes.value += 1
+        flight.show(self._log)
+        self._last_record = flight.last_record
 
     def fail(self, what: str, cause: OSError) -> StoreFailed:
-        """Stop the write side for good; staged records that no flush took over yet are told. One line in the log."""
+        """Stop the write side for good; who waits for a flush, begun or not, is told. One line in the log."""
         if self.failed is None:
             self.failed = StoreFailed(what, cause, at_ms=self._clock.wall_ms())
             self.metrics.counter(FAILED).value = 1
             self.index.stop()
             logger.error("store_failed", root=self.root, what=what, file=cause.filename, error=str(cause))
-        dones, self._dones = self._dones, []
-        for queue in self._touched:
-            queue.forget_staged()
-        self._touched, self.pending = {}, False
-        for done in dones:
-            done(self.failed)
+        flights = self._take_all()
+        for flight in flights:
+            flight.forget()
+        tell_all(flights, self.failed)
         return self.failed
 
     def decisions(self, start: int) -> Generator[Decided, None, None]:
@@ -388,8 +423,8 @@ class Store:
         return record_at(self._log, physical)
 
     def make_durable(self) -> None:
-        """Sync what was written and not synced, which only `async` leaves; the caller tells `fail` of an OSError."""
-        if self._log.sync():
+        """Sync what is visible and not synced, which only `async` leaves; the caller tells `fail` of an OSError."""
+        if self.options.flush == "async" and self._log.sync():
             self._syncs.value += 1
 
     def checkpoint(self) -> None:
@@ -403,8 +438,7 @@ class Store:
         self._notices.flush()
         self._log.forget_idle()
         try:
-            if self.options.flush == "async" and self._log.sync():
-                self._syncs.value += 1
+            self.make_durable()
             self._room.tend()
             self.index.tick()
             if self._checkpointer.due:

@@ -67,8 +67,20 @@ class TopicChanges:
         """Topics that take publishes although no configuration lists them."""
         return self._topics.lives.served
 
-    def create(self, name: str, queues: int, *, system: bool) -> Topic:
-        """Return the topic, made or grown so that it has at least `queues` queues: `Store.create_topic`."""
+    def create(self, name: str, queues: int, *, system: bool = False) -> Topic:
+        """Return the topic, made or grown so that it has at least `queues` queues; durable when this returns.
+
+        Args:
+            name: 1 to 127 of the characters `%|a-zA-Z0-9_-`.
+            queues: 1 to 1024; a smaller number than the topic has changes nothing (D6).
+            system: Clients may not publish to it.
+
+        Raises:
+            MessageRefused: The name is not allowed.
+            ValueError: `queues` is out of range.
+            DiskFull: There is no room for the topic file.
+            StoreFailed: The store has failed, or fails with this write.
+        """
         self._check_whole()
         check_wanted(name, queues)
         known = self._topics.by_name.get(name)

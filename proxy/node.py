@@ -206,7 +206,7 @@ class Node:
             group.begin_drain()
         deadline = self.seams.clock.monotonic() + limit
         while self.seams.clock.monotonic() < deadline and not (hurry is not None and hurry.is_set()):
-            if all(group.drained for group in self.all_groups()) and not self.store.pending:
+            if all(group.drained for group in self.all_groups()) and not self.store.unsettled:
                 break
             await asyncio.sleep(0.02)
         left = sum(group.stats().in_flight_total for group in self.all_groups())
@@ -215,7 +215,7 @@ class Node:
         for server in (self.consumer, self.producer):
             for connection in list(server.connections):
                 connection.eof_received()
-        self._turn()
+        self._take_turn(wait=True)
         await asyncio.sleep(0)
         self._close_all(orderly=True)
 
@@ -246,27 +246,43 @@ class Node:
         self._turn_asked = False
         self.consumer.flush()
         self.producer.flush()
+        self.budget.flushed()
         self._settle_memory()
 
     def _settle_memory(self) -> None:
         """Take what has left off the account."""
-        self.budget.flushed()
         if self.budget.level:
             self.budget.settle()
             self.memory.relieve()
 
     def _turn(self) -> None:
-        """Write, sync, answer. Nothing leaves before what it promises is written."""
+        """Begin to make durable what came, and answer what is. Nothing leaves before what it promises is written."""
         if self._state == "stopped":
             self._turn_asked = False
             return
+        self._take_turn(wait=self.store.syncs is None)
+
+    def _take_turn(self, *, wait: bool) -> None:
+        """Flush and answer; with `wait` the loop waits for the disk, else the flush is begun."""
         # What the flushes lead to (replies, deliveries) leaves with this turn and needs no other one.
         self._turn_asked = True
         self._turns.value += 1
+        flushed = False
+        if wait:
+            flushed = self._flush()
+        else:
+            self._begin_flush()
+        self._turn_asked = False
+        if wait and self.store.pending:
+            self.request_turn()
+        self._answer_all(flushed=flushed)
+
+    def _flush(self) -> bool:
+        """Write, sync and settle; whether there was anything."""
         store = self.store
         flushed = False
         for _ in range(_FLUSH_ROUNDS_MAX):
-            if not store.pending:
+            if not store.unsettled:
                 break
             flushed = True
             try:
@@ -274,9 +290,29 @@ class Node:
             except Exception:
                 # A fault in one callback must not keep the replies of all others from going out.
                 _log.exception("turn_callback_failed")
-        self._turn_asked = False
-        if store.pending:
-            self.request_turn()
+        return flushed
+
+    def _begin_flush(self) -> None:
+        """Have the disk begin with what is staged, unless it is at work: then that follows when it has ended."""
+        if self.store.begin_flush():
+            self.budget.begun()
+
+    def _durable(self) -> None:
+        """What was begun is durable: begin the next flush, so that the disk does not wait for us; then answer."""
+        asked, self._turn_asked = self._turn_asked, True
+        self.budget.ended()
+        self._begin_flush()
+        try:
+            self.store.settle()
+        except Exception:
+            _log.exception("turn_callback_failed")
+        # What came of it, where nothing was staged before.
+        self._begin_flush()
+        self._turn_asked = asked
+        self._answer_all(flushed=True)
+
+    def _answer_all(self, *, flushed: bool) -> None:
+        """Send what may leave, and do what follows a flush."""
         try:
             self.progress.flush()
         except ProgressFailed:
@@ -286,6 +322,8 @@ class Node:
             self.consumer.abort_unkept()
         self.consumer.flush()
         self.producer.flush()
+        if not self.store.unsettled:
+            self.budget.flushed()
         self._settle_memory()
         if flushed:
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
@@ -299,7 +337,7 @@ class Node:
         Raises:
             StoreError: It could not be written; it may be undone by a restart.
         """
-        self._turn()
+        self._take_turn(wait=True)
         if self.store.failed is not None:
             raise self.store.failed
         self.progress.sync()
@@ -310,6 +348,8 @@ class Node:
         node, seams = self.config.node, self.seams
         self.store = await startup.open_log(steps)
         self.store.on_pending = self.request_turn
+        self.store.on_durable = self._durable
+        self.store.syncs = seams.syncs if node.flush == "sync" else None
         self._index_work = IndexWork(self.store.index, scheduler=seams.loop, turns=lambda: self._turns.value)
         try:
             acks = opening_progress(node, seams, self.metrics, self.store)

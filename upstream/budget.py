@@ -50,19 +50,21 @@ class Budget:
         limit: The ceiling in bytes.
         used: Bytes held now. Whoever adds directly asks `reached` or calls `settle` afterwards.
         job_bytes: How much of that is for jobs: an upper bound, exact after each count.
-        staged_bytes: How much of that is for publishes that wait for the flush of this turn.
+        staged_bytes: How much of that is for publishes that wait for a flush.
+        begun_bytes: How much is for those of a flush that has begun.
         level: The measures in force.
         next_at: The value of `used` from which on a further measure is due.
         recount: Counts the jobs there are; called when their upper bound would lead to a measure.
         changed: Told of every change of the level: (old, new).
     """
 
-    __slots__ = ("changed", "job_bytes", "level", "limit", "next_at", "recount", "staged_bytes", "used")
+    __slots__ = ("begun_bytes", "changed", "job_bytes", "level", "limit", "next_at", "recount", "staged_bytes", "used")
 
     def __init__(self, limit: int = LIMIT_UNBOUNDED) -> None:
         self.used = 0
         self.job_bytes = 0
         self.staged_bytes = 0
+        self.begun_bytes = 0
         self.level = Pressure.NONE
         self.recount: Callable[[], int] | None = None
         self.changed: Callable[[Pressure, Pressure], None] | None = None
@@ -93,16 +95,26 @@ class Budget:
             self.settle()
 
     def stage(self, count: int) -> None:
-        """Take `count` bytes into account until the end of this turn's flush."""
+        """Take `count` bytes into account until the flush that settles them."""
         self.staged_bytes += count
         self.used += count
         if self.used >= self.next_at:
             self.settle()
 
-    def flushed(self) -> None:
-        """Forget what was staged: the flush has settled it."""
-        self.used -= self.staged_bytes
+    def begun(self) -> None:
+        """Note that a flush has begun with what was staged; it is held until `ended`."""
+        self.begun_bytes += self.staged_bytes
         self.staged_bytes = 0
+
+    def ended(self) -> None:
+        """Forget what the flush that had begun has settled."""
+        self.used -= self.begun_bytes
+        self.begun_bytes = 0
+
+    def flushed(self) -> None:
+        """Forget all that was staged: it is settled."""
+        self.used -= self.staged_bytes + self.begun_bytes
+        self.staged_bytes = self.begun_bytes = 0
 
     def settle(self) -> None:
         """Count the jobs that there are and see which measures that calls for."""

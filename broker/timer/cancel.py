@@ -103,6 +103,8 @@ def _find(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, 
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
         return CancelOutcome.CANCELLED
+    # A refused one may be on its way into the log again.
+    store.flush()
     if not timers.is_pending(newest.physical, newest.offset):
         return CancelOutcome.TOO_LATE
     try:

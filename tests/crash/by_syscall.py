@@ -17,8 +17,8 @@ from tests.crash.moments import Moment, Phase
 from tests.crash.process import COMMAND
 
 CALLS = {
-    "pwritev2": 40, "fdatasync": 40, "write": 60, "pread64": 10, "openat": 4, "close": 4, "fsync": 2, "rename": 2,
-    "fallocate": 1, "ftruncate": 1, "mmap": 1, "newfstatat": 4, "unlink": 0,
+    "pwritev2": 40, "fdatasync": 10, "io_submit": 40, "io_getevents": 40, "write": 60, "pread64": 10, "openat": 4,
+    "close": 4, "fsync": 2, "rename": 2, "fallocate": 1, "ftruncate": 1, "mmap": 1, "newfstatat": 4, "unlink": 0,
 }  # fmt: skip
 """Calls of the write path, and of the reads beside it: files by pwritev2, sockets by write. The number is how often
 each comes within two seconds of work, at the least; 0: only while the node starts and stops."""

@@ -155,9 +155,7 @@ def test_transactions_are_checked_and_discarded_by_the_new_settings(node: Runnin
     node.call(store_half)
     change(node, "transactionTimeOut: 1, transactionCheckInterval: 1, transactionCheckMax: 1")
     until(lambda: node.call(lambda: transactions.fetch_checks("g", 1)), "the check")
-    until(lambda: not node.call(lambda: transactions.halves.states.undecided), "the discard")
-    assert node.node.metrics.value("pyddmq_transactions_discarded_total", "checks") == 1
+    until(lambda: node.node.metrics.value("pyddmq_transactions_discarded_total", "checks") == 1, "the discard")
     change(node, "transactionDiscardHours: 0.0000001")
     node.call(store_half)
-    until(lambda: not node.call(lambda: transactions.halves.states.undecided), "the discard by age")
-    assert node.node.metrics.value("pyddmq_transactions_discarded_total", "age") == 1
+    until(lambda: node.node.metrics.value("pyddmq_transactions_discarded_total", "age") == 1, "the discard by age")

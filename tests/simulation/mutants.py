@@ -13,8 +13,11 @@ import pytest
 
 import broker.commit_log
 import broker.record
+from broker.commit_log import CommitLog
+from broker.flight import Flight
 from broker.put import Put
 from broker.queue_build import QueueBuild
+from broker.seams import Syncs
 from broker.testing import SimDisk, SimFile
 from broker.timer import cancel
 from broker.timer.due import DueTimers
@@ -132,18 +135,24 @@ def _nothing(*_: Any) -> None:
 
 def _no_sync(file: SimFile) -> None:
     file.sync = lambda: None  # type: ignore[method-assign]
+    file.syncing = lambda: _nothing  # type: ignore[method-assign]
 
 
 def _sync_again(file: SimFile) -> None:
-    sync = file.sync
+    syncing = file.syncing
 
-    def again() -> None:
-        try:
-            sync()
-        except OSError:
-            sync()
+    def again() -> Callable[[], None]:
+        end = syncing()
 
-    file.sync = again  # type: ignore[method-assign]
+        def end_again() -> None:
+            try:
+                end()
+            except OSError:
+                syncing()()
+
+        return end_again
+
+    file.syncing = again  # type: ignore[method-assign]
 
 
 def _forget_names(patch: pytest.MonkeyPatch) -> NodeFactory:
@@ -169,11 +178,22 @@ def _late_journal(patch: pytest.MonkeyPatch) -> NodeFactory:
     return Late
 
 
+def _settled_early(patch: pytest.MonkeyPatch) -> NodeFactory:
+    def begin(flight: Flight, log: CommitLog, syncs: Syncs, done: Callable[[OSError | None], None]) -> None:
+        segment = log.unsynced
+        if segment is not None:
+            syncs.begin(segment.file, lambda error: log.synced(segment) if error is None else None)
+        done(None)
+
+    patch.setattr(Flight, "sync", begin)
+    return Node
+
+
 class _Nothing:
     """Stands for the store during a turn: there is nothing to flush."""
 
-    pending = False
-    failed = None
+    pending = unsettled = False
+    failed = syncs = None
 
 
 def _hasty_publishes(patch: pytest.MonkeyPatch) -> NodeFactory:
@@ -332,6 +352,7 @@ MUTANTS = (
     Mutant("the log's sync does nothing", (1, 7), lose_power, _with_files(LOG_FILES, _no_sync)),
     Mutant("publishes are answered before they are written", (1, 7), kill, _hasty_publishes),
     Mutant("consumers see records before they are durable", (1, 7), lose_power, _visible_early),
+    Mutant("flushes settle when their syncs begin", (1, 7), lose_power, _settled_early),
     Mutant("names of new log files are not made durable", (1, 7), lose_power, _forget_names),
     Mutant("a failed sync is ignored and made again", (1, 7), fail_log_sync, _with_files(LOG_FILES, _sync_again)),
     Mutant("sums of records are not looked at", (1, 6, 7), cut_log_write, _sums_ignored),

@@ -46,6 +46,22 @@ def test_staged_publishes_leave_with_the_flush() -> None:
     assert (budget.used, budget.level) == (0, Pressure.NONE)
 
 
+def test_publishes_of_a_flush_that_has_begun_leave_with_its_end() -> None:
+    """Those staged meanwhile stay; a flush that waits for the disk takes all off."""
+    budget = Budget(1000)
+    budget.stage(300)
+    budget.begun()
+    budget.stage(100)
+    assert budget.used == 400
+    budget.ended()
+    assert budget.used == 100
+    budget.begun()
+    budget.stage(50)
+    budget.flushed()
+    budget.ended()
+    assert budget.used == 0
+
+
 @given(st.lists(st.integers(-300, 300), max_size=50), st.integers(64, 5000))
 def test_level_always_fits_the_use(steps: list[int], limit: int) -> None:
     """After any history: not below a level that the use calls for, not above one that it allows to end."""

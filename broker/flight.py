@@ -1,0 +1,94 @@
+"""A flush on its way to the disk: what it took, how far its syncs are, and who is told when they have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker.commit_log import CommitLog
+from broker.consume_queue import ConsumeQueue
+from broker.errors import StoreError
+from broker.put import Done
+from broker.seams import Syncs
+from broker.topics import Topic
+
+
+class Flight:
+    """What one flush took of what was staged.
+
+    Attributes:
+        last_record: Commit-log offset of its last record.
+    """
+
+    __slots__ = ("_dones", "_end", "_queues", "_topics", "last_record")
+
+    def __init__(self, dones: list[Done], touched: dict[ConsumeQueue, Topic], *, end: int, last_record: int) -> None:
+        """Take it.
+
+        Args:
+            dones: Who is told.
+            touched: Queues that got units, and their topics.
+            end: Commit-log offset behind its last record.
+            last_record: As the attribute.
+        """
+        self._dones = dones
+        self._queues = [(queue, queue.next_offset) for queue in touched]
+        self._topics = dict.fromkeys(touched.values())
+        self._end = end
+        self.last_record = last_record
+
+    def show(self, log: CommitLog) -> None:
+        """Make visible what it took."""
+        log.visible_end = self._end
+        for queue, offset in self._queues:
+            queue.max_offset = offset
+
+    def forget(self) -> None:
+        """Drop the units that it took; those staged behind them as well."""
+        for queue, _ in self._queues:
+            queue.forget_staged()
+
+    def sync(self, log: CommitLog, syncs: Syncs, done: Callable[[OSError | None], None]) -> None:
+        """Sync in the background what is unsynced, one file after the other, the oldest first; then `done` is told.
+
+        The order keeps a power loss from leaving a later file whole behind a torn one.
+        """
+        segment = log.unsynced
+        if segment is None:
+            done(None)
+            return
+
+        def synced(error: OSError | None) -> None:
+            if error is not None:
+                done(error)
+                return
+            log.synced(segment)
+            self.sync(log, syncs, done)
+
+        syncs.begin(segment.file, synced)
+
+    def tell(self, error: StoreError | None) -> Exception | None:
+        """Call the `done`s, then without an error the listeners; return the first exception of one of them."""
+        raised = None
+        for done in self._dones:
+            try:
+                done(error)
+            except Exception as failure:
+                raised = raised or failure
+        if error is None:
+            for topic in self._topics:
+                for listener in topic.listeners:
+                    try:
+                        listener()
+                    except Exception as failure:
+                        raised = raised or failure
+        return raised
+
+
+def tell_all(flights: Iterable[Flight], error: StoreError | None) -> None:
+    """`tell` for each of them; raises the first exception after all were told."""
+    raised = None
+    for flight in flights:
+        failure = flight.tell(error)
+        raised = raised or failure
+    if raised is not None:
+        raise raised

@@ -1,0 +1,328 @@
+"""Flushes with their sync in the background: what shows when, and what a stop, a failure or a flush leaves of them."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.errors import MessageRefused, StoreError, StoreFailed
+from broker.seams import DiskFile, Told
+from broker.store import Store
+from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from tests.integration.store_tools import append, bodies, open_store
+
+
+class HeldSyncs:
+    """Syncs that end when a test says so; keeps the files' names in order."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[DiskFile, Told]] = []
+        self.synced = 0
+
+    def begin(self, file: DiskFile, done: Told) -> None:
+        """Hold it."""
+        self.begun.append((file, done))
+
+    def begin_folder(self, path: str, done: Told) -> None:
+        """No flush asks for it."""
+        raise AssertionError(path)
+
+    def end(self, error: OSError | None = None) -> None:
+        """Let the oldest end."""
+        file, done = self.begun.pop(0)
+        if error is None:
+            file.sync()
+            self.synced += 1
+        done(error)
+
+
+def opened(disk: SimDisk) -> tuple[Store, HeldSyncs]:
+    """A store with a topic."""
+    store, syncs = open_store(disk), HeldSyncs()
+    store.syncs = syncs
+    store.create_topic("t", 1)
+    return store, syncs
+
+
+def test_nothing_shows_before_the_sync_has_ended() -> None:
+    """One at a time; what is appended meanwhile is not part of it, and goes with the next (D1)."""
+    disk = SimDisk()
+    store, syncs = opened(disk)
+    told: list[str] = []
+    pending: list[str] = []
+    store.on_pending = lambda: pending.append("pending")
+    store.topics["t"].listeners.append(lambda: told.append("topic"))
+    append(store, b"a", done=lambda error: told.append(f"a {error}"))
+    end = store.end
+    assert store.begin_flush()
+    append(store, b"b", done=lambda error: told.append(f"b {error}"))
+    assert not store.begin_flush()
+    assert (bodies(store), told, store.end, len(pending), len(syncs.begun)) == ({}, [], end, 2, 1)
+    syncs.end()
+    assert (bodies(store), told, store.pending, store.unsettled) == ({0: b"a"}, ["a None", "topic"], True, True)
+    assert store.begin_flush()
+    syncs.end()
+    assert (bodies(store), told[2:], store.unsettled) == ({0: b"a", 1: b"b"}, ["b None", "topic"], False)
+    assert not store.begin_flush()
+
+
+def test_owner_begins_the_next_flush_before_it_settles() -> None:
+    """What is durable is visible by then, and told once, also when a callback fails."""
+    store, syncs = opened(SimDisk())
+    seen: list[object] = []
+
+    def durable() -> None:
+        seen.append((bodies(store), store.begin_flush(), store.unsettled))
+        with pytest.raises(ZeroDivisionError):
+            store.settle()
+        store.settle()
+
+    def broken(error: StoreError | None) -> None:
+        raise ZeroDivisionError
+
+    store.on_durable = durable
+    append(store, b"a", done=broken)
+    append(store, b"b", done=seen.append)
+    store.begin_flush()
+    append(store, b"c", done=seen.append)
+    syncs.end()
+    assert seen == [({0: b"a", 1: b"b"}, True, True), None]
+    store.on_durable = store.settle
+    syncs.end()
+    assert seen[2:] == [None]
+
+
+def test_flush_settles_what_is_on_its_way_with_what_is_staged() -> None:
+    """One sync for both, in their order; how the one in the background ends is nobody's concern any more."""
+    disk = SimDisk()
+    store, syncs = opened(disk)
+    told: list[str] = []
+    append(store, b"a", done=lambda error: told.append(f"a {error}"))
+    store.begin_flush()
+    append(store, b"b", done=lambda error: told.append(f"b {error}"))
+    synced = disk.synced_files
+    store.flush()
+    assert (bodies(store), told, store.unsettled) == ({0: b"a", 1: b"b"}, ["a None", "b None"], False)
+    assert disk.synced_files == synced + 1
+    append(store, b"c", done=lambda error: told.append(f"c {error}"))
+    store.begin_flush()
+    syncs.end(OSError(errno.EIO, "of the first"))
+    assert (store.failed, len(told)) == (None, 2)
+    syncs.end()
+    assert told[2:] == ["c None"]
+
+
+def test_flush_of_nothing_but_what_is_on_its_way_ends_it() -> None:
+    """The caller has nothing unsettled afterwards."""
+    disk = SimDisk()
+    store, _ = opened(disk)
+    append(store, b"a")
+    store.begin_flush()
+    store.flush()
+    assert (bodies(store), store.unsettled) == ({0: b"a"}, False)
+    disk.crash(Random(1), modes=("none",))
+    assert bodies(open_store(disk)) == {0: b"a"}
+
+
+def test_failed_sync_tells_all_and_shows_nothing() -> None:
+    """Those of the flush and those staged behind it; nothing is written or synced again, and offsets go back."""
+    disk = SimDisk()
+    store, syncs = opened(disk)
+    told: list[StoreError | None] = []
+    append(store, b"kept")
+    store.flush()
+    append(store, b"a", done=told.append)
+    store.begin_flush()
+    append(store, b"b", done=told.append)
+    operations = disk.operations
+    syncs.end(OSError(errno.EIO, "no"))
+    assert [type(each) for each in told] == [StoreFailed, StoreFailed]
+    assert (bodies(store), store.topics["t"].queues[0].next_offset, store.unsettled) == ({0: b"kept"}, 1, False)
+    assert not store.begin_flush()
+    store.flush()
+    store.close()
+    assert disk.operations == operations
+    with pytest.raises(StoreFailed):
+        append(store, b"c")
+
+
+def test_failed_write_of_a_flush_in_the_background_tells_all() -> None:
+    """As that of any other; no sync is begun."""
+    disk = SimDisk()
+    store, syncs = opened(disk)
+    told: list[StoreError | None] = []
+    append(store, b"a", done=told.append)
+    disk.fail("write")
+    assert not store.begin_flush()
+    assert (len(told), isinstance(told[0], StoreFailed), syncs.begun, bodies(store)) == (1, True, [], {})
+
+
+def test_failure_elsewhere_ends_what_is_on_its_way() -> None:
+    """Fail-stop is whole: that a sync ends well afterwards changes nothing."""
+    store, syncs = opened(SimDisk())
+    told: list[StoreError | None] = []
+    append(store, b"a", done=told.append)
+    store.begin_flush()
+    store.fail("testing", OSError(errno.EIO, "no"))
+    assert [type(each) for each in told] == [StoreFailed]
+    syncs.end()
+    assert (len(told), bodies(store)) == (1, {})
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_end_of_the_store_with_a_flush_on_its_way(*, orderly: bool) -> None:
+    """A clean stop settles it, an abandoned store forgets it; the late end of its sync is harmless."""
+    disk = SimDisk()
+    store, syncs = opened(disk)
+    told: list[StoreError | None] = []
+    append(store, b"a", done=told.append)
+    store.begin_flush()
+    append(store, b"b", done=told.append)
+    if orderly:
+        store.close()
+    else:
+        store.abandon()
+    [(_, done)] = syncs.begun
+    done(None)
+    assert told == ([None, None] if orderly else [])
+    disk.kill()
+    assert bodies(open_store(disk)) == ({0: b"a", 1: b"b"} if orderly else {0: b"a"})
+
+
+def test_files_of_one_flush_are_synced_one_after_the_other() -> None:
+    """The oldest first, so that a power loss leaves no whole file behind a torn one; it shows when all are durable."""
+    disk = SimDisk()
+    store, syncs = opened(disk)
+    append(store, *[bytes([number]) * 1_000 for number in range(10)])
+    store.begin_flush()
+    names = []
+    while syncs.begun:
+        assert len(syncs.begun) == 1
+        assert bodies(store) == {}
+        names.append(syncs.begun[0][0]._node.path)  # type: ignore[attr-defined]
+        syncs.end()
+    assert names == sorted(names)
+    assert (len(names), len(bodies(store))) == (4, 10)
+
+
+def test_checkpoint_and_deletion_do_not_count_what_is_on_its_way() -> None:
+    """A checkpoint says what is durable; the deletion of a topic settles first what it says the end of."""
+    for change in ("checkpoint", "delete"):
+        disk, clock = SimDisk(), ManualClock()
+        store, syncs = open_store(disk, clock=clock), HeldSyncs()
+        store.syncs = syncs
+        store.create_topic("t", 1)
+        store.create_topic("u", 1)
+        append(store, b"a")
+        store.flush()
+        append(store, b"lost" * 50)
+        store.begin_flush()
+        clock.advance(20)
+        if change == "checkpoint":
+            store.checkpoint()
+        else:
+            store.topic_changes.delete("u")
+        assert store.failed is None
+        disk.crash(Random(1), modes=("none",))
+        found = open_store(disk)
+        assert found.recovery.holes == ()
+        assert bodies(found) == ({0: b"a"} if change == "checkpoint" else {0: b"a", 1: b"lost" * 50})
+
+
+class _Run:
+    """A store at work in the background until the machine stops; the account of what it said."""
+
+    def __init__(self, seed: int, disk: SimDisk) -> None:
+        self.random, self.disk = Random(seed), disk
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.acknowledged: dict[int, bytes] = {}
+        self.caught: set[str] = set()
+        """What stops hit, by name."""
+
+    def work(self) -> None:
+        """Append, flush either way, let time pass, take checkpoints; raises PowerCut."""
+        self.unacknowledged = 0
+        self.store = store = open_store(self.disk, clock=self.clock, seed=self.random.getrandbits(32))
+        store.syncs = SimSyncs(self.disk, self.scheduler, self.random)
+        store.on_durable = self._durable
+        store.create_topic("t", 1)
+        while True:
+            draw = self.random.random()
+            if draw < 0.5:
+                self._append(store)
+            elif draw < 0.9:
+                store.begin_flush()
+                self.scheduler.advance(self.random.random() * 0.002)
+            elif draw < 0.95:
+                store.flush()
+            else:
+                self.clock.advance(11)
+                store.checkpoint()
+
+    def _append(self, store: Store) -> None:
+        count = self.random.choice((1, 1, 3))
+        texts = [self.random.randbytes(self.random.choice((10, 300, 1_500))) for _ in range(count)]
+
+        def done(error: StoreError | None) -> None:
+            assert error is None
+            self.unacknowledged -= count
+            self.acknowledged.update({each.offset: text for each, text in zip(positions, texts, strict=True)})
+
+        try:
+            positions = append(store, *texts, done=done, atomic=count > 1)
+        except MessageRefused:
+            return  # As large a batch has no segment.
+        self.unacknowledged += count
+
+    def _durable(self) -> None:
+        self.store.begin_flush()
+        self.store.settle()
+
+    def note(self) -> None:
+        """Note what the stop met."""
+        if hasattr(self, "store"):
+            self.caught.add(
+                f"{'sync' if self.store._flight else 'none'} {'staged' if self.store.pending else ''}".strip()
+            )
+
+
+def _stops(seed: int, stops: list[int]) -> _Run:
+    disk = SimDisk()
+    run = _Run(seed, disk)
+    for changes in stops:
+        disk.stop_after(changes)
+        with pytest.raises(PowerCut):
+            run.work()
+        run.note()
+        if run.random.random() < 0.5:
+            disk.kill()
+        else:
+            disk.crash(run.random)
+        # The process is gone, and with it whom its syncs would tell.
+        run.scheduler = ManualScheduler(run.clock)
+        store = open_store(disk, clock=run.clock)
+        found = bodies(store) if "t" in store.topics else {}
+        assert {offset: found.get(offset) for offset in run.acknowledged} == run.acknowledged
+        run.acknowledged.update({offset: body for offset, body in found.items() if body is not None})
+        store.close()
+    return run
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), stops=st.lists(st.integers(0, 150), min_size=1, max_size=4))
+def test_any_stop_keeps_what_was_acknowledged(seed: int, stops: list[int]) -> None:
+    """Also between the write and the end of its sync, and with more staged behind it."""
+    _stops(seed, stops)
+
+
+def test_stops_meet_every_state_of_a_flush() -> None:
+    """The runs above are worth something."""
+    caught: set[str] = set()
+    for seed in range(40):
+        caught |= _stops(seed, [20 + 3 * seed]).caught
+    assert caught == {"none", "none staged", "sync", "sync staged"}
