@@ -8,7 +8,7 @@ from broker.commit_log import CommitLog
 from broker.consume_queue import ConsumeQueue
 from broker.errors import StoreError
 from broker.put import Done
-from broker.seams import Syncs
+from broker.seams import Syncing, Syncs
 from broker.topics import Topic
 
 
@@ -19,7 +19,7 @@ class Flight:
         last_record: Commit-log offset of its last record.
     """
 
-    __slots__ = ("_dones", "_end", "_queues", "_topics", "last_record")
+    __slots__ = ("_dones", "_end", "_error", "_queues", "_syncing", "_topics", "last_record")
 
     def __init__(self, dones: list[Done], touched: dict[ConsumeQueue, Topic], *, end: int, last_record: int) -> None:
         """Take it.
@@ -34,6 +34,8 @@ class Flight:
         self._queues = [(queue, queue.next_offset) for queue in touched]
         self._topics = dict.fromkeys(touched.values())
         self._end = end
+        self._syncing: Syncing | None = None
+        self._error: OSError | None = None
         self.last_record = last_record
 
     def show(self, log: CommitLog) -> None:
@@ -54,17 +56,28 @@ class Flight:
         """
         segment = log.unsynced
         if segment is None:
+            self._syncing = None
             done(None)
             return
 
         def synced(error: OSError | None) -> None:
             if error is not None:
+                self._syncing, self._error = None, error
                 done(error)
                 return
             log.synced(segment)
             self.sync(log, syncs, done)
 
-        syncs.begin(segment.file, synced)
+        self._syncing = syncs.begin(segment.file, synced)
+
+    def wait(self) -> None:
+        """Wait until all that `sync` began has ended. Raises OSError: one of them failed."""
+        while self._syncing is not None:
+            # Its end begins the next, if any.
+            syncing, self._syncing = self._syncing, None
+            syncing.wait()
+        if self._error is not None:
+            raise self._error
 
     def tell(self, error: StoreError | None) -> Exception | None:
         """Call the `done`s, then without an error the listeners; return the first exception of one of them."""

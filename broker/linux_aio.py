@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.disk import RealFile
-from broker.seams import Disk, DiskFile, Scheduler, Syncs, Told
+from broker.seams import Disk, DiskFile, Scheduler, Syncing, Syncs, Told
 
 _IN_FLIGHT_MAX = 64
 _OF_FOLDER, _OF_FILE = 2, 3
@@ -78,21 +78,54 @@ class SyncsAtOnce:
         self._scheduler = scheduler
         self._disk = disk
 
-    def begin(self, file: DiskFile, done: Told) -> None:
+    def begin(self, file: DiskFile, done: Told) -> Syncing:
         """Sync the file."""
-        self._run(file.sync, done)
+        return self._run(file.sync, done)
 
-    def begin_folder(self, path: str, done: Told) -> None:
+    def begin_folder(self, path: str, done: Told) -> Syncing:
         """Sync the folder."""
-        self._run(lambda: self._disk.sync_folder(path), done)
+        return self._run(lambda: self._disk.sync_folder(path), done)
 
-    def _run(self, sync: Callable[[], None], done: Told) -> None:
+    def _run(self, sync: Callable[[], None], done: Told) -> Syncing:
+        ended = Ended(done)
         try:
             sync()
         except OSError as error:
-            self._scheduler.call_soon(done, error)
-        else:
-            self._scheduler.call_soon(done, None)
+            ended.error = error
+        self._scheduler.call_soon(ended.wait)
+        return ended
+
+
+class Ended:
+    """`broker.seams.Syncing` of a sync that has ended, and who is to be told."""
+
+    __slots__ = ("_done", "error")
+
+    def __init__(self, done: Told, error: OSError | None = None) -> None:
+        self._done: Told | None = done
+        self.error = error
+
+    def wait(self) -> None:
+        """Tell, once."""
+        done, self._done = self._done, None
+        if done is not None:
+            done(self.error)
+
+
+class _Begun:
+    """`broker.seams.Syncing` of a sync that the kernel was given."""
+
+    __slots__ = ("_aio", "done", "number", "path")
+
+    def __init__(self, aio: LinuxAio, number: int, done: Told, path: str) -> None:
+        self._aio = aio
+        self.number = number
+        self.done = done
+        self.path = path
+
+    def wait(self) -> None:
+        """Wait for the kernel, and tell."""
+        self._aio.wait(self.number)
 
 
 class LinuxAio:
@@ -120,7 +153,7 @@ class LinuxAio:
         self._context = ctypes.c_ulong(0)
         if self._call(setup, ctypes.c_long(_IN_FLIGHT_MAX), ctypes.byref(self._context)) < 0:
             raise OSError(ctypes.get_errno(), "no AIO")
-        self._waiting: dict[int, tuple[Told, str]] = {}
+        self._waiting: dict[int, _Begun] = {}
         self._last = 0
         self._request = _Request()
         self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(self._request))
@@ -147,42 +180,49 @@ class LinuxAio:
             os.close(self._eventfd)
             self._eventfd = -1
 
-    def begin(self, file: DiskFile, done: Told) -> None:
+    def begin(self, file: DiskFile, done: Told) -> Syncing:
         """Begin to sync the file; one with a sync of its own is synced by that."""
-        if (
-            not isinstance(file, RealFile)
-            or type(file).sync is not RealFile.sync
-            or not self._begin(_OF_FILE, file.descriptor, file.path, done)
-        ):
-            self._at_once.begin(file, done)
+        begun = None
+        if isinstance(file, RealFile) and type(file).sync is RealFile.sync:
+            begun = self._begin(_OF_FILE, file.descriptor, file.path, done)
+        return self._at_once.begin(file, done) if begun is None else begun
 
-    def begin_folder(self, path: str, done: Told) -> None:
+    def begin_folder(self, path: str, done: Told) -> Syncing:
         """Begin to sync the folder."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            self._loop.call_soon(done, error)
-            return
+            ended = Ended(done, error)
+            self._loop.call_soon(ended.wait)
+            return ended
         try:
             begun = self._begin(_OF_FOLDER, descriptor, path, done)
         finally:
             # The kernel holds the folder open for as long as it needs it.
             os.close(descriptor)
-        if not begun:
-            self._at_once.begin_folder(path, done)
+        return self._at_once.begin_folder(path, done) if begun is None else begun
 
-    def _begin(self, operation: int, descriptor: int, path: str, done: Told) -> bool:
-        """Give a sync to the kernel; False when it takes none: too many at once, or a file system without."""
+    def _begin(self, operation: int, descriptor: int, path: str, done: Told) -> _Begun | None:
+        """Give a sync to the kernel; None when it takes none: too many at once, or a file system without."""
         if descriptor < 0 or self._eventfd < 0:
-            return False
+            return None
         self._last = number = self._last + 1
         request = self._request
         request.data, request.opcode, request.descriptor = number, operation, descriptor
         request.flags, request.eventfd = _FLAG_EVENTFD, self._eventfd
         if self._call(self._submit, self._context, self._one, self._requests) != 1:
-            return False
-        self._waiting[number] = done, path
-        return True
+            return None
+        begun = self._waiting[number] = _Begun(self, number, done, path)
+        return begun
+
+    def wait(self, number: int) -> None:
+        """Wait for one sync and tell of it; others that have ended are told in the next turn."""
+        while number in self._waiting:
+            for each in self._reap(self._one):
+                if each[0] == number:
+                    self._tell(*each)
+                else:
+                    self._loop.call_soon(self._tell, *each)
 
     def _ended(self) -> None:
         """Tell those whose syncs have ended."""
@@ -190,14 +230,7 @@ class LinuxAio:
             os.eventfd_read(self._eventfd)
         except BlockingIOError:
             return
-        events = self._events
-        ended: list[tuple[int, int]] = []
-        # The kernel takes more than it was asked to, and wakes us once for all that has ended.
-        while True:
-            count = self._call(self._getevents, self._context, self._none, self._most, events, None)
-            ended += [(events[place].data, events[place].result) for place in range(count)]
-            if count < _IN_FLIGHT_MAX:
-                break
+        ended = self._reap(self._none)
         try:
             while ended:
                 self._tell(*ended.pop(0))
@@ -206,11 +239,22 @@ class LinuxAio:
                 # One of those told has failed us; the others have waited for theirs.
                 self._loop.call_soon(self._tell, *each)
 
+    def _reap(self, least: ctypes.c_long) -> list[tuple[int, int]]:
+        """Take number and result of what has ended, and wait for `least` of it."""
+        events = self._events
+        ended: list[tuple[int, int]] = []
+        # The kernel takes more than it was asked to, and wakes us once for all that has ended.
+        while True:
+            count = self._call(self._getevents, self._context, least, self._most, events, None)
+            ended += [(events[place].data, events[place].result) for place in range(count)]
+            if count < _IN_FLIGHT_MAX:
+                return ended
+            least = self._none
+
     def _tell(self, number: int, result: int) -> None:
-        told = self._waiting.pop(number, None)
-        if told is not None:
-            done, path = told
-            done(None if result >= 0 else OSError(-result, os.strerror(-result), path))
+        begun = self._waiting.pop(number, None)
+        if begun is not None:
+            begun.done(None if result >= 0 else OSError(-result, os.strerror(-result), begun.path))
 
 
 def syncs_of(loop: WatchingLoop, disk: Disk) -> tuple[Syncs, Callable[[], None]]:

@@ -168,10 +168,21 @@ class Disk(Protocol):
         ...
 
 
+class Syncing(Protocol):
+    """A sync on its way."""
+
+    def wait(self) -> None:
+        """Wait until it has ended; `done` was told when this returns, by this or before.
+
+        Who syncs at once what may be on its way waits first: of a failure the system tells one of the two.
+        """
+        ...
+
+
 class Syncs(Protocol):
     """Syncs that go on while the loop does something else."""
 
-    def begin(self, file: DiskFile, done: Told) -> None:
+    def begin(self, file: DiskFile, done: Told) -> Syncing:
         """Begin to make durable what was written to a file before this, as `DiskFile.sync` does; never raises.
 
         What is written to it later is not covered, and may become durable all the same. After a failure nothing that
@@ -183,6 +194,6 @@ class Syncs(Protocol):
         """
         ...
 
-    def begin_folder(self, path: str, done: Told) -> None:
+    def begin_folder(self, path: str, done: Told) -> Syncing:
         """Begin to make creations, renames and deletions in a folder durable, as `Disk.sync_folder` does; likewise."""
         ...

@@ -317,7 +317,7 @@ class Store:
     def flush(self) -> None:
         """Write what is staged, sync (`flush="sync"`), make it visible, then run its `done`s and topic listeners.
 
-        A flush that is on its way in the background is settled as well: this sync covers it.
+        A flush that is on its way in the background is waited for and settled as well.
 
         Never raises for a failed disk: `failed` is set and the `done`s get the error. An exception of a callback is
         raised after all of them ran.
@@ -332,6 +332,9 @@ class Store:
     def _write(self, flights: Sequence[Flight]) -> StoreError | None:
         """Write and sync what flights took and show it, or tell why that failed."""
         try:
+            # Before another sync, which would not hear of their failure: the system tells one of the two.
+            for flight in flights:
+                flight.wait()
             self._written.value += self._log.write()
             if self.options.flush == "sync":
                 self._log.sync()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from broker.seams import DiskFile, Scheduler, Told
+from broker.seams import DiskFile, Scheduler, Syncing, Told
 from broker.testing.sim_disk import SimDisk, SimFile
 
 
@@ -34,26 +34,39 @@ class SimSyncs:
         self._random = random
         self._seconds_max = seconds_max
 
-    def begin(self, file: DiskFile, done: Told) -> None:
+    def begin(self, file: DiskFile, done: Told) -> Syncing:
         """Begin to sync a file of the disk; another one is synced by itself when that ends."""
-        sync = file.syncing() if isinstance(file, SimFile) else file.sync
-        self._later(sync, done)
+        return self._later(file.syncing() if isinstance(file, SimFile) else file.sync, done)
 
-    def begin_folder(self, path: str, done: Told) -> None:
+    def begin_folder(self, path: str, done: Told) -> Syncing:
         """Begin to sync a folder."""
-        self._later(self._disk.syncing_folder(path), done)
+        return self._later(self._disk.syncing_folder(path), done)
 
-    def _later(self, sync: Callable[[], None], done: Told) -> None:
+    def _later(self, sync: Callable[[], None], done: Told) -> Syncing:
+        begun = _Begun(self, self._disk, sync, done)
         seconds = self._random.random() * self._seconds_max if self._random.random() < 0.8 else 0.0
-        self._scheduler.call_later(seconds, self._end, sync, self._disk.epoch, done)
+        self._scheduler.call_later(seconds, begun.wait)
+        return begun
 
-    def _end(self, sync: Callable[[], None], epoch: int, done: Told) -> None:
-        if epoch != self._disk.epoch:
-            # The process that began it is gone.
+
+class _Begun:
+    """A sync on its way."""
+
+    def __init__(self, syncs: SimSyncs, disk: SimDisk, sync: Callable[[], None], done: Told) -> None:
+        self._syncs = syncs
+        self._disk = disk
+        self._epoch = disk.epoch
+        self._sync = sync
+        self._done: Told | None = done
+
+    def wait(self) -> None:
+        """End it, once; nobody is told when the process that began it is gone."""
+        done, self._done = self._done, None
+        if done is None or self._epoch != self._disk.epoch:
             return
-        self.ended += 1
+        self._syncs.ended += 1
         try:
-            sync()
+            self._sync()
         except OSError as error:
             done(error)
         else:

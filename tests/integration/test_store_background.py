@@ -17,27 +17,33 @@ from tests.integration.store_tools import append, bodies, open_store
 
 
 class HeldSyncs:
-    """Syncs that end when a test says so; keeps the files' names in order."""
+    """Syncs that end when a test says so, or a flush waits for them; holds one at a time."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[DiskFile, Told]] = []
-        self.synced = 0
+        self.fails: OSError | None = None
 
-    def begin(self, file: DiskFile, done: Told) -> None:
+    def begin(self, file: DiskFile, done: Told) -> HeldSyncs:
         """Hold it."""
+        assert not self.begun
         self.begun.append((file, done))
+        return self
 
-    def begin_folder(self, path: str, done: Told) -> None:
+    def begin_folder(self, path: str, done: Told) -> HeldSyncs:
         """No flush asks for it."""
         raise AssertionError(path)
 
-    def end(self, error: OSError | None = None) -> None:
-        """Let the oldest end."""
+    def wait(self) -> None:
+        """End it now, as it was to end."""
         file, done = self.begun.pop(0)
-        if error is None:
+        if self.fails is None:
             file.sync()
-            self.synced += 1
-        done(error)
+        done(self.fails)
+
+    def end(self, error: OSError | None = None) -> None:
+        """Let it end."""
+        self.fails = error
+        self.wait()
 
 
 def opened(disk: SimDisk) -> tuple[Store, HeldSyncs]:
@@ -96,36 +102,55 @@ def test_owner_begins_the_next_flush_before_it_settles() -> None:
     assert seen[2:] == [None]
 
 
-def test_flush_settles_what_is_on_its_way_with_what_is_staged() -> None:
-    """One sync for both, in their order; how the one in the background ends is nobody's concern any more."""
+def test_flush_waits_for_what_is_on_its_way_and_settles_it_with_what_is_staged() -> None:
+    """In their order; what it was for is told once."""
     disk = SimDisk()
     store, syncs = opened(disk)
     told: list[str] = []
     append(store, b"a", done=lambda error: told.append(f"a {error}"))
     store.begin_flush()
     append(store, b"b", done=lambda error: told.append(f"b {error}"))
-    synced = disk.synced_files
     store.flush()
-    assert (bodies(store), told, store.unsettled) == ({0: b"a", 1: b"b"}, ["a None", "b None"], False)
-    assert disk.synced_files == synced + 1
+    assert (bodies(store), told, store.unsettled, syncs.begun) == (
+        {0: b"a", 1: b"b"}, ["a None", "b None"], False, [],
+    )  # fmt: skip
     append(store, b"c", done=lambda error: told.append(f"c {error}"))
     store.begin_flush()
-    syncs.end(OSError(errno.EIO, "of the first"))
-    assert (store.failed, len(told)) == (None, 2)
     syncs.end()
     assert told[2:] == ["c None"]
+    disk.crash(Random(1), modes=("none",))
+    assert bodies(open_store(disk)) == {0: b"a", 1: b"b", 2: b"c"}
 
 
 def test_flush_of_nothing_but_what_is_on_its_way_ends_it() -> None:
-    """The caller has nothing unsettled afterwards."""
+    """The caller has nothing unsettled afterwards, and nothing is synced twice; also over several files."""
+    for count in (1, 10):
+        disk = SimDisk()
+        store, _ = opened(disk)
+        before = disk.synced_files
+        append(store, *[b"a" * 1_000] * count)
+        synced = disk.synced_files - before
+        store.begin_flush()
+        store.flush()
+        assert (len(bodies(store)), store.unsettled) == (count, False)
+        assert disk.synced_files - before - synced == len(store._log.segments)
+        disk.crash(Random(1), modes=("none",))
+        assert len(bodies(open_store(disk))) == count
+
+
+def test_flush_hears_of_the_failure_of_what_is_on_its_way() -> None:
+    """Its own sync would not: the system tells one of the two. Nothing is shown, nothing more is written."""
     disk = SimDisk()
-    store, _ = opened(disk)
-    append(store, b"a")
+    store, syncs = opened(disk)
+    told: list[StoreError | None] = []
+    append(store, b"a", done=told.append)
     store.begin_flush()
+    append(store, b"b", done=told.append)
+    syncs.fails = OSError(errno.EIO, "no")
+    operations = disk.operations
     store.flush()
-    assert (bodies(store), store.unsettled) == ({0: b"a"}, False)
-    disk.crash(Random(1), modes=("none",))
-    assert bodies(open_store(disk)) == {0: b"a"}
+    assert [type(each) for each in told] == [StoreFailed, StoreFailed]
+    assert (bodies(store), store.unsettled, disk.operations) == ({}, False, operations)
 
 
 def test_failed_sync_tells_all_and_shows_nothing() -> None:
@@ -175,7 +200,7 @@ def test_failure_elsewhere_ends_what_is_on_its_way() -> None:
 
 @pytest.mark.parametrize("orderly", [True, False])
 def test_end_of_the_store_with_a_flush_on_its_way(*, orderly: bool) -> None:
-    """A clean stop settles it, an abandoned store forgets it; the late end of its sync is harmless."""
+    """A clean stop waits for it, an abandoned store forgets it; the late end of its sync is harmless."""
     disk = SimDisk()
     store, syncs = opened(disk)
     told: list[StoreError | None] = []
@@ -186,8 +211,8 @@ def test_end_of_the_store_with_a_flush_on_its_way(*, orderly: bool) -> None:
         store.close()
     else:
         store.abandon()
-    [(_, done)] = syncs.begun
-    done(None)
+    for _, done in syncs.begun:
+        done(None)
     assert told == ([None, None] if orderly else [])
     disk.kill()
     assert bodies(open_store(disk)) == ({0: b"a", 1: b"b"} if orderly else {0: b"a"})

@@ -13,6 +13,7 @@ import pytest
 import broker.linux_aio
 from broker.disk import RealDisk, RealFile
 from broker.linux_aio import LinuxAio, SyncsAtOnce, syncs_of
+from broker.seams import Syncing
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop] | None] = [None]
@@ -106,6 +107,49 @@ def test_after_the_end_nobody_is_told_by_the_kernel(runner: asyncio.Runner, tmp_
 
     with runner:
         assert runner.run(run()) == 0
+
+
+def test_who_waits_is_told_before_the_others(runner: asyncio.Runner, tmp_path: Path) -> None:
+    """Those that have ended meanwhile are told in the next turn, each once."""
+
+    async def run() -> list[str]:
+        disk = RealDisk()
+        syncs, end = syncs_of(asyncio.get_running_loop(), disk)
+        told: list[str] = []
+        all_told = asyncio.Event()
+
+        def begin(name: str) -> Syncing:
+            def done(error: OSError | None) -> None:
+                told.append(name)
+                if len(told) == 3:
+                    all_told.set()
+
+            return syncs.begin(disk.open(f"{tmp_path}/{name}", create=True), done)
+
+        begun = [begin(name) for name in ("first", "second", "third")]
+        begun[1].wait()
+        assert told == ["second"]
+        begun[1].wait()
+        await all_told.wait()
+        begun[0].wait()
+        end()
+        return told
+
+    with runner:
+        told = runner.run(run())
+    assert (told[0], sorted(told)) == ("second", ["first", "second", "third"])
+
+
+def test_what_was_synced_at_once_is_told_once() -> None:
+    """By whom waits, or in the next turn."""
+    disk, scheduler = SimDisk(), ManualScheduler(ManualClock())
+    disk.make_folder("/d")
+    for syncs in (SyncsAtOnce(scheduler, disk), SimSyncs(disk, scheduler, Random(1))):
+        told: list[OSError | None] = []
+        syncs.begin(disk.open("/d/f", create=True), told.append).wait()
+        assert told == [None]
+        scheduler.advance(1)
+        assert told == [None]
 
 
 def test_file_with_a_sync_of_its_own_is_synced_by_that(runner: asyncio.Runner, tmp_path: Path) -> None:
