@@ -9,6 +9,9 @@ LEAVES := $(VENV)/.leaves
 CONFIG ?= conf/standalone.yaml
 DATA   ?= data
 FUZZ_SECONDS ?= 60
+# Once more with every leaf in Python, as on a machine without a C compiler.
+PURE_TESTS := tests/unit/test_message_rules.py tests/integration/test_wire_against_thrift.py tests/integration/test_store.py \
+  tests/integration/test_index.py tests/integration/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test lint format bench crash lifecycle powerloss simulate interop rivals fuzz docs clean
@@ -49,6 +52,7 @@ run: setup ## start a node
 
 test: setup lint ## check and test everything
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	PYDDMQ_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
 
 lint: setup ## formatting, lint, strict types
 	$(BIN)/ruff format --check .

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import (
@@ -147,10 +148,8 @@ class CommitLog:
         total = sum(sizes)
         room = -cursor % self.segment_bytes
         if total + BLANK_BYTES <= room and cursor // self.segment_bytes in self.segments:
-            positions = []
-            for size in sizes:
-                positions.append(cursor)
-                cursor += size
+            positions = list(accumulate(sizes, initial=cursor))
+            del positions[-1]
             return positions
         positions = []
         for size in [total] if contiguous else sizes:
@@ -164,10 +163,8 @@ class CommitLog:
             cursor += size
         if contiguous:
             cursor = positions[0]
-            positions = []
-            for size in sizes:
-                positions.append(cursor)
-                cursor += size
+            positions = list(accumulate(sizes, initial=cursor))
+            del positions[-1]
         return positions
 
     def claim(self, number: int) -> None:

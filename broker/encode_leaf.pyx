@@ -16,12 +16,11 @@ from broker.leaf_parts cimport LEAF_SOURCE, fill, item, new_tuple, put32, put64,
 from broker.java import tags_code
 from broker.put import Position, Put
 from broker.record import CRC_BYTES, CRC_PREFIX, HEADER_BYTES, MAGIC_V1
-from broker.unique_key import KEY_BYTES
+from broker.unique_key import KEY_BYTES as _KEY_BYTES
 
 SOURCE = LEAF_SOURCE.decode()
 
 cdef object _position_class = Position
-cdef Py_ssize_t _key_bytes = KEY_BYTES
 cdef Py_ssize_t _crc_bytes = CRC_BYTES
 cdef Py_ssize_t _header_bytes = HEADER_BYTES
 cdef bytes _crc_prefix = CRC_PREFIX
@@ -29,8 +28,10 @@ cdef enum:
     PUT_FIELDS = 10
     MAGIC = 0xDAA320A7
     MIDDLE_BYTES = 48
+    KEY_BYTES = 32
 assert PUT_FIELDS == len(Put._fields)
 assert <u32>MAGIC == MAGIC_V1 & 0xFFFFFFFF
+assert KEY_BYTES == _KEY_BYTES
 assert 40 + MIDDLE_BYTES == HEADER_BYTES
 
 
@@ -75,7 +76,7 @@ def measure(object puts, object take, object ends, Py_ssize_t own_bytes, Py_ssiz
             end = ends[place]
         block_bytes = _block_bytes(block, own_bytes)
         size = PyBytes_GET_SIZE(prefix) + 2 + block_bytes - _crc_bytes
-        if PyBytes_GET_SIZE(key) != _key_bytes or PyBytes_GET_SIZE(end) != own_bytes - _crc_bytes + 1:
+        if PyBytes_GET_SIZE(key) != KEY_BYTES or PyBytes_GET_SIZE(end) != own_bytes - _crc_bytes + 1:
             raise ValueError("a key or an end of another size than all have")
         tail = PyBytes_FromStringAndSize(NULL, size)
         to = put_bytes(<u8*>PyBytes_AS_STRING(tail), prefix)
@@ -91,7 +92,7 @@ def measure(object puts, object take, object ends, Py_ssize_t own_bytes, Py_ssiz
 
 cdef inline Py_ssize_t _block_bytes(bytes block, Py_ssize_t own_bytes):
     """Size of a property block once it has its unique key, and the broker's own properties of so many bytes."""
-    return PyBytes_GET_SIZE(block) + 9 + _key_bytes + 1 + own_bytes
+    return PyBytes_GET_SIZE(block) + 9 + KEY_BYTES + 1 + own_bytes
 
 
 cdef object _code(bytes tags):

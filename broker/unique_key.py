@@ -10,8 +10,27 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from random import Random
 
+from broker.leaves import leaf
+
 KEY_BYTES = 32
 _HEX = [b"%02X" % value for value in range(256)]
+
+
+def _numbered(stem: bytes, number: int, count: int) -> list[bytes]:
+    """Return a key for each of so many numbers from one on; the leaf `broker.unique_key_leaf` does the same."""
+    keys: list[bytes] = []
+    while count > 0:
+        # Keys with the same high byte of the counter share all but their last two digits.
+        high, low = divmod(number & 0xFFFF, 256)
+        shared = stem + _HEX[high]
+        taken = min(count, 256 - low)
+        keys += [shared + digits for digits in _HEX[low : low + taken]]
+        number += taken
+        count -= taken
+    return keys
+
+
+_keys = leaf("broker.unique_key_leaf", "numbered", _numbered)
 
 
 class UniqueKeys:
@@ -37,16 +56,9 @@ class UniqueKeys:
         if count == 1:
             number = self._counter = (self._counter + 1) & 0xFFFF
             return [self._stem + _HEX[number >> 8] + _HEX[number & 0xFF]]
-        keys: list[bytes] = []
-        while count > 0:
-            # Keys with the same high byte of the counter share all but their last two digits.
-            high, low = divmod((self._counter + 1) & 0xFFFF, 256)
-            stem = self._stem + _HEX[high]
-            keys += [stem + digits for digits in _HEX[low : low + count]]
-            taken = min(count, 256 - low)
-            self._counter = (self._counter + taken) & 0xFFFF
-            count -= taken
-        return keys
+        number = (self._counter + 1) & 0xFFFF
+        self._counter = (self._counter + count) & 0xFFFF
+        return _keys(self._stem, number, count)
 
     def _since_month(self, now_ms: int) -> int:
         if now_ms not in self._month:

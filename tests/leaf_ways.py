@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker import encoder
+from broker import encoder, unique_key
 from broker.index import file, rows
 from broker.leaves import LeafState, compiled
 from proxy import message_checks
@@ -30,6 +30,7 @@ class Place(NamedTuple):
 PLACES = (
     Place(encoder, "_measure", "broker.encode_leaf", "measure", encoder._measure_none),
     Place(encoder, "_encode", "broker.encode_leaf", "encode", encoder._encode_none),
+    Place(unique_key, "_keys", "broker.unique_key_leaf", "numbered", unique_key._numbered),
     Place(rows, "_fed", "broker.index.rows_leaf", "fed_rows", rows._fed_none),
     Place(file, "_enter", "broker.index.rows_leaf", "enter", file._enter_by_columns),
     Place(message_checks, "_check", "proxy.check_leaf", "check", message_checks._check_none),

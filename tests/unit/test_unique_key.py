@@ -6,7 +6,11 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
 
+import pytest
+
 from broker.unique_key import UniqueKeys
+
+pytestmark = pytest.mark.usefixtures("each_leaf_way")
 
 
 def ms(*date: int) -> int:
