@@ -6,25 +6,36 @@ aiohttp) take the same way and the same form, so that a collector sees one forma
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from broker.metrics import Counter, declare
 from broker.notices import Notices
 from broker.seams import Clock, SystemClock
 
-__all__ = ["LEVELS", "Notices", "configure"]
+__all__ = ["LEVELS", "LOST", "Notices", "configure"]
+
+LOST = declare(
+    "pyddmq_log_lines_lost_total", "Log lines that could not be written: stderr is on a full disk, or nobody reads it"
+)
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 def configure(
-    style: str = "auto", level: str = "info", *, stream: TextIO | None = None, clock: Clock | None = None
+    style: str = "auto",
+    level: str = "info",
+    *,
+    stream: TextIO | None = None,
+    clock: Clock | None = None,
+    lost: Counter | None = None,
 ) -> None:
     """Set up logging for this process; calling it again replaces the earlier set-up.
 
@@ -33,6 +44,7 @@ def configure(
         level: Lowest level that is written, one of `LEVELS`.
         stream: Where lines go; stderr when left out.
         clock: Gives the time stamp of a line; the machine's when left out.
+        lost: Counts lines that could not be written.
 
     Raises:
         ValueError: An unknown style or level.
@@ -43,16 +55,17 @@ def configure(
         raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
     target = sys.stderr if stream is None else stream
     terminal = target.isatty()
+    sink = cast("TextIO", _Sink(target, lost or Counter()))
     shared = _shared_processors(clock or SystemClock())
     final = _final_processors("console" if style == "console" or (style == "auto" and terminal) else "json", terminal)
     structlog.configure(
         processors=[*shared, *final],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(target),
+        logger_factory=structlog.WriteLoggerFactory(sink),
         # Not cached: a later configure() must reach loggers made at import, and lines are rare.
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(target)
+    handler = logging.StreamHandler(sink)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, _logger_name],
@@ -63,6 +76,24 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(LEVELS[level], logging.WARNING))
+
+
+class _Sink:
+    """A stream that takes what it can: a full disk, or a reader that has gone, costs lines and not the node (D5)."""
+
+    def __init__(self, stream: TextIO, lost: Counter) -> None:
+        self._stream = stream
+        self._lost = lost
+
+    def write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError):  # ValueError: the stream is closed.
+            self._lost.add()
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _shared_processors(clock: Clock) -> list[Processor]:

@@ -25,6 +25,7 @@ from actions.registry import ActionError, Registry
 from broker.disk import RealDisk
 from broker.errors import StoreError, StoreFailed
 from broker.linux_aio import syncs_of
+from broker.metrics import Metrics
 from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
@@ -107,7 +108,8 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
         refusal = unmakeable(registry, config, group)
         if refusal is not None:
             return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(refusal.path, refusal.text))
-    _set_up_logs(config)
+    metrics = Metrics()
+    _set_up_logs(config, metrics)
     for warning in loaded.warnings:
         _log.warning("config_warning", text=str(warning))
     # Its default would end a process that is still recovering. A file that changed meanwhile is found by the watch.
@@ -116,7 +118,7 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     gc.set_threshold(*_COLLECTED_AFTER)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(options, config, seen, registry, disk or RealDisk()))
+            return runner.run(_serve(options, config, seen, registry, disk=disk or RealDisk(), metrics=metrics))
     except ListenError as error:
         return _give_up(options, ExitCode.PORT_TAKEN, error)
     except ActionError as error:
@@ -140,8 +142,8 @@ def _keep_what_is_there() -> None:
     gc.freeze()
 
 
-def _set_up_logs(config: Config) -> None:
-    logs.configure(config.node.log_format, config.node.log_level)
+def _set_up_logs(config: Config, metrics: Metrics) -> None:
+    logs.configure(config.node.log_format, config.node.log_level, lost=metrics.counter(logs.LOST))
 
 
 def _token(config: Config) -> str | None:
@@ -165,7 +167,9 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(options: ServeOptions, config: Config, seen: Signature, registry: Registry, disk: Disk) -> int:
+async def _serve(
+    options: ServeOptions, config: Config, seen: Signature, registry: Registry, *, disk: Disk, metrics: Metrics
+) -> int:
     from proxy.admin import AdminServer
     from proxy.admin.changes import AdminToken
     from proxy.node_changes import node_changes
@@ -185,8 +189,13 @@ async def _serve(options: ServeOptions, config: Config, seen: Signature, registr
         alarms=alarms,
         syncs=syncs,
     )
-    node = Node(config, seams=seams, registry=registry)
-    reloader = Reloader(node, lambda: load(options.config, actions=registry), over=options.over, applied=_set_up_logs)
+    node = Node(config, seams=seams, registry=registry, metrics=metrics)
+    reloader = Reloader(
+        node,
+        lambda: load(options.config, actions=registry),
+        over=options.over,
+        applied=lambda applied: _set_up_logs(applied, metrics),
+    )
     admin = AdminServer(LiveNode(node, reloader), changes=node_changes(node), token=AdminToken(lambda: _token(config)))
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
     await admin.start(config.node.admin_host, config.node.admin_port)
@@ -295,16 +304,18 @@ def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None
     admin_text = address_text(*admin)
     data = str(Path(node.config.node.data).resolve())
     hint = "the sample; name your own with --config" if options.sample else "changes are taken while the node runs"
-    if options.json:
-        print(json.dumps({"producer": producer, "consumer": consumer, "admin": admin_text, "data": data}), flush=True)
-        return
-    print(
+    text = (
         f"pyddmq is ready\n"
         f"  producers  {producer}   (Thrift, framed)\n"
         f"  consumers  {consumer}   (Thrift, framed)\n"
         f"  status     http://{admin_text}/\n"
         f"  data       {data}\n"
         f"  config     {options.config}   ({hint})\n"
-        f"Ctrl-C stops it after what is out to clients has been answered.",
-        flush=True,
+        f"Ctrl-C stops it after what is out to clients has been answered."
     )
+    addresses = {"producer": producer, "consumer": consumer, "admin": admin_text, "data": data}
+    try:
+        print(json.dumps(addresses) if options.json else text, flush=True)
+    except OSError as error:
+        # Whoever should have read it does not; the node serves all the same.
+        _log.warning("ready_line_not_written", error=str(error), **addresses)

@@ -276,11 +276,12 @@ def _is_utf8(text: str) -> bool:
 
 
 def _drop_output() -> None:
-    """Let what stdout could not take go, so that the interpreter's own flush at its end does not fail again."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Let go what the streams could not take, so that the interpreter's own flush at its end does not fail again."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _on_sigterm(command: Callable[..., int]) -> Callable[..., int]:

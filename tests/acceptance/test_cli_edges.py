@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
 import socket
 import subprocess
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,6 +107,50 @@ def test_output_that_cannot_be_written_is_named() -> None:
     closed = shell("pyddmq version >&-")
     assert closed.returncode == ExitCode.USAGE
     assert closed.stderr.startswith("pyddmq: stdout is closed")
+
+
+@pytest.mark.parametrize("place", ["/dev/full", ">(head -c 1 >/dev/null)"])
+def test_node_outlives_the_place_of_its_log(tmp_path: Path, place: str) -> None:
+    """A log on a full disk, or whose reader has gone, costs lines, which are counted, and nothing else (D5)."""
+    with serving(f"--data {tmp_path}/data 2> {place}") as node:
+        assert node.stdout is not None
+        ready = json.loads(node.stdout.readline())
+        for _ in range(3):
+            with socket.create_connection(ready["producer"].rsplit(":", 1), timeout=PATIENCE_SECONDS) as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                assert connection.recv(12) == b"HTTP/1.1 400"
+        with Producer(ready["producer"]) as producer:
+            producer.send("orders", b"x")
+        with urllib.request.urlopen(f"http://{ready['admin']}/metrics", timeout=PATIENCE_SECONDS) as answer:
+            found = re.search(r"^pyddmq_log_lines_lost_total ([0-9.e+]+)$", answer.read().decode(), re.MULTILINE)
+        assert found is not None
+        assert float(found[1]) > 0
+
+
+def test_node_outlives_the_reader_of_its_ready_line(tmp_path: Path) -> None:
+    """Where stdout takes nothing the addresses are in the log, and the node serves."""
+    with serving(f"--data {tmp_path}/data >/dev/full", stderr=subprocess.PIPE) as node:
+        assert node.stderr is not None
+        told = next(json.loads(line) for line in node.stderr if "ready_line_not_written" in line)
+        with Producer(told["producer"]) as producer:
+            producer.send("orders", b"x")
+
+
+@contextlib.contextmanager
+def serving(rest: str, *, stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Run a node with its streams led elsewhere by bash; it must end with code 0 when it is told to."""
+    script = f"exec pyddmq serve --json {' '.join(FREE_PORTS)} {rest}"
+    path = f"{PYDDMQ.parent}:{environment()['PATH']}"
+    node = subprocess.Popen(
+        ["bash", "-c", script], stdout=subprocess.PIPE, stderr=stderr, text=True, env={**environment(), "PATH": path}
+    )
+    try:
+        yield node
+        node.terminate()
+        assert node.wait(PATIENCE_SECONDS) == ExitCode.OK
+    finally:
+        node.kill()
+        node.communicate()
 
 
 def test_send_without_input_says_where_messages_come_from() -> None:
