@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from broker.topics import retry_topic
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
 from proxy.group_changes import QueueId, need_ready
 from proxy.node import Node
@@ -58,6 +59,12 @@ class _Offsets:
         need_ready(self._node)
         if not body.target.is_one:
             raise ChangeRefused(400, "Say where to: exactly one of toOffset, toTimeMs, to (earliest, latest), shiftBy.")
+        if body.group in self._node.groups and body.topic == retry_topic(body.group):
+            text = (
+                f"Group {body.group} reads its retry topic beside the others and cannot be moved there while it runs. "
+                "Use `groups retry`, `skip` or `dead-letter`, or `offsets reset --data` while the node is down."
+            )
+            raise ChangeRefused(409, text)
         trackers = self._trackers(body)
         moves = self._plan(trackers, body)
         group = self._node.groups.get(body.group)

@@ -27,7 +27,8 @@ from tests.patient import PATIENCE_SECONDS
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.ledger import ACK_LOSS_SECONDS, Ledger, PromiseBroken
 from tests.simulation.lines import Client, Surroundings
-from tests.simulation.world import TIMEOUT_MS, dead_letters, settings, store_options, stored_records, subscriptions
+from tests.simulation.stored import dead_letters, stored_records
+from tests.simulation.world import TIMEOUT_MS, settings, store_options, subscriptions
 
 SLACK_SECONDS = 1.0
 """How late a client on a busy machine may read what the node wrote."""

@@ -336,15 +336,19 @@ class Consumer(Client):
             raise PromiseBroken(7, f"{self.name} pulled {self.group} {self.topic} and got {context}")
         for message in response.messages:
             place = Place(context.topic, context.qid, message.offset)
-            if "uid" not in message.properties:
-                raise PromiseBroken(1, f"{place} came to {self.group} without its properties")
-            uid = int(message.properties["uid"])
             body = message.value.encode() if isinstance(message.value, str) else message.value
+            uid = self.uid_of(message, place, body)
             self.around.ledger.delivered(
                 self.group, place, self.host, stamp, uid=uid, key=message.key, tag=message.tag, body=body
             )
             self.around.counts["delivered"] += 1
             self._decide(place, uid)
+
+    def uid_of(self, message: Any, place: Place, body: bytes) -> int:
+        """Number of a message, which its producer gave it. Raises PromiseBroken: 1."""
+        if "uid" not in message.properties:
+            raise PromiseBroken(1, f"{place} came to {self.group} without its properties")
+        return int(message.properties["uid"])
 
     def _decide(self, place: Place, uid: int) -> None:
         """Answer one message by habit."""

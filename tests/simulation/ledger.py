@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
+from tests.simulation.accounts import Account, Delivery, Subscription
 from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
 from tests.simulation.resets import Resets
 from tests.simulation.retry_places import RetryPlaces
@@ -37,54 +37,6 @@ __all__ = ["DeadLetter", "Ledger", "Place", "PromiseBroken", "Publish", "Stamp",
 ACK_LOSS_SECONDS = 0.1
 """D9: how old an ack may be and still be lost with the power."""
 SLACK_SECONDS = 0.001
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """The rules of one (group, topic) as the checker needs them. `order`: KEY, PATH or empty."""
-
-    group: str
-    topic: str
-    order: str = ""
-    tags: frozenset[str] = frozenset()
-    timeout: float = 5.0
-    intervals: int = 0
-    retry_max: int = 2
-    json: bool = False
-    rules_vary: bool = False
-
-    def wants(self, publish: Publish) -> bool:
-        """Whether the message is to reach this group, alive or as a dead letter."""
-        return publish.topic == self.topic and (not self.tags or publish.tag in self.tags)
-
-    def key_of(self, publish: Publish) -> str | None:
-        """Return the order key's text, or None for an unordered message."""
-        if self.order == "KEY":
-            return publish.key or None
-        return publish.path_key if self.order == "PATH" else None
-
-
-@dataclass(slots=True)
-class Delivery:
-    """One message in one reply that a client has read."""
-
-    place: Place
-    uid: int
-    client: str
-    stamp: Stamp
-
-
-@dataclass(slots=True)
-class Account:
-    """What one group and its clients did with one message."""
-
-    deliveries: list[Delivery] = field(default_factory=list)
-    answers: list[tuple[Stamp, str, bool]] = field(default_factory=list)
-    confirmed: list[Stamp] = field(default_factory=list)
-
-    def first_success(self) -> Stamp | None:
-        """When the first success reached the node."""
-        return min((stamp for stamp, _, success in self.answers if success), default=None)
 
 
 class Ledger:
@@ -104,7 +56,7 @@ class Ledger:
         walls: Walls | None = None,
     ) -> None:
         self._walls = walls
-        self._ack_loss_seconds = ack_loss_seconds
+        self.ack_loss_seconds = ack_loss_seconds
         self.subscriptions = {(each.group, each.topic): each for each in subscriptions}
         self.publishes: dict[int, Publish] = {}
         self.places: dict[Place, int] = {}
@@ -113,6 +65,8 @@ class Ledger:
         """Messages that an operator gave up: their dead letters need no attempts."""
         self.power_losses: list[tuple[int, float]] = []
         self.retries = RetryPlaces()
+        self._answered_itself: set[tuple[str, Place]] = set()
+        """Messages with a success of their own since the last reset, not of a copy in the retry topic."""
         self.resets = Resets()
         self.life = 0
 
@@ -167,6 +121,7 @@ class Ledger:
         Raises:
             PromiseBroken: 1, 2 or 7, at once.
         """
+        copy = place
         place = self.retries.delivered(group, place, uid)
         self._place(place, uid)
         publish = self.publishes[uid]
@@ -182,27 +137,35 @@ class Ledger:
             return
         account = self.accounts[group, place]
         passed_over = self.resets.passed_over(group, place)
-        if passed_over is not None and passed_over not in account.confirmed:
-            account.confirmed.append(passed_over)
-        self._check_acked(group, account, place, stamp)
-        account.deliveries.append(Delivery(place, uid, client, stamp))
+        if passed_over is not None and (passed_over, place) not in account.confirmed:
+            account.confirmed.append((passed_over, place))
+        delivery = Delivery(place, uid, client, stamp, copy)
+        self._check_acked(group, account, delivery)
+        account.deliveries.append(delivery)
 
     def answered(self, group: str, place: Place, client: str, stamp: Stamp, success: bool) -> None:
         """Note a result that has reached the node."""
+        if success:
+            self._answered_itself.add((group, place))
         self.accounts[group, self.retries.of(group, place)].answers.append((stamp, client, success))
 
     def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
         """Note that the call which carried a success was answered: from now on it counts (D9)."""
-        account = self.accounts[group, self.retries.of(group, place)]
+        origin = self.retries.of(group, place)
+        back = self.resets.taken_back_at(group, origin)
+        if back is not None and stamp.sequence < back.sequence:
+            # Written before a reset that has forgotten the success, and read after it.
+            return
+        account = self.accounts[group, origin]
         if account.first_success() is not None:
-            # (Else a reset has forgotten the success.)
-            account.confirmed.append(stamp)
+            account.confirmed.append((stamp, place))
 
     # What the harness enters.
 
     def reset(self, group: str, topic: str, to: Mapping[str, int], stamp: Stamp) -> None:
         """Note that an operator moved a group, each queue (by qid) to an offset: from there all comes anew."""
         self.resets.note(group, topic, to, stamp)
+        self._answered_itself = {each for each in self._answered_itself if each[0] != group or each[1].topic != topic}
         for each, place in list(self.accounts):
             if each == group and place.topic == topic and place.offset >= to.get(place.qid, 1 << 62):
                 del self.accounts[each, place]
@@ -268,11 +231,11 @@ class Ledger:
         records = sorted(stored, key=lambda record: record.physical)
         self._check_log(records)
         letters = self._check_dead(dead)
-        for (group, place), account in self.accounts.items():
+        for (group, _), account in self.accounts.items():
             # Clients read in another order than the node wrote.
             account.deliveries.sort(key=lambda delivery: delivery.stamp.sequence)
             for delivery in account.deliveries:
-                self._check_acked(group, account, place, delivery.stamp)
+                self._check_acked(group, account, delivery)
         for rules in self.subscriptions.values():
             mine = [record for record in records if rules.wants(self.publishes[record.uid])]
             self._check_complete(rules, mine, letters)
@@ -308,9 +271,17 @@ class Ledger:
         if problem:
             raise PromiseBroken(8, f"message {publish.uid} came to {group} at {stamp}, {problem}")
 
-    def _check_acked(self, group: str, account: Account, place: Place, delivered: Stamp) -> None:
-        """Nothing is delivered after its success was answered, but for acks that went with the power (D9)."""
-        for confirmed in account.confirmed:
+    def _check_acked(self, group: str, account: Account, delivery: Delivery) -> None:
+        """Nothing is delivered after its success was answered, but for acks that went with the power (D9).
+
+        A reset moves a group on a topic, not on its retry topic: what waited there comes besides, whatever became of
+        the message itself, and the other way round.
+        """
+        place, delivered = delivery.place, delivery.stamp
+        apart = self.resets.touched(group, place)
+        for confirmed, copy in account.confirmed:
+            if apart and copy != delivery.copy:
+                continue
             if delivered.life == confirmed.life and (delivered.asked <= confirmed.turn or delivered.late):
                 continue
             if delivered.life < confirmed.life:
@@ -323,7 +294,7 @@ class Ledger:
 
     def _lost_with_power(self, stamp: Stamp) -> bool:
         """Whether an ack of that time may have been lost with the power."""
-        window = self._ack_loss_seconds
+        window = self.ack_loss_seconds
         return window > 0 and any(
             life == stamp.life and -SLACK_SECONDS <= time - stamp.time <= window + SLACK_SECONDS
             for life, time in self.power_losses
@@ -409,6 +380,14 @@ class Ledger:
                 raise PromiseBroken(
                     6, f"{record.place} (message {record.uid}) was {seen} delivered to {rules.group} and dropped"
                 )
+            elif letter is None and account is not None and not self._came_itself(rules.group, record.place, account):
+                raise PromiseBroken(6, f"{rules.group} was moved back, and {record.place} came only as a retry")
+
+    def _came_itself(self, group: str, place: Place, account: Account) -> bool:
+        """Whether a message that a reset took back came again, and not only a copy of it that waited."""
+        if self.resets.taken_back_at(group, place) is None or (group, place) in self._answered_itself:
+            return True
+        return any(each.copy == place for each in account.deliveries)
 
     def _check_in_flight(self, rules: Subscription, key: str, places: list[Place]) -> None:
         """Two deliveries overlap unless the earlier was answered by its holder or timed out, or its process died."""

@@ -18,7 +18,8 @@ from proxy.node_changes import node_changes
 from proxy.offset_changes import ResetBody
 from tests.simulation.ledger import Place, PromiseBroken, Stamp
 from tests.simulation.retry_places import is_retry
-from tests.simulation.world import QID_PREFIX, World
+from tests.simulation.stored import QID_PREFIX
+from tests.simulation.world import World
 from upstream.counters import DELIVERED
 from upstream.stuck import StuckMessage, stuck_messages
 
@@ -100,18 +101,21 @@ def _settle(world: World, group: str, message: StuckMessage, action: str) -> Non
     world.report.events[f"operator_{action}" if answer is not None else "operator_refused"] += 1
     if answer is not None and action == "skip":
         # To everybody else it is as if a client had consumed it.
-        world.ledger.answered(group, origin, HOST, stamp, True)
-        world.ledger.confirmed(group, origin, _now(world))
+        world.ledger_of(group).answered(group, place, HOST, stamp, True)
+        world.ledger_of(group).confirmed(group, place, _now(world))
     elif action == "dead_letter":
-        world.ledger.given_up.add((group, origin))
+        world.ledger_of(group).given_up.add((group, origin))
 
 
 def reset_offsets(world: World, random: Random) -> None:
-    """Move an ordered group on one of its topics: back, on, or to the end, once what is out is answered."""
+    """Move a group on one of its topics: back, on, or to the end, once what is out is answered.
+
+    The group without order only where it has a retry topic, in which what it failed waits on.
+    """
     assert world.node is not None
     assert world.process is not None
-    group = random.choice(("by-key", "by-path"))
-    topic = random.choice(sorted(world.node.groups[group].topic_names()))
+    group = "free" if world.retry_topic else random.choice(("by-key", "by-path"))
+    topic = random.choice(("orders", "events")[: 1 if group == "by-key" else 2])
     how: dict[str, Any] = random.choice(
         [{"shift_by": -random.randrange(1, 20)}, {"shift_by": random.randrange(1, 20)}, {"to": "latest"}]
     )
@@ -130,6 +134,7 @@ def reset_offsets(world: World, random: Random) -> None:
         world.ledger.reset(group, topic, to, _now(world))
         world.ledger.note(world.loop.time(), f"{group} is moved on {topic} to {to}")
         world.report.events["reset_made"] += 1
+        world.report.events["reset_with_retries"] += group == "free"
         world.report.events["reset_passed_over"] += sum(each["skipped"] for each in moved)
         world.report.events["reset_repeated"] += sum(each["repeated"] for each in moved)
 

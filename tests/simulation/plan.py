@@ -17,6 +17,7 @@ from proxy.node import Node
 from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.faults import FAULTS, SELDOM
 from tests.simulation.ledger import Ledger, PromiseBroken
+from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.world import NodeFactory, Report, World
 
 SEED_SECONDS = 7.0
@@ -78,7 +79,7 @@ class Plan:
 
 
 def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
-    """Draw a run: three producers, nine pull clients, a producer of loops, and so many faults."""
+    """Draw a run: three producers, nine pull clients, a producer and two pull clients of loops, and so many faults."""
     random = Random(f"schedule {seed}")
     clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
     for group in GROUPS:
@@ -87,12 +88,13 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
             linger_ms = random.choice([0, 100, 400])
             clients.append(ClientPlan(len(clients), group, topic, linger_ms, number == 0))
     clients.append(ClientPlan(len(clients), compact=seed % 2 == 0, loops=True))
+    clients += [ClientPlan(len(clients) + number, LOOPS, compact=number == 0) for number in range(2)]
     ack_flush, begin = random.choice(["async", "async", "sync"]), random.random()
     steps = [
         Step(random.choice(list(FAULTS)), f"{seed} fault {number}", random.random() * SEED_SECONDS / faults)
         for number in range(faults)
     ]
-    if seed % 4 == 2:
+    if seed % 4 == 2 or seed % 8 == 5:
         steps.insert(Random(f"reset {seed}").randrange(len(steps) + 1), Step("reset_offsets", f"{seed} reset", 0.5))
     return Plan(
         seed=seed,

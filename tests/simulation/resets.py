@@ -39,6 +39,10 @@ class Resets:
                 when = each.stamp
         return when
 
+    def touched(self, group: str, place: Place) -> bool:
+        """Whether a message's queue was ever moved."""
+        return bool(self._of(group, place))
+
     def since(self, group: str, place: Place, stamp: Stamp) -> bool:
         """Whether a reset of a message's queue was made after something."""
         return any(each.stamp.sequence > stamp.sequence for each in self._of(group, place))

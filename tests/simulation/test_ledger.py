@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.ledger import DeadLetter, Ledger, Place, PromiseBroken, Publish, Stamp, Stored, Subscription
+from tests.simulation.loops import TOPIC
+from tests.simulation.occurrences import GROUP, OccurrenceLedger
 
 KEYED = Subscription(group="g", topic="t", order="KEY", timeout=2.0, intervals=1, retry_max=1)
+UNORDERED = Subscription(group="g", topic="t", rules_vary=True)
 JSON = Subscription(group="j", topic="t", order="PATH", json=True)
 
 
@@ -238,6 +241,71 @@ def test_reset_takes_messages_back_and_passes_others_over() -> None:
     history.check()
     with pytest.raises(PromiseBroken, match="promise 2"):
         history.deliver(2, places[1])
+
+
+def test_success_that_a_reset_has_forgotten_counts_no_more() -> None:
+    """Its answer may be read after the reset."""
+    history = History()
+    place = history.publish(1)
+    history.deliver(1, place)
+    history.answer(place, confirm=False)
+    before = history.now()
+    history.ledger.reset("g", "t", {"q0": 0}, history.now())
+    history.answer(place, confirm=False)
+    history.ledger.confirmed("g", place, before)
+    history.deliver(1, place)
+    history.answer(place)
+    with pytest.raises(PromiseBroken, match="promise 2"):
+        history.deliver(1, place)
+
+
+def test_reset_leaves_what_waits_in_the_retry_topic() -> None:
+    """The message and its retry come both, each until its own success; the retry alone is not enough."""
+
+    def moved() -> tuple[History, Place, Place]:
+        history = History(UNORDERED)
+        place = history.publish(1, "")
+        history.deliver(1, place)
+        history.answer(place, success=False)
+        history.ledger.reset("g", "t", {"q0": 0}, history.now())
+        return history, place, Place("t", "retry_0", 0)
+
+    history, place, again = moved()
+    history.consume(1, place)
+    history.consume(1, again)
+    history.check()
+    for copy in (place, again):
+        with pytest.raises(PromiseBroken, match="promise 2"):
+            history.deliver(1, copy)
+
+    history, place, again = moved()
+    history.consume(1, again)
+    with pytest.raises(PromiseBroken, match=r"promise 6.*only as a retry"):
+        history.check()
+
+
+def test_account_of_occurrences_holds_the_promises() -> None:
+    """It numbers ids as they come; what was answered does not come again, and what is stored is consumed."""
+    ledger = OccurrenceLedger([Subscription(group=GROUP, topic=TOPIC)])
+    place, other = Place(TOPIC, "q0", 0), Place(TOPIC, "q0", 1)
+    stored = [
+        Stored(each, each.offset, ledger.uid_of(name, b"x"), name, "", b"x")
+        for each, name in ((place, "a"), (other, "b"))
+    ]
+
+    def come(at: Place, name: str, step: int) -> None:
+        uid, stamp = ledger.uid_of(name, b"x"), Stamp(step, step, step / 100, 0, asked=step)
+        ledger.delivered(GROUP, at, "c", stamp, uid=uid, key=name, tag="", body=b"x")
+
+    come(place, "a", 1)
+    ledger.answered(GROUP, place, "c", Stamp(2, 2, 0.02, 0), True)
+    ledger.confirmed(GROUP, place, Stamp(3, 3, 0.03, 0))
+    with pytest.raises(PromiseBroken, match="promise 2"):
+        come(place, "a", 4)
+    with pytest.raises(PromiseBroken, match="promise 7"):
+        come(place, "b", 5)
+    with pytest.raises(PromiseBroken, match="promise 6"):
+        ledger.check(stored, [])
 
 
 def test_dead_letter_needs_reason_origin_and_attempts() -> None:

@@ -145,3 +145,16 @@ def _run(world: World, act: Any, body: Any) -> Any:
     task = world.process.run(world.loop.create_task, run())
     world.run(until=task.done, seconds=10)
     return task.result()
+
+
+def test_group_cannot_be_moved_on_its_retry_topic() -> None:
+    """Its subscriptions read that beside their own; the refusal says what there is instead."""
+    world = World(1, faults=NetworkFaults(delay_ms_max=0.2, fragment_share=0), retry_topic=True)
+    world.start()
+    assert world.node is not None
+    [found] = [each for each in node_changes(world.node) if each.name == "reset_offsets"]
+    body = ResetBody(group="free", topic="%RETRY%free", to="earliest", dry_run=False)
+    task = world.loop.create_task(cast("Any", found.run(body)))
+    world.run(until=task.done, seconds=1)
+    with pytest.raises(ChangeRefused, match="cannot be moved there while it runs"):
+        task.result()

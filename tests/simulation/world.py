@@ -7,9 +7,8 @@ change to one leaves the others as they were.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -17,11 +16,8 @@ from typing import Any
 import yaml
 
 from actions.registry import Registry
-from broker.consume_queue import FILLER_SIZE
 from broker.errors import DamagedRecord
 from broker.metrics import Metrics
-from broker.properties import parse_properties
-from broker.record import split, store_timestamp
 from broker.store import Store, StoreOptions
 from broker.testing import SimDisk, SimSyncs
 from broker.testing.sim_disk import CRASH_MODES
@@ -30,10 +26,20 @@ from proxy.node import Node, Seams
 from proxy.reload import Reloader, ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
-from tests.simulation.ledger import ACK_LOSS_SECONDS, DeadLetter, Ledger, Place, PromiseBroken, Stored, Subscription
+from tests.simulation.ledger import ACK_LOSS_SECONDS, Ledger, PromiseBroken, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.loops import TOPIC as LATER
-from tests.simulation.loops import Came, LoopProducer, check_loops
+from tests.simulation.loops import LoopProducer, check_loops
+from tests.simulation.occurrences import GROUP as LOOPS
+from tests.simulation.occurrences import OccurrenceLedger, OccurrenceReader
+from tests.simulation.stored import (
+    dead_letters,
+    dead_occurrences,
+    ends,
+    occurrences,
+    stored_occurrences,
+    stored_records,
+)
 from tests.simulation.waits import Walls
 
 DATA = "/data"
@@ -42,7 +48,6 @@ STEP_MS_MAX = 12 * 3_600_000
 """More than the steps of a run can have put the wall clock back by."""
 LOG_LOSS_SECONDS = 0.5
 """How old an acknowledged publish may be and still go with the power under `flush: async`."""
-QID_PREFIX = "pyddmq_broker-0_"
 
 NodeFactory = Callable[..., Node]
 
@@ -85,19 +90,22 @@ def settings(ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool
                 "group": "free",
                 "topics": [{"topic": "orders", "tags": ["red"], **free}, {"topic": "events", **free}],
             },
+            {"group": LOOPS, "topics": [{"topic": LATER, **keyed}]},
         ],
     }
 
 
+RULES: dict[str, Any] = {"timeout": TIMEOUT_MS / 1000, "intervals": 2, "retry_max": 3}
+
+
 def subscriptions() -> list[Subscription]:
-    """Return the same groups as the ledger sees them."""
-    rules: dict[str, Any] = {"timeout": TIMEOUT_MS / 1000, "intervals": 2, "retry_max": 3}
+    """Return the same groups as the ledger sees them, but for that of the loops."""
     return [
-        Subscription(group="by-key", topic="orders", order="KEY", **rules),
-        Subscription(group="by-path", topic="orders", order="PATH", json=True, **rules),
-        Subscription(group="by-path", topic="events", order="PATH", json=True, **rules),
-        Subscription(group="free", topic="orders", tags=frozenset({"red"}), rules_vary=True, **rules),
-        Subscription(group="free", topic="events", rules_vary=True, **rules),
+        Subscription(group="by-key", topic="orders", order="KEY", **RULES),
+        Subscription(group="by-path", topic="orders", order="PATH", json=True, **RULES),
+        Subscription(group="by-path", topic="events", order="PATH", json=True, **RULES),
+        Subscription(group="free", topic="orders", tags=frozenset({"red"}), rules_vary=True, **RULES),
+        Subscription(group="free", topic="events", rules_vary=True, **RULES),
     ]
 
 
@@ -160,6 +168,9 @@ class World:
             ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS,
             walls=self.walls,
         )
+        self.loop_ledger = OccurrenceLedger(
+            [Subscription(group=LOOPS, topic=LATER, **RULES)], ack_loss_seconds=self.ledger.ack_loss_seconds
+        )
         self.report = Report(seed)
         self.ack_flush = ack_flush
         self.flush = flush
@@ -184,7 +195,8 @@ class World:
         task.result()
         self.node = node
         if self.flush == "async" and self._power_lost:
-            self.ledger.taken(_ends(node.store), seconds=LOG_LOSS_SECONDS)
+            for ledger in self.ledgers:
+                ledger.taken(ends(node.store), seconds=LOG_LOSS_SECONDS)
         self._power_lost = False
         return node
 
@@ -218,8 +230,9 @@ class World:
         self.process.kill()
         self.process = self.node = None
         if power and failed_at is not None:
-            self.ledger.unsynced_from(failed_at)
-        self.ledger.ended(power_lost=power, time=self.loop.time())
+            for ledger in self.ledgers:
+                ledger.unsynced_from(failed_at)
+        self._ended(power_lost=power)
         self._power_lost |= power
         if power:
             self.disk.crash(self.disk_random, modes=("sectors",) if torn else CRASH_MODES)
@@ -236,7 +249,20 @@ class World:
         self._graveyard.append((self.process, self.node))
         self.process.kill()
         self.process = self.node = None
-        self.ledger.ended(power_lost=False, time=self.loop.time())
+        self._ended(power_lost=False)
+
+    def _ended(self, *, power_lost: bool) -> None:
+        for ledger in self.ledgers:
+            ledger.ended(power_lost=power_lost, time=self.loop.time())
+
+    @property
+    def ledgers(self) -> tuple[Ledger, ...]:
+        """The accounts of all groups."""
+        return self.ledger, self.loop_ledger
+
+    def ledger_of(self, group: str) -> Ledger:
+        """The account that a group's messages are in."""
+        return self.loop_ledger if group == LOOPS else self.ledger
 
     def reload(self, change: Callable[[dict[str, Any]], None]) -> ReloadResult:
         """Change the configuration's text and have it read again, as SIGHUP does."""
@@ -298,10 +324,11 @@ class World:
     ) -> Consumer:
         """Connect a pull client; `number` as for producers."""
         number = self._number(number)
-        consumer = Consumer(
+        around = self.surroundings(number)._replace(ledger=self.ledger_of(group))
+        consumer = (OccurrenceReader if group == LOOPS else Consumer)(
             f"consumer {number}",
             f"10.2.0.{number}",
-            self.surroundings(number),
+            around,
             habits or ConsumerHabits(),
             group=group,
             topic=topic,
@@ -381,6 +408,8 @@ class World:
         try:
             self.ledger.check(stored_records(store, ("orders", "events")), dead_letters(store))
             check_loops([each for each in self.clients if isinstance(each, LoopProducer)], occurrences(store))
+            uid_of = self.loop_ledger.uid_of
+            self.loop_ledger.check(stored_occurrences(store, uid_of), dead_occurrences(store, uid_of))
         except DamagedRecord as error:
             raise PromiseBroken(1, str(error)) from error
         finally:
@@ -414,64 +443,6 @@ class World:
             for queue in topic.queues
             if queue.produced != queue.committed
         }
-
-
-def stored_records(store: Store, topics: tuple[str, ...]) -> Iterator[Stored]:
-    """Yield every record of some topics, as the queues name them."""
-    for name, queue_id, offset, physical, _, body, properties in _records(store, topics):
-        place = Place(name, f"{QID_PREFIX}{queue_id}", offset)
-        yield Stored(
-            place, physical, int(properties["uid"]), properties.get("KEYS", ""), properties.get("TAGS", ""), body
-        )
-
-
-def dead_letters(store: Store) -> Iterator[DeadLetter]:
-    """Yield every record of every dead-letter topic."""
-    names = tuple(name for name in store.topics if name.startswith("%DLQ%"))
-    for *_, body, properties in _records(store, names):
-        origin = Place(
-            properties["DLQ_ORIGIN_TOPIC"],
-            f"{QID_PREFIX}{properties['DLQ_ORIGIN_QUEUE']}",
-            int(properties["DLQ_ORIGIN_OFFSET"]),
-        )
-        yield DeadLetter(
-            properties["DLQ_GROUP"],
-            origin,
-            int(properties["uid"]),
-            properties["DLQ_REASON"],
-            int(properties["DLQ_ATTEMPTS"]),
-            body,
-        )
-
-
-def occurrences(store: Store) -> list[Came]:
-    """Every delivery of a loop, in the order of its queue."""
-    return [
-        Came(properties["KEYS"], physical, store_timestamp(store.read(physical, size)))
-        for _, _, _, physical, size, _, properties in _records(store, (LATER,))
-    ]
-
-
-def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, int, int, int, bytes, dict[str, str]]]:
-    for name in topics:
-        for queue in store.topics[name].queues:
-            units = queue.read(queue.min_offset, queue.max_offset - queue.min_offset)
-            for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
-                if size == FILLER_SIZE:
-                    # A record that was never acknowledged was torn, and one written with it was not (D3). Had it been
-                    # acknowledged, the ledger would miss it.
-                    continue
-                body, properties = split(store.read(physical, size))
-                yield name, queue.queue_id, offset, physical, size, bytes(body), parse_properties(bytes(properties))
-
-
-def _ends(store: Store) -> dict[tuple[str, str], int]:
-    """Return the next offset of every queue by (topic, qid)."""
-    return {
-        (topic.name, f"{QID_PREFIX}{queue.queue_id}"): queue.max_offset
-        for topic in store.topics.values()
-        for queue in topic.queues
-    }
 
 
 def store_options(wanted: dict[str, Any]) -> StoreOptions:
