@@ -1,13 +1,19 @@
-"""What a running store writes in the background: queue tails and checkpoints."""
+"""What a running store writes in the background: queue tails and checkpoints.
+
+A checkpoint is of the moment at which it begins. Its steps go on beside the loop (`broker.saving`), and what becomes
+visible meanwhile is for the next one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.commit_log import CommitLog
-from broker.errors import NO_SPACE
 from broker.index.index import Index
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
+from broker.saving import Saving, Savings, at_once, can_wait
 from broker.seams import Clock, Disk
 from broker.store_json import Checkpoint, CheckpointFile
 from broker.store_metrics import CHECKPOINTS, FILES_DAMAGED
@@ -23,7 +29,7 @@ class Checkpointer:
 
     Attributes:
         end: Log end that the last checkpoint covers, -1 before the first.
-        outdated: Queues begin later than the last checkpoint says; set by retention.
+        is_under_way: One was begun and has not ended.
         index: The index, saved with the checkpoint.
     """
 
@@ -38,9 +44,13 @@ class Checkpointer:
         clock: Clock,
         notices: Notices,
         metrics: Metrics,
+        savings: Savings,
     ) -> None:
         self.index = Index(root, log=log, disk=disk, clock=clock, options=options, metrics=metrics, notices=notices)
+        self.index.settle = savings.finish
         self._root = root
+        self._disk = disk
+        self._savings = savings
         self._log = log
         self._topics = topics
         self._clock = clock
@@ -50,8 +60,9 @@ class Checkpointer:
         self._file = CheckpointFile(root, disk=disk)
         self._at = clock.monotonic()
         self._index_ms = -1
+        self._changes = self._changes_written = 0
         self.end = -1
-        self.outdated = False
+        self.is_under_way = False
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None when there is none that can be read."""
@@ -66,6 +77,19 @@ class Checkpointer:
         self.index.open(clean=clean, index_ms=self._file.index_ms())
 
     @property
+    def outdated(self) -> bool:
+        """Whether queues begin later than the last checkpoint says, or are gone."""
+        return self._changes != self._changes_written
+
+    def outdate(self) -> None:
+        """Have the next checkpoint say where queues begin now."""
+        self._changes += 1
+
+    def settle(self) -> None:
+        """End the one that is under way; before files that it may be about are removed."""
+        self._savings.finish()
+
+    @property
     def due(self) -> bool:
         """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s, or lost files.
 
@@ -74,6 +98,7 @@ class Checkpointer:
         grown = self._log.visible_end - self.end
         return (
             self.outdated
+            or self.index.is_save_due
             or grown >= LOG_BYTES_MAX
             or (
                 (grown > 0 or self.index.saved_ms != self._index_ms)
@@ -91,29 +116,53 @@ class Checkpointer:
         Raises:
             OSError: Another failure than a full disk.
         """
-        log_end = self._log.visible_end
-        queues = {}
+        self._savings.finish()
+        at_once(self._disk, self._writing(last_record=last_record, store_ms=store_ms))
+
+    def begin(self, moment: Callable[[], tuple[int, int]], failed: Callable[[str, OSError], object]) -> None:
+        """`write` beside the loop.
+
+        Args:
+            moment: Makes what is visible durable, and tells the arguments of `write`. Raises OSError.
+            failed: Told of another failure than a full disk.
+        """
+        self.is_under_way = True
+        self._savings.add(self._writing_some_time(moment, failed))
+
+    def _writing_some_time(
+        self, moment: Callable[[], tuple[int, int]], failed: Callable[[str, OSError], object]
+    ) -> Saving:
         try:
-            for topic in self._topics.by_name.values():
+            last_record, store_ms = moment()
+            yield from self._writing(last_record=last_record, store_ms=store_ms)
+        except OSError as error:
+            failed("writing the checkpoint", error)
+        finally:
+            self.is_under_way = False
+
+    def _writing(self, *, last_record: int, store_ms: int) -> Saving:
+        log_end, changes = self._log.visible_end, self._changes
+        topics = list(self._topics.by_name.values())
+        queues = {topic.name: [[queue.min_offset, queue.max_offset] for queue in topic.queues] for topic in topics}
+        try:
+            for topic in topics:
                 for queue in topic.queues:
                     queue.write_tail()
-                    queue.sync()
-                queues[topic.name] = [[queue.min_offset, queue.max_offset] for queue in topic.queues]
-            self.index.save()
-            if log_end != self.end or self.outdated or self.index.saved_ms != self._index_ms:
+                    yield from queue.syncing()
+            yield from self.index.saving()
+            if log_end != self.end or changes != self._changes_written or self.index.saved_ms != self._index_ms:
                 saved_ms = self.index.saved_ms
-                self._file.save(
+                yield from self._file.saving(
                     Checkpoint(
                         log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues, index_ms=saved_ms
                     )
                 )
                 self._index_ms = saved_ms
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if not can_wait(error):
                 raise
             self._notices.note("checkpoint_postponed_disk_full", root=self._root)
             return
-        self.end = log_end
-        self.outdated = False
+        self.end, self._changes_written = log_end, changes
         self._at = self._clock.monotonic()
         self._written.add()

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable
 
 from broker.errors import RecordGone
+from broker.saving import Saving
 from broker.seams import Disk, DiskFile
 from broker.unit_sums import UnitSums
 
@@ -49,6 +50,7 @@ class ConsumeQueue:
         "_files",
         "_files_base",
         "_folder",
+        "_held",
         "_sums",
         "_tail_base",
         "_unsynced",
@@ -79,6 +81,7 @@ class ConsumeQueue:
         self._folder = f"{root}/consumequeue/{topic}/{queue_id}"
         self._files: dict[int, DiskFile] = {}
         self._unsynced: dict[int, DiskFile] = {}
+        self._held = -1  # the file that is being synced beside the loop
         self._sums = UnitSums()
         self._files_base = 0  # first offset that the files may hold
         self.tail = bytearray()
@@ -266,6 +269,16 @@ class ConsumeQueue:
         self._unsynced.clear()
         self._close_surplus()
 
+    def syncing(self) -> Saving:
+        """`sync` in steps; what is written meanwhile waits for the next one. No file may be removed meanwhile."""
+        for number in list(self._unsynced):
+            self._held = number
+            try:
+                yield self._unsynced.pop(number)
+            finally:
+                self._held = -1
+        self._close_surplus()
+
     def remove_later_files(self) -> None:
         """Remove the files that hold nothing but offsets from `max_offset` on, or below the oldest that counts.
 
@@ -385,7 +398,7 @@ class ConsumeQueue:
 
     def _close_surplus(self) -> None:
         for number in list(self._files)[:-_OPEN_FILES_MAX]:
-            if number not in self._unsynced:
+            if number not in self._unsynced and number != self._held:
                 self._files.pop(number).close()
 
     def close(self) -> None:

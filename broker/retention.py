@@ -272,9 +272,11 @@ class Retention:
     # Steps
 
     def _drop(self, doomed: Doomed) -> None:
+        self._checkpointer.settle()
         self._log.drop(doomed.start // self._log.segment_bytes)
         self._oldest = None
-        self._checkpointer.outdated = self._files_due = True
+        self._checkpointer.outdate()
+        self._files_due = True
         messages = 0
         for (name, queue_id), minimum in doomed.minimums.items():
             topic = self._topics.by_name.get(name)
@@ -300,6 +302,7 @@ class Retention:
 
     def _drop_queue_files(self) -> None:
         self._files_due = False
+        self._checkpointer.settle()
         for topic in self._topics.by_name.values():
             for queue in topic.queues:
                 queue.drop_files()

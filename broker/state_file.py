@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
+from broker.saving import Saving, SyncFailed, at_once
 from broker.seams import Disk
 
 # fastjson writes integer keys without quotes, which strict JSON refuses.
@@ -58,23 +59,31 @@ def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None
     Raises:
         OSError: Nothing, or only the move to `backup`, happened.
     """
+    at_once(disk, writing_whole(disk, path, data, backup=backup))
+
+
+def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> Saving:
+    """`write_whole` in steps. Raises the same."""
     spare = f"{path}.new"
     folder = path.rpartition("/")[0]
     file = disk.open(spare, create=True)
     try:
         file.truncate(0)
         file.write(0, [data])
-        file.sync()
-    except OSError:
+        yield file
+    except OSError as error:
         file.close()
         disk.remove(spare)
+        if isinstance(error, SyncFailed):
+            # Nobody believes anything of that file: a full disk can be waited out.
+            raise OSError(error.errno, error.strerror, error.filename) from error
         raise
     file.close()
     if backup is not None and disk.exists(path):
         disk.replace(path, backup)
-        disk.sync_folder(folder)
+        yield folder
     disk.replace(spare, path)
-    disk.sync_folder(folder)
+    yield folder
 
 
 def read_whole(disk: Disk, path: str) -> bytes | None:
@@ -125,7 +134,11 @@ class SealedFile:
 
     def save(self, data: Any) -> None:
         """Write the data durably. Raises OSError."""
-        write_whole(self._disk, self.path, sealed(data))
+        at_once(self._disk, self.saving(data))
+
+    def saving(self, data: Any) -> Saving:
+        """`save` in steps. Raises the same."""
+        yield from writing_whole(self._disk, self.path, sealed(data))
 
 
 class StateFile:
@@ -186,10 +199,15 @@ class StateFile:
 
     def save(self, data: Any) -> None:
         """Write twin and file durably. Raises OSError; the version before then stands in at least one of them."""
+        at_once(self._disk, self.saving(data))
+
+    def saving(self, data: Any) -> Saving:
+        """`save` in steps; no other save of this file may come between. Raises the same."""
         body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
         crc = _sum(body)
-        self._twin.save({"crc32": crc, "previous": self._written, "text": body.decode("utf-8", "surrogatepass")})
-        write_whole(self._disk, self.path, body, backup=self._backup)
+        twin = {"crc32": crc, "previous": self._written, "text": body.decode("utf-8", "surrogatepass")}
+        yield from self._twin.saving(twin)
+        yield from writing_whole(self._disk, self.path, body, backup=self._backup)
         self._written = crc
 
     def _load_twin(self) -> dict[str, str] | None:

@@ -105,6 +105,7 @@ class Store:
         retention: Deletes old log files; without limits until they are set.
         index: Finds records by key (`broker.query` asks it).
         create_topic: Makes or widens a topic (`broker.topic_changes`).
+        savings: Saves state files in steps; beside the loop, once it has `syncs`.
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
         delayed: Gives messages a delay; `broker.delay.delays` delivers them.
@@ -148,7 +149,7 @@ class Store:
         self.topics: Mapping[str, Topic] = parts.topics.by_name
         self.topic_changes, self.create_topic = parts.topic_changes, parts.topic_changes.create
         self.retention = parts.retention
-        self.index = parts.index
+        self.index, self.savings = parts.index, parts.savings
         self._feed = parts.index.feed.add
         self.queue_locks = QueueLocks(clock)
         self.store_ms = 0
@@ -219,6 +220,11 @@ class Store:
         facts = self.recovery = yield from self._parts.recover()
         self.store_ms = facts.store_ms
         self._staged_record = self._last_record = facts.last_record
+
+    def _moment(self) -> tuple[int, int]:
+        """Make what is visible durable; tell the last record of it and the latest store timestamp. Raises OSError."""
+        self.make_durable()
+        return self._last_record, self.store_ms
 
     def _write_checkpoint(self) -> None:
         self._checkpointer.write(last_record=self._last_record, store_ms=self.store_ms)
@@ -410,6 +416,7 @@ class Store:
             self.failed = StoreFailed(what, cause, at_ms=self._clock.wall_ms())
             self.metrics.counter(FAILED).value = 1
             self.index.stop()
+            self.savings.abandon()
             logger.error("store_failed", root=self.root, what=what, file=cause.filename, error=str(cause))
         flights = self._take_all()
         for flight in flights:
@@ -444,8 +451,8 @@ class Store:
             self.make_durable()
             self._room.tend()
             self.index.tick()
-            if self._checkpointer.due:
-                self._write_checkpoint()
+            if self._checkpointer.due and not self._checkpointer.is_under_way:
+                self._checkpointer.begin(self._moment, self.fail)
         except OSError as error:
             self.fail("writing the checkpoint", error)
 

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
+from broker.saving import Saving
 from broker.seams import Disk
 from broker.state_file import SealedFile, read_whole, write_whole
 
@@ -149,9 +150,9 @@ class CheckpointFile:
         raw = read_whole(self._disk, self._path) or b""
         return int(_CHECKPOINT.unpack_from(raw)[2]) if len(raw) >= _CHECKPOINT.size else 0
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Write both, ours first. Raises OSError."""
-        self._sealed.save(
+    def saving(self, checkpoint: Checkpoint) -> Saving:
+        """Write both, ours first, in steps. Raises OSError."""
+        yield from self._sealed.saving(
             {
                 "log_end": checkpoint.log_end,
                 "last_record": checkpoint.last_record,
@@ -166,6 +167,6 @@ class CheckpointFile:
             if file.size() != CHECKPOINT_BYTES:
                 file.truncate(CHECKPOINT_BYTES)
             file.write(0, [times.ljust(CHECKPOINT_BYTES, b"\x00")])
-            file.sync()
+            yield file
         finally:
             file.close()

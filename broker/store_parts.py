@@ -17,6 +17,7 @@ from broker.options import StoreOptions
 from broker.recovery import RecoveryFacts, RecoveryProgress
 from broker.retention import Retention
 from broker.room import Room
+from broker.saving import Savings
 from broker.seams import Clock, Disk, Lock
 from broker.store_json import AbortFile
 from broker.topic_changes import TopicChanges
@@ -51,6 +52,7 @@ class StoreParts:
         room: Claims log segments.
         retention: Deletes old log files.
         notices: One line per kind of skip or damage and minute.
+        savings: State files of all parts that are saved in steps, one after the other.
     """
 
     def __init__(self, owner: Owner, *, disk: Disk, clock: Clock, metrics: Metrics, lock: Lock) -> None:
@@ -68,10 +70,19 @@ class StoreParts:
         self._levels = DelayLevels(options.delay_levels)
         self._abort = AbortFile(root, disk=disk)
         self.notices = Notices(clock)
+        self.savings = Savings(disk)
         self.log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
         self.topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
         self.checkpointer = Checkpointer(
-            root, options, self.log, self.topics, disk=disk, clock=clock, notices=self.notices, metrics=metrics
+            root,
+            options,
+            self.log,
+            self.topics,
+            disk=disk,
+            clock=clock,
+            notices=self.notices,
+            metrics=metrics,
+            savings=self.savings,
         )
         self.index = self.checkpointer.index
         self.topic_changes = TopicChanges(
@@ -134,6 +145,7 @@ class StoreParts:
         Raises:
             OSError: A file cannot be written.
         """
+        self.savings.finish()
         self.log.sync()
         self.index.close()
         self.checkpointer.write(last_record=last_record, store_ms=store_ms)
@@ -142,6 +154,7 @@ class StoreParts:
 
     def release(self) -> None:
         """Close the files and give the lock back; nothing is written."""
+        self.savings.abandon()
         self.index.release()
         self.log.close()
         self.topics.close()

@@ -148,12 +148,13 @@ class TopicChanges:
         topic = self._topics.by_name[name]
         self._owner.flush()
         self._check_whole()
+        self._checkpointer.settle()
         with self._writing():
             # What is said of the log's end must hold after a power loss, too.
             self._log.sync()
             self._topics.lives.bury(name, self._log.visible_end, [queue.max_offset for queue in topic.queues])
         del self._topics.by_name[name]
-        self._checkpointer.outdated = True
+        self._checkpointer.outdate()
         try:
             self._topics.save()
             for queue in topic.queues:

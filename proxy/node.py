@@ -350,6 +350,7 @@ class Node:
         self.store.on_pending = self.request_turn
         self.store.on_durable = self._durable
         self.store.syncs = seams.syncs if node.flush == "sync" else None
+        self.store.savings.syncs = seams.syncs
         self._index_work = IndexWork(self.store.index, scheduler=seams.loop, turns=lambda: self._turns.value)
         try:
             acks = opening_progress(node, seams, self.metrics, self.store)

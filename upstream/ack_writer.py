@@ -15,7 +15,7 @@ import structlog
 
 from broker.errors import NO_SPACE, StoreError
 from broker.metrics import Metrics, declare
-from broker.seams import Clock, Handle, Scheduler, Syncs
+from broker.seams import Clock, Handle, Scheduler, Syncing, Syncs
 from upstream.journal import AckJournal
 from upstream.journal_format import encode_acked
 from upstream.tracker import OffsetTracker
@@ -111,6 +111,7 @@ class AckWriter:
         self._unsynced = False
         self._synced_at = -SYNC_SPACING_SECONDS
         self._beside = syncs
+        self._syncing: Syncing | None = None
         self._in_flight: int | None = None
         """How many blocks the sync covers that is on its way, None for no such sync."""
         self._begin_next = False
@@ -183,6 +184,7 @@ class AckWriter:
         """
         if self.pending:
             self.flush()
+        self._wait()
         if self.failed is not None:
             raise self.failed
         if not self._unsynced:
@@ -194,6 +196,12 @@ class AckWriter:
         self._unsynced = self._sync_next = False
         self._synced_at = self._clock.monotonic()
         self._syncs.value += 1
+
+    def _wait(self) -> None:
+        """Wait for a sync that is on its way: of a failure the system tells it or another one, not both."""
+        if self._syncing is not None and self._in_flight is not None:
+            self._begin_next = False
+            self._syncing.wait()
 
     def begin_sync(self) -> None:
         """Begin to make everything durable, staged entries too, beside the loop; a sync on its way is let end first.
@@ -212,14 +220,14 @@ class AckWriter:
             self._begin_next = True
         elif self._unsynced:
             self._in_flight = self._blocks.value
-            self._journal.begin_sync(self._beside, self._synced)
+            self._syncing = self._journal.begin_sync(self._beside, self._synced)
 
     def _synced(self, error: OSError | None) -> None:
         """Note that a sync beside the loop has ended; what was written after it began waits for the next one."""
         covered, self._in_flight = self._in_flight, None
         begin_next, self._begin_next = self._begin_next, False
+        self._syncing = None
         if error is not None:
-            # A sync at once meanwhile may not have heard of it: the system tells one of them.
             if not self._closed and (self.failed is None or isinstance(self.failed, ProgressFull)):
                 self._refuse("syncing", error)
             return
@@ -293,6 +301,7 @@ class AckWriter:
 
     def _save_earlier(self) -> None:
         """Sync, once, what was written and answered before a write failed: D9's 100 ms hold for it all the same."""
+        self._wait()
         if self._unsynced:
             self._unsynced = False
             with contextlib.suppress(OSError):

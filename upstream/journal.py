@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from broker.errors import StoreFormatNewer
 from broker.opening import run_to_end
-from broker.seams import Buffer, Disk, DiskFile, Syncs, Told
+from broker.seams import Buffer, Disk, DiskFile, Syncing, Syncs, Told
 from upstream.journal_format import (
     BLOCK_HEADER,
     END_OF_BLOCKS,
@@ -164,10 +164,10 @@ class AckJournal:
         assert self._file is not None, "sync before roll"
         self._file.sync()
 
-    def begin_sync(self, syncs: Syncs, done: Told) -> None:
+    def begin_sync(self, syncs: Syncs, done: Told) -> Syncing:
         """Begin to make the blocks appended so far durable; `done` is told, and of an error what `sync` says holds."""
         assert self._file is not None, "sync before roll"
-        syncs.begin(self._file, done)
+        return syncs.begin(self._file, done)
 
     def ensure_spare(self) -> bool:
         """Claim the space of the next segment when it is not set aside yet; False when the disk is full.

@@ -34,6 +34,7 @@ from typing import NamedTuple
 from broker.index.rows import Rows
 from broker.leaves import leaf
 from broker.record import crc32
+from broker.saving import Steps
 from broker.seams import Disk, DiskFile
 
 HEADER = struct.Struct(">qqqqii")
@@ -260,8 +261,12 @@ class IndexFile:
             self._pending_from = self.header.next_entry
             self._pending.clear()
 
-    def save(self) -> Sums:
-        """Write entries, slots and header and sync the file. Raises OSError."""
+    def saving(self) -> Steps[Sums]:
+        """Write entries, slots and header and sync the file, in steps; what is put meanwhile is for the next one.
+
+        Raises:
+            OSError: It could not be written or synced.
+        """
         self.write()
         file, slots = self._file, self._slots
         assert file is not None
@@ -277,9 +282,10 @@ class IndexFile:
         self._dirty.clear()
         head = HEADER.pack(*self.header)
         file.write(0, [head])
-        file.sync()
-        self.sums = Sums(crc32(table, crc32(head)), self._entries_sum, self.header)
-        return self.sums
+        sums = Sums(crc32(table, crc32(head)), self._entries_sum, self.header)
+        yield file
+        self.sums = sums
+        return sums
 
     def release(self) -> None:
         """Let go of the file and of what stands in memory for writing; what was put since `save` is lost."""

@@ -14,7 +14,7 @@ Guarantees:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE
@@ -29,6 +29,7 @@ from broker.log_walk import walk
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
+from broker.saving import Saving, at_once, can_wait
 from broker.seams import Clock, Disk
 from broker.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG
 
@@ -60,6 +61,7 @@ class Index:
         failed: Why nothing is built any more, or None.
         log: The commit log.
         feed: Takes what is appended, so that it is not read from the log again.
+        settle: Ends a save that is under way; called before another one, and before files are removed.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Index:
         self._metrics = metrics
         self._notices = notices
         self._state = IndexState(root, disk=disk)
+        self.settle: Callable[[], None] = _nothing
         self.feed = IndexFeed()
         self._hash = KeyHasher().hash
         self._rows = RowMaker()
@@ -178,6 +181,7 @@ class Index:
 
     def distrust(self, file: IndexFile, why: str) -> None:
         """Have a file made anew from the log, because it was found to be damaged."""
+        self.settle()
         if file not in self._parts.all:
             return
         file.release()
@@ -272,9 +276,10 @@ class Index:
         return file
 
     def _seal(self, file: IndexFile) -> None:
-        file.save()
+        self.settle()
+        at_once(self._disk, file.saving())
         file.release()
-        self._save_state()
+        at_once(self._disk, self._saving_state())
 
     def _step_repair(self, records_max: int) -> None:
         """Go on with the first of the gaps; it becomes a file when its stretch of the log is read or the file full."""
@@ -308,51 +313,64 @@ class Index:
                 self._parts.file(self._parts.all.pop(place).name).remove()
 
     def _close_gap(self, place: int, repair: _Repair) -> None:
+        self.settle()
         self._repair = None
         self._parts.names_changed = True
         if repair.file is None:
             self._parts.all.pop(place)
             self._parts.file(repair.gap.name).remove()
         else:
-            repair.file.save()
+            at_once(self._disk, repair.file.saving())
             repair.file.release()
             self._parts.all[place] = repair.file
-        self._save_state()
+        at_once(self._disk, self._saving_state())
 
     # Saving
 
     def tick(self) -> None:
-        """Do what is due about once a second: a small step, the save, the lag's gauge. The log is synced before."""
+        """Do what is due about once a second: a small step, the lag's gauge. The log is synced before."""
         self.step()
-        self.save()
         self._metrics.counter(INDEX_LAG).value = max(self._log.visible_end - self.position, 0)
 
-    def save(self, *, at_once: bool = False) -> None:
-        """Make what was built durable: every ten seconds, or `at_once`. Call it before the checkpoint is written."""
-        now = self._clock.monotonic()
-        if self.failed is not None or not self._parts.changed or not (at_once or now - self._saved_at >= SAVE_SECONDS):
-            return
-        try:
-            if self._writer is not None:
-                self._writer.save()
-            self._save_state()
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                self._fail(error)
-        self._saved_at = now
+    @property
+    def is_save_due(self) -> bool:
+        """Whether something was built, and the last save is ten seconds ago."""
+        return self._parts.changed and self.failed is None and self._clock.monotonic() - self._saved_at >= SAVE_SECONDS
 
-    def _save_state(self) -> None:
-        if self._parts.names_changed:
-            self._disk.sync_folder(self._folder)
-            self._parts.names_changed = False
-        files = [file for file in self.files if file is not self._writer or file.sums is not None]
-        self._state.save(self.position, files, [gap.name for gap in self._parts.gaps])
-        self.saved_ms = files[-1].header.end_ms if files else 0
-        self._parts.changed = False
+    def saving(self, *, now: bool = False) -> Saving:
+        """Make what was built durable when that is due, or `now`, in steps; before the checkpoint is written."""
+        if not (self.is_save_due or (now and self._parts.changed and self.failed is None)):
+            return
+        self._saved_at = self._clock.monotonic()
+        try:
+            yield from self._saving_state(self._writer)
+        except OSError as error:
+            if not can_wait(error):
+                self._fail(error)
+
+    def _saving_state(self, writer: IndexFile | None = None) -> Saving:
+        """Make `writer` and the names of the files durable, then the state as it is now."""
+        position, names_changed = self.position, self._parts.names_changed
+        files = {file.name: file.sums for file in self.files if file is not self._writer or file.sums is not None}
+        last = self.files[-1].header if self.files else None
+        missing = [gap.name for gap in self._parts.gaps]
+        self._parts.changed = self._parts.names_changed = False
+        try:
+            if writer is not None:
+                files[writer.name] = yield from writer.saving()
+            if names_changed:
+                yield self._folder
+            yield from self._state.saving(position, files, missing)
+        except BaseException:
+            self._parts.changed = True
+            self._parts.names_changed |= names_changed
+            raise
+        self.saved_ms = last.end_ms if last is not None else 0
 
     def drop_before(self, physical: int) -> int:
         """Delete files whose last entry lies before a commit-log offset; the last file stays. Returns their number."""
         dropped = 0
+        self.settle()
         try:
             while len(self._parts.all) > 1 and self._parts.first_ends_before(physical):
                 part = self._parts.all.pop(0)
@@ -360,8 +378,8 @@ class Index:
                 (part if isinstance(part, IndexFile) else self._parts.file(part.name)).remove()
                 dropped += 1
             if dropped:
-                self._parts.names_changed = self._parts.changed = True
-                self._save_state()
+                self._parts.names_changed = True
+                at_once(self._disk, self._saving_state())
         except OSError as error:
             self._fail(error)
         return dropped
@@ -371,7 +389,8 @@ class Index:
         for _ in range(CLOSE_RECORDS_MAX // STEP_RECORDS):
             if not self.step():
                 break
-        self.save(at_once=True)
+        self.settle()
+        at_once(self._disk, self.saving(now=True))
         if self.behind:
             self._notices.note("index_closed_behind", lag_bytes=self._log.visible_end - self.position)
         self.release()
@@ -395,6 +414,10 @@ class Index:
         self.feed.close()
         self._metrics.counter(INDEX_FAILED).value = 1
         self._notices.note("index_failed", folder=self._folder, error=str(error))
+
+
+def _nothing() -> None:
+    """End no save, where none is made in steps."""
 
 
 def _unknown(rows: Rows, known_to: int, files: list[IndexFile], known_from: int = _ALL_MS) -> Rows:

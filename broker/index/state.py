@@ -9,11 +9,12 @@ time is not believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker.errors import StoreUnreadable
-from broker.index.file import Header, IndexFile, Sums
+from broker.index.file import Header, Sums
+from broker.saving import Saving
 from broker.seams import Disk
 from broker.state_file import SealedFile
 
@@ -52,7 +53,7 @@ class IndexState:
         }
         return SavedIndex(data["position"], files, frozenset(data["missing"]))
 
-    def save(self, position: int, files: Iterable[IndexFile], missing: Iterable[str]) -> None:
-        """Write the state, durably. Raises OSError."""
-        sums = {file.name: None if file.sums is None else list(file.sums) for file in files}
-        self._file.save({"position": position, "files": sums, "missing": list(missing)})
+    def saving(self, position: int, files: Mapping[str, Sums | None], missing: Iterable[str]) -> Saving:
+        """Write the state, durably, in steps; `files` are those that were made durable, by name. Raises OSError."""
+        sums = {name: None if each is None else list(each) for name, each in files.items()}
+        yield from self._file.saving({"position": position, "files": sums, "missing": list(missing)})

@@ -75,18 +75,19 @@ def test_failed_sync_refuses_what_comes_after_it() -> None:
     assert disk.operations == operations
 
 
-def test_failure_told_after_a_sync_at_once_counts_all_the_same() -> None:
+def test_sync_at_once_hears_how_the_one_on_its_way_ended() -> None:
     """The system tells a failure to one of the two, and the pages that it was for may be gone."""
     disk = SimDisk()
     node = begun(disk)
-    node.progress.sync()
     disk.fail("sync", path_part="/acks/")
-    node.scheduler.advance(SYNC_TAKES)
-    assert isinstance(node.progress.failed, ProgressFailed)
+    with pytest.raises(ProgressFailed, match="syncing"):
+        node.progress.sync()
+    node.scheduler.advance(1)
+    assert node.metrics.value(ack_writer.JOURNAL_FAILURES) == 1
 
 
 def test_close_with_a_sync_on_its_way_keeps_everything() -> None:
-    """The close syncs at once; how the other one ended, nobody asks."""
+    """The close waits for it, and syncs what came later."""
     disk = SimDisk()
     node = begun(disk)
     node.close()

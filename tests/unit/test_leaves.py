@@ -28,6 +28,7 @@ from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.properties import PROPERTIES_BYTES_MAX
 from broker.put import Put
+from broker.saving import at_once
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from broker.topics import Topic, Topics
@@ -277,7 +278,7 @@ def test_index_entries_of_any_records_same(records: list[tuple[bytes, bytes]], g
         index_file = IndexFile(disk, "/index/1", slots=5, entries=9)
         index_file.create()
         at = index_file.put(made)
-        index_file.save()
+        at_once(disk, index_file.saving())
         assert index_file._slots is not None
         return made, at, disk.open("/index/1").read(0, 1 << 20), index_file.header, list(index_file._slots)
 

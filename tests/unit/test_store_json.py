@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from broker.errors import StoreGeometryDiffers, StoreUnreadable
+from broker.saving import at_once
 from broker.store_json import AbortFile, Checkpoint, CheckpointFile, Geometry, check_geometry
 from broker.testing import SimDisk
 
@@ -26,7 +27,7 @@ def test_checkpoint_stands_in_both_forms() -> None:
     disk = folders()
     file = CheckpointFile("/s", disk=disk)
     assert file.load() is None
-    file.save(POINT)
+    at_once(disk, file.saving(POINT))
     assert file.load() == POINT
     raw = disk.open("/s/checkpoint").read(0, 9999)
     assert len(raw) == 4096
@@ -37,7 +38,7 @@ def test_checkpoint_stands_in_both_forms() -> None:
 def test_damaged_checkpoint_is_none() -> None:
     """Everything in it can be derived, so damage is no error."""
     disk = folders()
-    CheckpointFile("/s", disk=disk).save(POINT)
+    at_once(disk, CheckpointFile("/s", disk=disk).saving(POINT))
     disk.flip_bit("/s/pyddmq/checkpoint.json", 30)
     assert CheckpointFile("/s", disk=disk).load() is None
 
