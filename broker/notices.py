@@ -42,18 +42,19 @@ class Notices:
         self._clock = clock
         self._log = structlog.get_logger() if log is None else log
         self._interval = interval_seconds
-        self._windows: dict[tuple[str, str], _Window] = {}
+        self._windows: dict[tuple[str, str, str], _Window] = {}
 
-    def note(self, event: str, group: str = "", count: int = 1, **example: object) -> None:
+    def note(self, event: str, group: str = "", count: int = 1, *, kind: str = "", **example: object) -> None:
         """Report `count` occurrences of one kind.
 
         Args:
             event: Constant snake_case name of the kind.
             group: Consumer group, or "" where none is concerned.
             count: How many occurrences this call stands for, 1 or more.
+            kind: Tells kinds of one event apart, so that one does not hide another; not written, and one of few.
             example: Facts of the first of them (topic, offset, reason ...).
         """
-        window = self._windows.get((event, group))
+        window = self._windows.get((event, group, kind))
         if window is not None:
             if not window.count:
                 window.example = example
@@ -62,7 +63,7 @@ class Notices:
         if len(self._windows) >= _KINDS_MAX:
             # Kinds are constants and groups come from the configuration, so this is a guard against misuse only.
             return
-        self._windows[event, group] = _Window(self._clock.monotonic() + self._interval)
+        self._windows[event, group, kind] = _Window(self._clock.monotonic() + self._interval)
         self._write(event, group, count, example)
 
     def flush(self, *, everything: bool = False) -> None:
@@ -70,14 +71,14 @@ class Notices:
         if not self._windows:
             return
         now = self._clock.monotonic()
-        for (event, group), window in list(self._windows.items()):
+        for (event, group, kind), window in list(self._windows.items()):
             if not everything and now < window.ends:
                 continue
             if not window.count:
-                del self._windows[event, group]
+                del self._windows[event, group, kind]
                 continue
             self._write(event, group, window.count, window.example)
-            self._windows[event, group] = _Window(now + self._interval)
+            self._windows[event, group, kind] = _Window(now + self._interval)
 
     def _write(self, event: str, group: str, count: int, example: dict[str, Any]) -> None:
         facts = {name: value for name, value in example.items() if value is not None}

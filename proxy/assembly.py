@@ -193,6 +193,7 @@ def starting_servers(node: Node, admin_hint: str) -> tuple[ThriftServer, ThriftS
             admin_hint=admin_hint,
             budget=node.budget,
             relieve=node.memory.relieve,
+            notices=node.notices,
         )
 
     return server("consumer", starting.consumer_handlers()), server("producer", starting.producer_handlers())
@@ -208,6 +209,7 @@ def consumer_service(node: Node) -> ConsumerService:
         linger_ms_max=node.config.node.max_linger_time,
         acks_refused=lambda: node.progress.failed,
         budget=node.budget,
+        notices=node.notices,
         leaving=lambda name: next((group for group in node.leaving if group.name == name), None),
     )
 
@@ -228,7 +230,12 @@ def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Hand
     """Make what answers producers; `state` is that of the node's life."""
     checks = message_checks(node)
     publishing = Publishing(
-        store=node.store, clock=node.seams.clock, metrics=node.metrics, state=state, budget=node.budget
+        store=node.store,
+        clock=node.seams.clock,
+        metrics=node.metrics,
+        state=state,
+        budget=node.budget,
+        notices=node.notices,
     )
     sends = ProducerService(checks, publishing, qid_prefix=node.qid_prefix, broker_name=node.config.node.broker_name)
     transactions = TransactionService(

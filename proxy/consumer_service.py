@@ -14,6 +14,7 @@ from functools import partial
 from broker.body import BodyPacked, body_limit, locate_body, locate_unpacked
 from broker.errors import BodyUnusable
 from broker.metrics import Metrics, declare
+from broker.notices import Notices
 from broker.record import Located
 from broker.seams import Scheduler
 from broker.store import DamagedRecord, RecordGone, Store
@@ -70,6 +71,7 @@ class ConsumerService:
         linger_ms_max: int,
         acks_refused: Callable[[], ProgressFailed | None],
         budget: Budget,
+        notices: Notices,
         leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
     ) -> None:
         """Set up.
@@ -83,6 +85,7 @@ class ConsumerService:
             acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
                 would come again and again.
             budget: The node's account of memory.
+            notices: Where refusals are told.
             leaving: Finds a group that was taken out and drains: results for it still count.
         """
         self._groups = groups
@@ -92,6 +95,7 @@ class ConsumerService:
         self._metrics = metrics
         self._acks_refused = acks_refused
         self._budget = budget
+        self._notices = notices
         self.linger_ms_max = linger_ms_max
 
     def handlers(self) -> dict[str, Handler]:
@@ -112,9 +116,7 @@ class ConsumerService:
         group = self._groups.get(request.group)
         refusal = self._refusal(request, group)
         if refusal is not None:
-            code, text = refusal
-            self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
-            connection.answer(encode_pull_exception(call, code, text))
+            connection.answer(self._refuse(call, *refusal, connection))
             return
         assert group is not None, "a missing group is a refusal"
         if connection.may_start():
@@ -165,16 +167,26 @@ class ConsumerService:
         for result in results:
             offsets += len(result.success) + len(result.fail)
             if result.group is None or result.topic is None or result.qid is None:
-                self._metrics.counter(RESULTS_IGNORED, "null_context").add()
+                self._ignore("null_context", connection)
                 continue
             group = self._groups.get(result.group) or self._leaving(result.group)
             if group is None:
-                self._metrics.counter(RESULTS_IGNORED, "no_such_group").add()
+                self._ignore("no_such_group", connection)
                 continue
             applied = group.apply(result.topic, result.qid, result.success, result.fail, connection)
             if applied.counted:
                 counted = True
         return counted or offsets == 0
+
+    def _refuse(self, call: Call, code: PullCode, text: str, connection: Connection) -> bytes:
+        """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
+        self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
+        self._notices.note("pull_refused", kind=code.name, code=int(code), client=connection.address, text=text)
+        return encode_pull_exception(call, code, text)
+
+    def _ignore(self, reason: str, connection: Connection) -> None:
+        self._metrics.counter(RESULTS_IGNORED, reason).add()
+        self._notices.note("result_ignored", kind=reason, reason=reason, client=connection.address)
 
     def _refusal(self, request: PullRequest, group: ConsumerGroup | None) -> tuple[PullCode, str] | None:
         if group is None:
@@ -231,8 +243,7 @@ class ConsumerService:
         try:
             parked = group.park(request.topic, request.count_max, connection, wake)
         except ParkedFull as error:
-            self._metrics.counter(PULLS_REFUSED, PullCode.OVERLOADED.name.lower()).add()
-            slot.answer(encode_pull_exception(call, PullCode.OVERLOADED, f"{error}: use fewer connections"))
+            slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}: use fewer connections", connection))
             return
         timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
         slot.withdraw = withdraw

@@ -26,7 +26,7 @@ from proxy.connection import Connection
 from proxy.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.message_rules import Refusal
-from proxy.publishing import SENDS_REFUSED, Publishing
+from proxy.publishing import Publishing
 from proxy.reply_slot import Slot
 from proxy.server import Handler
 from proxy.topic_ports import TopicPort
@@ -193,7 +193,7 @@ class DelayService:
             text = _OUTCOME_TEXTS[outcome]
             slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))
         except (StoreError, OSError) as error:
-            self._metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_UNKNOWN))).add()
+            self._publishing.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), None)
             slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
         else:
             self._scheduler.call_later(0, self._step, steps, slot, call, delay_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.metrics import Metrics, declare
+from broker.notices import Notices
 from broker.seams import Clock
 from broker.store import Position, Put, Store, StoreError
 from proxy.connection import Connection
@@ -36,16 +37,25 @@ class Publishing:
         metrics: The node's registry.
         state: The node's state: "ready", "draining" or "failed".
         budget: The node's account of memory.
+        notices: Where refusals are told.
     """
 
     def __init__(
-        self, *, store: Store, clock: Clock, metrics: Metrics, state: Callable[[], str], budget: Budget
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        state: Callable[[], str],
+        budget: Budget,
+        notices: Notices,
     ) -> None:
         self._store = store
         self._clock = clock
         self._metrics = metrics
         self._state = state
         self._budget = budget
+        self.notices = notices
         self._born_hosts: dict[str, bytes] = {}
 
     def append(
@@ -83,7 +93,7 @@ class Publishing:
 
         def done(error: StoreError | None) -> None:
             if error is not None:
-                self._metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_UNKNOWN))).add(len(puts))
+                self.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(puts))
                 slot.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
             port = ports[0]
@@ -126,8 +136,14 @@ class Publishing:
         self, connection: Connection, call: Call, refusal: Refusal, count: int, refused: Refused = encode_result_reply
     ) -> None:
         """Answer a call of so many messages with why they are not taken, and count them."""
-        self._metrics.counter(SENDS_REFUSED, str(int(refusal.code))).add(count)
+        self.tell_refused(refusal.code, refusal.text, connection.address, count)
         connection.answer(refused(call, refusal.code, refusal.text))
+
+    def tell_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
+        """Count messages that were not taken and tell of them, once a minute for each code (D25)."""
+        number = int(code)
+        self._metrics.counter(SENDS_REFUSED, str(number)).add(count)
+        self.notices.note("send_refused", "", count, kind=str(number), code=number, client=client, text=text)
 
     def born_host(self, address: str) -> bytes:
         """Client address as RocketMQ's record has it: IPv4 and port in 8 bytes; others become 0.0.0.0."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from broker.metrics import Counter, Metrics, declare
+from broker.notices import Notices
 from broker.seams import Clock, Scheduler
 from proxy.connection import Connection
 from proxy.network import DESCRIPTORS_UNBOUNDED, Listener, Network
@@ -41,6 +42,14 @@ CALLS_FAILED = declare(
     "Calls answered with a TApplicationException: undecodable arguments, unknown method, internal error",
     ("service", "kind"),
 )
+
+_WHY = {
+    "too_many": "as many connections are open as maxConnections allows",
+    "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
+    "memory": "the node is short of memory (memoryMax)",
+    "slow_frame": "a frame took longer than frameTimeout to arrive",
+}
+"""Sentences for the reasons that are ours."""
 
 Handler = Callable[[Connection, Call], None]
 """Handles one decoded call header: scans the arguments and answers through the connection, now or later."""
@@ -84,6 +93,7 @@ class ThriftServer:
         admin_hint: str = "",
         budget: Budget | None = None,
         relieve: Callable[[], None] = lambda: None,
+        notices: Notices | None = None,
     ) -> None:
         """Set up; nothing listens yet.
 
@@ -98,12 +108,14 @@ class ThriftServer:
             admin_hint: Where HTTP is served, for the answer to an HTTP client on this port.
             budget: The node's account of memory; without one there is no ceiling.
             relieve: Called when a connection brought the account to where others must be closed.
+            notices: Where refusals are told; of its own when left out.
         """
         self.service = service
         self.limits = limits
         self.admin_hint = admin_hint
         self.budget = budget or Budget()
         self.relieve = relieve
+        self._notices = notices or Notices(clock)
         # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
         self.connections: dict[Connection, None] = {}
         self._clock = clock
@@ -159,13 +171,13 @@ class ThriftServer:
             descriptor: Its number, the lowest that was free, so about as many are open; -1 where there is none.
         """
         if len(self.connections) >= self.limits.connections_max:
-            self._count_refusal("too_many")
+            self._refuse("too_many", connection)
             return False
         if descriptor >= self.limits.descriptors_max:
-            self._count_refusal("descriptors")
+            self._refuse("descriptors", connection)
             return False
         if self.budget.level >= Pressure.CLOSING:
-            self._count_refusal("memory")
+            self._refuse("memory", connection)
             return False
         connection.since_ms = self._clock.wall_ms()
         self.connections[connection] = None
@@ -179,10 +191,7 @@ class ThriftServer:
 
     def refused(self, connection: Connection, error: FrameError) -> None:
         """A connection sent something that is no frame."""
-        self._count_refusal(error.reason)
-        _log.warning(
-            "connection_refused", service=self.service, client=connection.address, reason=error.reason, text=str(error)
-        )
+        self._refuse(error.reason, connection, str(error))
 
     def touch(self, connection: Connection) -> None:
         """A connection has something to write at the end of this turn."""
@@ -207,8 +216,7 @@ class ThriftServer:
         try:
             call = parse_call(frame)
         except FatalWireError as error:
-            self._count_refusal("garbage")
-            _log.warning("undecodable_call", service=self.service, client=connection.address, text=str(error))
+            self._refuse("garbage", connection, str(error))
             connection.abort()
             connection.closed = True
             return
@@ -247,21 +255,39 @@ class ThriftServer:
         oldest = self._clock.monotonic() - self.limits.frame_seconds_max
         for connection in list(self.connections):
             if connection.partial_since is not None and connection.partial_since < oldest:
-                self._count_refusal("slow_frame")
+                self._refuse("slow_frame", connection)
                 connection.abort()
 
     def close_for_memory(self, connection: Connection) -> None:
         """Close a connection that holds much, at once."""
-        self._count_refusal("memory")
+        self._refuse("memory", connection)
         connection.drop()
 
     def _unknown(self, method: str) -> str:
         other = {"consumer": "producer", "producer": "consumer"}.get(self.service)
         return f"unknown method {method!r}: this is the {self.service} port, the {other} port is another one"
 
-    def _count_refusal(self, reason: str) -> None:
+    def _refuse(self, reason: str, connection: Connection, text: str = "") -> None:
+        """Count a connection that is closed and tell of it, once a minute for each reason (D25)."""
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, reason).add()
+        self._notices.note(
+            "connection_refused",
+            kind=f"{self.service} {reason}",
+            service=self.service,
+            client=connection.address,
+            reason=reason,
+            text=text or _WHY[reason],
+        )
 
     def _fail(self, connection: Connection, call: Call, kind: int, text: str) -> None:
         self._metrics.counter(CALLS_FAILED, self.service, str(kind)).add()
+        if kind != APPLICATION_INTERNAL_ERROR:
+            self._notices.note(
+                "call_refused",
+                kind=f"{self.service} {kind}",
+                service=self.service,
+                client=connection.address,
+                method=call.method,
+                text=text,
+            )
         connection.answer(encode_application_exception(call, kind, text))

@@ -215,6 +215,7 @@ class TransactionService:
         if problem is not None:
             reason, text = problem
             self._metrics.counter(FETCHES_REFUSED, reason).add()
+            self._publishing.notices.note("check_fetch_refused", kind=reason, client=connection.address, text=text)
             connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
         elif connection.may_start():
             self._start(None, connection, call, request)

@@ -234,6 +234,10 @@ class ConsumerGroup:
             # Unknown, or the ack journal cannot be written: then no ack counts and keys wait (D5).
             ignored = len(success) + len(fail)
             self._metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
+            if ignored:
+                reason = "unknown_queue" if lane is None else "acks_refused"
+                facts = {"reason": reason, "topic": topic, "qid": queue_id_text}
+                self._notices.note("result_ignored", self.name, ignored, kind=reason, **facts)
             return Applied(ignored=ignored)
         return apply_result(lane, success, fail, holder)
 

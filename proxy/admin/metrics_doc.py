@@ -18,8 +18,9 @@ What `/metrics` on the admin port shows, in Prometheus' text form. This page is 
 (`python -m proxy.admin.metrics_doc > docs/metrics.md`); a test keeps the two equal.
 
 Every message that is skipped, dropped, damaged or refused is counted here (promise 6), and the log has one line per
-kind, group and minute with the count and the first example. Counters start at 0 with the process. `process_*` come
-beside these from the Prometheus client.
+kind, group and minute with the count and the first example. Two kinds are counted only: what the configuration wants
+skipped (`tag_filter`, `pressure_traffic`), and results that change nothing (`stale`). Counters start at 0 with the
+process. `process_*` come beside these from the Prometheus client.
 """
 
 

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from broker.notices import Notices
 from broker.transaction.settings import CheckSettings
 from conf import NodeConfig
 from proxy.connection import Connection
@@ -69,7 +70,12 @@ def port() -> Port:
         clock=found.clock,
     )
     publishing = Publishing(
-        store=found.store, clock=found.clock, metrics=metrics, state=lambda: made.state, budget=budget
+        store=found.store,
+        clock=found.clock,
+        metrics=metrics,
+        state=lambda: made.state,
+        budget=budget,
+        notices=Notices(found.clock),
     )
     service = TransactionService(
         found.transactions,
