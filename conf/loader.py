@@ -72,7 +72,12 @@ def load(path: str | os.PathLike[str], *, actions: ReadMapping[str, ActionSpec] 
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError([Problem(name, line, "", "is not UTF-8; save the file as UTF-8")]) from error
-    return loads(text, file=name, actions=actions)
+    loaded = loads(text, file=name, actions=actions)
+    if isinstance(loaded.tree, Mapping) and not loaded.tree.entries:
+        # What an editor leaves for a moment, or a full disk for good: a reload of it would end every group.
+        text = "is empty; write `topics:` and `groups:`, or `node: {}` where there are to be none"
+        raise ConfigError([Problem(name, None, "", text)])
+    return loaded
 
 
 def loads(text: str, *, file: str = "<text>", actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:

@@ -116,15 +116,17 @@ class Connection:
             CallTimedOut: No complete reply in time.
             NotThrift: Something else than a framed Thrift server answered.
             CallRejected: A TApplicationException.
+            ClientMisuse: An argument does not fit its field; nothing was sent.
             Exception: The exception declared in the IDL, as thriftpy2 builds it.
         """
+        self._sequence = self._sequence % 0x7FFFFFFF + 1
+        request = self._encode(method, arguments)
         self.open(timeout_ms=timeout_ms)
         assert self._socket is not None, "open() leaves a socket or raises"
-        self._sequence = self._sequence % 0x7FFFFFFF + 1
         deadline = time.monotonic() + timeout_ms / 1000
         try:
             self._socket.settimeout(timeout_ms / 1000)
-            self._socket.sendall(self._encode(method, arguments))
+            self._socket.sendall(request)
             reply = self._read_frame(self._socket, deadline)
         except TimeoutError as error:
             self.close()
@@ -140,9 +142,15 @@ class Connection:
 
     def _encode(self, method: str, arguments: Mapping[str, object]) -> bytes:
         buffer, protocol = self._codec(b"")
-        protocol.write_message_begin(method, _CALL, self._sequence)
-        protocol.write_struct(getattr(self._service, method + "_args")(**arguments))
-        protocol.write_message_end()
+        try:
+            protocol.write_message_begin(method, _CALL, self._sequence)
+            protocol.write_struct(getattr(self._service, method + "_args")(**arguments))
+            protocol.write_message_end()
+        except Exception as error:
+            # The two codecs have many names for a value that does not fit its field, some of them deep in C.
+            raise ClientMisuse(
+                f"{method} cannot be sent: {error}; give texts in UTF-8, bytes and numbers in range"
+            ) from error
         body: bytes = buffer.getvalue()
         return _FRAME_LENGTH.pack(len(body)) + body
 

@@ -196,6 +196,32 @@ def test_application_exception_carries_kind_and_text() -> None:
     assert caught.value.code == 7
 
 
+@pytest.mark.parametrize("protocol", ["binary", "compact"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"partition_id": 2**31},
+        {"hash_id": -(2**63) - 1},
+        {"deliver_at_ms": 2**63},
+        {"key": "\udcff"},
+        {"key": 7},
+        {"body": 7},
+        {"properties": {"a": 1}},
+    ],
+)
+def test_value_that_does_not_fit_its_field_is_misuse(protocol: WireProtocol, wrong: dict[str, Any]) -> None:
+    """Nothing is sent, the error is one of the client's own, and the connection serves the next call."""
+    with (
+        ScriptedNode("producer", in_turn(stored()), protocol=protocol) as node,
+        Producer(node.address, protocol=protocol) as producer,
+    ):
+        fields: dict[str, Any] = {"topic": "orders", "body": b"x", **wrong}
+        with pytest.raises(ClientMisuse, match="sendSync cannot be sent"):
+            producer.send(**fields)
+        producer.send("orders", b"x")
+        assert len(node.calls) == 1
+
+
 def test_malformed_addresses_are_misuse() -> None:
     """An address is host:port with a port that exists; IPv6 stands in brackets."""
     assert parse_address("[::1]:9613") == ("::1", 9613)

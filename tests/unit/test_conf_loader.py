@@ -71,6 +71,17 @@ def test_load_empty_text_is_all_defaults() -> None:
     assert read("").config == read("node:\ntopics:\ngroups:\n").config
 
 
+@pytest.mark.parametrize("text", ["", "\n \n", "# nothing yet\n", "---\n"])
+def test_load_empty_file_is_a_problem(text: str, tmp_path: Path) -> None:
+    """A file that was cut to nothing must not pass for a wish to serve nothing (promise 7); one that says so does."""
+    file = tmp_path / "node.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"node\.yaml: is empty; write `topics:` and `groups:`"):
+        load(file)
+    file.write_text("node: {}\n")
+    assert load(file).config.groups == {}
+
+
 def test_load_tells_all_errors_of_a_file_in_order() -> None:
     """One wrong piece does not hide another's errors, nor its own contradictions."""
     text = (
