@@ -7,11 +7,12 @@ is not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.metrics import Metrics
+from broker.saving import Steps, at_once
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile
 from broker.store_metrics import FILES_DAMAGED
@@ -23,6 +24,7 @@ class ConsumerOffsets:
     Attributes:
         changed_outside: The file was changed by somebody else since this program wrote it (RocketMQ, mqadmin, a
             restore): it wins (D10).
+        settle: Ends a save that is under way in steps; called before another one.
     """
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock) -> None:
@@ -35,6 +37,7 @@ class ConsumerOffsets:
         self._rest: dict[str, Any] = {}
         self._dirty = False
         self.changed_outside = False
+        self.settle: Callable[[], None] = _nothing
 
     @classmethod
     def open(cls, root: str, *, disk: Disk, clock: Clock, metrics: Metrics | None = None) -> ConsumerOffsets:
@@ -89,6 +92,11 @@ class ConsumerOffsets:
         Raises:
             OSError: It could not be written; the changes stay in memory for the next call.
         """
+        self.settle()
+        return at_once(self._disk, self.saving())
+
+    def saving(self) -> Steps[bool]:
+        """`save` in steps; what changes meanwhile is for the next one. Raises the same."""
         if not self._dirty:
             return False
         version = {
@@ -100,7 +108,15 @@ class ConsumerOffsets:
             f"{topic}@{group}": {str(queue): offset for queue, offset in sorted(queues.items())}
             for (group, topic), queues in self._table.items()
         }
-        self._file.save({**self._rest, "dataVersion": version, "offsetTable": table})
-        self._version = version
         self._dirty = False
+        try:
+            yield from self._file.saving({**self._rest, "dataVersion": version, "offsetTable": table})
+        except BaseException:
+            self._dirty = True
+            raise
+        self._version = version
         return True
+
+
+def _nothing() -> None:
+    """End no save, where none is made in steps."""

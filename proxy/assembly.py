@@ -96,7 +96,7 @@ def opening_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: St
         scheduler=seams.loop,
         ack_flush=node.ack_flush,
         segment_bytes=node.ack_segment_bytes,
-        syncs=seams.syncs,
+        savings=store.savings,
     )
     try:
         return (yield from steps)

@@ -415,7 +415,7 @@ class Node:
     def _commit(self) -> None:
         with contextlib.suppress(ProgressFailed):
             # The failure has its line in the log and shows in readiness.
-            self.progress.commit()
+            self.progress.begin_commit()
 
     def _sweep(self) -> None:
         self.consumer.sweep()
@@ -433,7 +433,8 @@ class Node:
         if group.drained:
             group.stop()
             # Consumers inside the program may have the group from now on, at its committed offsets (D36).
-            self._commit()
+            with contextlib.suppress(ProgressFailed):
+                self.progress.commit()
             self.progress.let_go(group.name)
             return True
         return False

@@ -15,6 +15,7 @@ import structlog
 
 from broker.errors import NO_SPACE, StoreError
 from broker.metrics import Metrics, declare
+from broker.saving import Saving
 from broker.seams import Clock, Handle, Scheduler, Syncing, Syncs
 from upstream.journal import AckJournal
 from upstream.journal_format import encode_acked
@@ -193,9 +194,31 @@ class AckWriter:
             self._journal.sync()
         except OSError as error:
             raise self._refuse("syncing", error) from error
-        self._unsynced = self._sync_next = False
+        self._durable(self._blocks.value)
+
+    def syncing(self) -> Saving:
+        """`sync` in steps; what is written meanwhile waits for the next one. Raises the same."""
+        if self.pending:
+            self.flush()
+        if self.failed is not None:
+            raise self.failed
+        if not self._unsynced:
+            return
+        covered = self._blocks.value
+        try:
+            yield self._journal.file
+        except OSError as error:
+            raise self.failed or self._refuse("syncing", error) from error
+        if self.failed is not None:
+            raise self.failed
+        self._durable(covered)
+
+    def _durable(self, covered: int) -> None:
+        """Note that as many blocks are durable."""
         self._synced_at = self._clock.monotonic()
         self._syncs.value += 1
+        if covered == self._blocks.value:
+            self._unsynced = self._sync_next = False
 
     def _wait(self) -> None:
         """Wait for a sync that is on its way: of a failure the system tells it or another one, not both."""
@@ -231,11 +254,9 @@ class AckWriter:
             if not self._closed and (self.failed is None or isinstance(self.failed, ProgressFull)):
                 self._refuse("syncing", error)
             return
-        self._synced_at = self._clock.monotonic()
-        self._syncs.value += 1
-        if covered == self._blocks.value:
-            self._unsynced = self._sync_next = False
-        elif begin_next and self.failed is None and not self._closed:
+        assert covered is not None
+        self._durable(covered)
+        if self._unsynced and begin_next and self.failed is None and not self._closed:
             self._on_timer()
 
     @property

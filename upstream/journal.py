@@ -164,6 +164,12 @@ class AckJournal:
         assert self._file is not None, "sync before roll"
         self._file.sync()
 
+    @property
+    def file(self) -> DiskFile:
+        """The current segment."""
+        assert self._file is not None, "asked before roll"
+        return self._file
+
     def begin_sync(self, syncs: Syncs, done: Told) -> Syncing:
         """Begin to make the blocks appended so far durable; `done` is told, and of an error what `sync` says holds."""
         assert self._file is not None, "sync before roll"

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.errors import NO_SPACE
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
+from broker.saving import Saving, Savings, Steps, at_once, can_wait
+from broker.seams import Disk
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed
 from upstream.tracker_table import Known
@@ -35,7 +36,8 @@ class OffsetCommits:
         *,
         known: list[Known],
         writer: AckWriter,
-        sync: Callable[[], None],
+        disk: Disk,
+        savings: Savings,
         metrics: Metrics,
     ) -> None:
         """Set up.
@@ -44,13 +46,16 @@ class OffsetCommits:
             offsets: The file.
             known: The node's trackers, a list that grows with them.
             writer: The ack journal's; told when the file can be written no more.
-            sync: Makes the journal durable, what is staged too; raises ProgressFailed.
+            disk: Where both are.
+            savings: Makes the commits that are begun.
             metrics: Counts offsets written and writes that failed.
         """
         self._offsets = offsets
         self._known = known
         self._writer = writer
-        self._sync = sync
+        self._disk = disk
+        self._savings = savings
+        self._is_under_way = False
         self._metrics = metrics
         self._file_failed = False
 
@@ -62,17 +67,40 @@ class OffsetCommits:
         Raises:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
+        self._offsets.settle()
+        at_once(self._disk, self._committing())
+
+    def begin(self, done: Callable[[], None]) -> None:
+        """`commit` beside the loop, and call `done` after it; nothing when one is under way.
+
+        That the journal cannot be written sets its `failed`.
+        """
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._savings.add(self._committing_some_time(done))
+
+    def _committing_some_time(self, done: Callable[[], None]) -> Saving:
+        try:
+            yield from self._committing()
+            done()
+        except ProgressFailed:
+            # It has its line in the log and shows in readiness.
+            return
+        finally:
+            self._is_under_way = False
+
+    def _committing(self) -> Saving:
         unsettled = [
             known
             for known in self._known
             if (len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark) and not known.let_go
         ]
-        self._announce(unsettled)
+        yield from self._announcing(unsettled)
         for known in unsettled:
             tracker = known.tracker
             self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
         self._writer.set_space_aside()
-        if self._file_failed or not self._save():
+        if self._file_failed or not (yield from self._saving()):
             return
         if unsettled:
             for known in unsettled:
@@ -80,14 +108,14 @@ class OffsetCommits:
             self._writer.stage(form.encode_written())
             self._metrics.counter(OFFSETS_COMMITTED).add(len(unsettled))
 
-    def _save(self) -> bool:
+    def _saving(self) -> Steps[bool]:
         """Write the file; a failed write is never tried again, unless the disk was only full."""
         try:
-            self._offsets.save()
+            yield from self._offsets.saving()
         except OSError as error:
             self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
             on_failed = self._writer.on_failed
-            if error.errno in NO_SPACE or on_failed is None:
+            if can_wait(error) or on_failed is None:
                 log.error("offsets_not_written", error=str(error))
             else:
                 self._file_failed = True
@@ -95,7 +123,7 @@ class OffsetCommits:
             return False
         return True
 
-    def _announce(self, unsettled: list[Known]) -> None:
+    def _announcing(self, unsettled: list[Known]) -> Saving:
         """Make the journal say, durably, which values the file is about to get."""
         announced = []
         for known in unsettled:
@@ -106,7 +134,7 @@ class OffsetCommits:
                 announced.append(known)
                 self._writer.stage(form.encode_writing(known.tracker.tracker_id, value))
         try:
-            self._sync()
+            yield from self._writer.syncing()
         except ProgressFailed:
             # The file was not touched. That the journal may name these values does no harm.
             for known in announced:

@@ -25,7 +25,8 @@ from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.opening import run_to_end
 from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
-from broker.seams import Clock, Disk, Scheduler, Syncs
+from broker.saving import Savings
+from broker.seams import Clock, Disk, Scheduler
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
 from upstream.journal import SEGMENT_BYTES, AckJournal
@@ -69,7 +70,8 @@ class Progress:
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"],
         lost: LostSnapshot,
-        syncs: Syncs | None,
+        disk: Disk,
+        savings: Savings,
     ) -> None:
         """Assemble; use `open`."""
         self._table = TrackerTable(view)
@@ -87,11 +89,12 @@ class Progress:
             sync_each_flush=ack_flush == "sync",
             fence=self._table.fence,
             snapshot=self._table.snapshot,
-            syncs=syncs,
+            syncs=savings.syncs,
         )
         self._commits = OffsetCommits(
-            offsets, known=self._table.known, writer=self._writer, sync=self.sync, metrics=metrics
+            offsets, known=self._table.known, writer=self._writer, disk=disk, savings=savings, metrics=metrics
         )
+        offsets.settle = savings.finish
         self.timers_read = False
         """Whether the retry records among the timers were read since the start (`upstream.retry_topic`)."""
         self._commit_next = False
@@ -111,7 +114,7 @@ class Progress:
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"] = "async",
         segment_bytes: int = SEGMENT_BYTES,
-        syncs: Syncs | None = None,
+        savings: Savings | None = None,
     ) -> Progress:
         """Read the journal and consumerOffset.json, and bring both in line with the log; durable on return.
 
@@ -124,7 +127,7 @@ class Progress:
             scheduler: Runs the sync that is due after a flush.
             ack_flush: "sync" makes every `flush` durable.
             segment_bytes: Size at which a new journal segment begins.
-            syncs: Makes syncs that nobody waits for beside the loop; without them they are made at once.
+            savings: The store's; makes what nobody waits for beside the loop where it has `syncs`.
 
         Raises:
             ProgressFailed: The journal cannot be read or written.
@@ -141,7 +144,7 @@ class Progress:
                 scheduler=scheduler,
                 ack_flush=ack_flush,
                 segment_bytes=segment_bytes,
-                syncs=syncs,
+                savings=savings,
             )
         )
 
@@ -157,7 +160,7 @@ class Progress:
         scheduler: Scheduler,
         ack_flush: Literal["async", "sync"] = "async",
         segment_bytes: int = SEGMENT_BYTES,
-        syncs: Syncs | None = None,
+        savings: Savings | None = None,
     ) -> Generator[None, None, Progress]:
         """`open` in steps of bounded work. Nothing but a note is written before the last, which may be left out."""
         started = clock.monotonic()
@@ -182,7 +185,8 @@ class Progress:
             scheduler=scheduler,
             ack_flush=ack_flush,
             lost=lost,
-            syncs=syncs,
+            disk=disk,
+            savings=savings or Savings(disk),
         )
         entries = content.entries if content is not None else []
         found = yield from replaying(entries)
@@ -419,6 +423,14 @@ class Progress:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
         self._commits.commit()
+        self._committed()
+
+    def begin_commit(self) -> None:
+        """`commit` beside the loop, unless one is under way. Raises ProgressFailed: as `flush`."""
+        self.flush()
+        self._commits.begin(self._committed)
+
+    def _committed(self) -> None:
         if self._groups_known:
             self._groups_known = not self._lost.forget()
 

@@ -72,12 +72,13 @@ class Node:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.syncs: SimSyncs | None = None
-        if beside:
-            assert isinstance(disk, SimDisk)
-            self.syncs = SimSyncs(disk, self.scheduler, Random(2), seconds_max=SYNC_TAKES)
         self.metrics = Metrics()
         self.store = open_store(disk, root=root, options=options, clock=self.clock, metrics=self.metrics)
         self.store.create_topic(TOPIC, 2)
+        if beside:
+            assert isinstance(disk, SimDisk)
+            self.syncs = SimSyncs(disk, self.scheduler, Random(2), seconds_max=SYNC_TAKES)
+            self.store.savings.syncs = self.syncs
         self.progress = Progress.open(
             root,
             store=self.store,
@@ -87,7 +88,7 @@ class Node:
             scheduler=self.scheduler,
             segment_bytes=segment_bytes,
             ack_flush=ack_flush,
-            syncs=self.syncs,
+            savings=self.store.savings,
         )
 
     def publish(self, count: int, *, queue_id: int = 0, body: bytes = b"x") -> None:

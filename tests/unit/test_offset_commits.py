@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from broker.testing import PowerCut, SimDisk
 from tests.unit.progress_world import GROUP, OFFSETS, TOPIC, Node, cut, finished, killed
 from upstream import offset_commits, reconcile
+from upstream.progress import ProgressFailed
 
 
 def test_commit_writes_watermarks_only() -> None:
@@ -38,6 +41,96 @@ def test_commit_never_puts_the_file_ahead_of_the_journal() -> None:
             node = cut(node, seed)
             assert node.metrics.value(reconcile.OFFSETS_FOREIGN) == 0
             assert finished(node) in (set(), {*range(10), 20}, {*range(15), 20})
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_commit_beside_the_loop_keeps_file_and_journal_in_line(power: bool) -> None:
+    """The same at every change while acks, a reset and a new journal segment come between its steps."""
+    stopped = 0
+    for changes in range(120):
+        disk = SimDisk()
+        node = Node(disk, beside=True)
+        node.publish(200)
+        node.ack(*range(10), 20)
+        node.scheduler.advance(1)
+        acked, told = {*range(10), 20}, set(finished(node))
+        disk.stop_after(changes)
+        try:
+            node.progress.begin_commit()
+            for step in range(12):
+                node.scheduler.advance(0.0007)
+                node.ack(10 + step % 10 + 20 * (step // 10), 100 + 2 * step)
+                acked |= {10 + step % 10 + 20 * (step // 10), 100 + 2 * step}
+                if step == changes % 12:
+                    node.progress.begin_commit()
+                told = set(acked)
+            node.progress.reset(node.tracker(1), 40)
+            node.progress.flush()
+            node.progress.begin_commit()
+            node.scheduler.advance(1)
+            node.close()
+        except PowerCut:
+            stopped += 1
+        node = cut(node, changes) if power else killed(node)
+        assert node.metrics.value(reconcile.OFFSETS_FOREIGN) == 0
+        found = finished(node)
+        # What the power takes is what was acked last; nothing comes up that nobody acked.
+        assert found <= acked
+        assert found >= ({*range(10), 20} if power else told)
+    assert stopped > 50
+
+
+def test_begun_commit_writes_the_watermarks_of_its_beginning() -> None:
+    """What is acked meanwhile is for the next one; one that is asked for meanwhile is not begun."""
+    node = Node(SimDisk(), beside=True)
+    node.publish(50)
+    node.ack(*range(3))
+    node.progress.begin_commit()
+    node.ack(3, 4)
+    node.progress.begin_commit()
+    node.scheduler.advance(1)
+    assert node.progress.offsets.get(GROUP, TOPIC, 0) == 3
+    assert node.metrics.value(offset_commits.OFFSETS_COMMITTED) == 1
+    node.progress.begin_commit()
+    node.scheduler.advance(1)
+    file = node.disk.open(OFFSETS)
+    assert json.loads(file.read(0, file.size()))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 5}}
+    assert node.metrics.value(offset_commits.OFFSETS_COMMITTED) == 2
+
+
+def test_commit_at_once_ends_the_one_that_was_begun() -> None:
+    """Its caller finds everything in the file, as ever."""
+    node = Node(SimDisk(), beside=True)
+    node.publish(50)
+    node.ack(*range(3))
+    node.progress.begin_commit()
+    node.ack(3, 4)
+    node.progress.commit()
+    operations = node.disk.operations if isinstance(node.disk, SimDisk) else 0
+    file = node.disk.open(OFFSETS)
+    assert json.loads(file.read(0, file.size()))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 5}}
+    node.scheduler.advance(0.01)
+    assert isinstance(node.disk, SimDisk)
+    assert node.disk.operations == operations
+
+
+def test_begun_commit_that_cannot_be_made_is_seen_by_the_next_flush() -> None:
+    """The journal could not say what the file would get: the file stays as it was, and acks are refused."""
+    disk = SimDisk()
+    node = Node(disk, beside=True)
+    node.publish(50)
+    node.ack(0)
+    node.progress.commit()
+    node.ack(1)
+    node.progress.begin_commit()
+    disk.fail("sync", path_part="/acks/")
+    node.scheduler.advance(1)
+    with pytest.raises(ProgressFailed, match="syncing"):
+        node.progress.flush()
+    with pytest.raises(ProgressFailed, match="syncing"):
+        node.progress.begin_commit()
+    file = disk.open(OFFSETS)
+    assert json.loads(file.read(0, file.size()))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 1}}
 
 
 def test_offset_written_before_a_kill_is_known_as_our_own() -> None:
