@@ -38,6 +38,7 @@ from proxy.message_rules import Refusal
 from proxy.topic_ports import TopicPort
 from proxy.wire import COMPACT, Call, SendMessage, scan_send_batch
 from proxy.wire.binary import STRUCT
+from proxy.wire.limits import PROPERTIES_MAX
 from proxy.wire.tables import StructType, Type, method
 from tests.leaf_ways import MODULES, PLACES, both, need_compiled
 from tests.unit.test_house_rules import MAY_IMPORT, ROOT
@@ -134,13 +135,32 @@ def test_scan_of_huge_lengths_same(protocol: int, size: bytes) -> None:
             scanned(message._replace(frame=frame))
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 130, PROPERTIES_MAX, PROPERTIES_MAX + 1])
+def test_scan_of_many_properties_same(protocol: int, count: int) -> None:
+    """Counts of one byte and of two, and those that are refused."""
+    pairs = {f"name{number}": "" for number in range(count)}
+    scanned(call(protocol, "sendBatchSync", {"messages": [{**USUAL, "properties": pairs}]}))
+
+
+def test_scan_of_a_count_that_goes_on_into_the_types_same() -> None:
+    """The second byte of a count looks like the types of a map of texts."""
+    message = call(COMPACT, "sendBatchSync", {"messages": [{**USUAL, "properties": {"n" * 8: "v"}}]})
+    at = message.frame.index(b"\x01\x88\x08nnnnnnnn")
+    for count in (b"\x82\x88", b"\x80\x88\x01", b"\x82\x08\x88", b"\x80\x00\x88", b"\x81\x00\x88"):
+        frame = message.frame[:at] + count + message.frame[at + 2 :] + b"\0" * 300
+        scanned(message._replace(frame=frame))
+
+
 # Checking.
 
 texts = st.sampled_from(
     [None, b"", b"k", b"key-0001", "schlüssel".encode(), b"a\x01b", b"\x02", b"n" * 255, b"n" * 256]
 )
 names = st.sampled_from([b"traceId", b"origin", b"", b" ", b"KEYS", b"TIMER_X", b"a\x01", b"%b", "ü".encode()])
-property_values = st.sampled_from([b"v", b"", b" \t\n\r\x0b\x0c", b" v", b"\x1c", b"a\x02", b"v" * 40_000, b"\xc2\xa0"])
+property_values = st.sampled_from(
+    [b"v", b"", b" \t\n\r\x0b\x0c", b"\r", b"\t", b" v", b"\x1c", b"a\x02", b"v" * 40_000, b"\xc2\xa0"]
+)
 properties = st.lists(st.tuples(names, property_values), max_size=3).map(
     lambda pairs: (tuple(name for name, _ in pairs), tuple(value for _, value in pairs)) if pairs else None
 )
@@ -165,10 +185,32 @@ usual_sent = SendMessage(
 )
 
 
-@given(st.lists(st.just(usual_sent) | sent, max_size=6))
+nearly_usual = st.one_of(
+    st.just(usual_sent),
+    texts.map(lambda text: usual_sent._replace(key=text)),
+    texts.map(lambda text: usual_sent._replace(tags=text, key=None)),
+    properties.map(lambda pairs: usual_sent._replace(properties=pairs)),
+    st.sampled_from([b"orders", b"limited"]).map(lambda name: usual_sent._replace(topic=name)),
+    numbers.map(lambda number: usual_sent._replace(hash_id=number)),
+)
+
+
+@given(st.lists(nearly_usual | sent, max_size=6))
+@example([usual_sent._replace(topic=b"limited")] * 3)
 @example([usual_sent, usual_sent._replace(key=None), usual_sent._replace(key=None, partition_id=-2), usual_sent] * 2)
 def test_checks_of_any_messages_same(messages: list[SendMessage]) -> None:
     """Puts, ports, delays and refusals; the queues of the round and tokens that were taken, too."""
+    checked(messages)
+
+
+def test_checks_of_values_of_any_byte_same() -> None:
+    """White space alone is refused, and the separators."""
+    for byte in range(256):
+        checked([usual_sent._replace(properties=((b"a",), (bytes([byte]),)))])
+
+
+def checked(messages: list[SendMessage]) -> None:
+    """Check messages both ways, twice."""
 
     def work() -> Any:
         clock, metrics = ManualClock(), Metrics()
@@ -215,10 +257,14 @@ put_fields = st.tuples(
     st.sampled_from([0, 0, -1, (1 << 31) - 1]),
 )
 usual_put = (1, b"body", block, b"paid", b"", 0, 0, 0, 0)
+nearly_usual_puts = st.tuples(st.integers(0, 8), put_fields).map(
+    lambda drawn: (*usual_put[: drawn[0]], drawn[1][drawn[0]], *usual_put[drawn[0] + 1 :])
+)
 
 
 @given(
-    st.lists(st.just(usual_put) | put_fields, min_size=1, max_size=5),
+    st.lists(nearly_usual_puts, min_size=1, max_size=3)
+    | st.lists(nearly_usual_puts | put_fields, min_size=1, max_size=5),
     st.sampled_from([8, 8, 20]),
     st.booleans(),
     st.integers(0, 2),
