@@ -159,3 +159,36 @@ class Savings:
     def _synced(self, saving: Saving, error: OSError | None) -> None:
         if saving is self._saving:
             self._step(saving, lambda: _go_on(saving, error))
+
+
+class Saver:
+    """Saves one thing again and again.
+
+    Args:
+        disk: Where its files are.
+        savings: The store's.
+        saving: Makes the saving of how it is when that begins.
+    """
+
+    def __init__(self, disk: Disk, savings: Savings, saving: Callable[[], Saving]) -> None:
+        self._disk = disk
+        self._savings = savings
+        self._saving = saving
+        self._is_under_way = False
+
+    def begin(self) -> None:
+        """Save it beside the loop; nothing when that is under way."""
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._savings.add(self._run())
+
+    def now(self, saving: Saving | None = None) -> None:
+        """Save it at once, or make another saving of it, after all that is under way."""
+        self._savings.finish()
+        at_once(self._disk, saving or self._saving())
+
+    def _run(self) -> Saving:
+        try:
+            yield from self._saving()
+        finally:
+            self._is_under_way = False

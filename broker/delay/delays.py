@@ -29,7 +29,7 @@ from broker.delay.level_queue import Aside, DelayLevel, Waiting
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
 from broker.delay.puts import DELAY_NAMES
 from broker.delay.state import DelayState, restore
-from broker.errors import NO_SPACE, DamagedRecord, MessageRefused, RecordGone, StoreError
+from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
@@ -37,6 +37,7 @@ from broker.pace import Pace
 from broker.release import Released, release
 from broker.release_plain import Plain, PlainRelease, pattern
 from broker.repeated import Repeated
+from broker.saving import Saver, Saving, can_wait
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.shared_walk import Reading, alone, decided
 from broker.store import Store
@@ -91,7 +92,8 @@ class Delays:
         self._state = DelayState(store.root, disk=disk, clock=clock, metrics=metrics)
         self._timer: Handle | None = None
         self._timer_at = 0.0
-        self._saves = Repeated(scheduler, SAVE_SECONDS, self.save)
+        self._saver = Saver(disk, store.savings, self._saving)
+        self._saves = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
         self._retry_at = 0.0
         self.pace = Pace(clock, STEP_MESSAGES)
         self._running = False
@@ -185,6 +187,9 @@ class Delays:
 
     def save(self) -> None:
         """Write how far the levels are; a full disk postpones that, another failure stops the store's write side."""
+        self._saver.now()
+
+    def _saving(self) -> Saving:
         store = self.store
         self.measure()
         if not self.levels or store.failed is not None or store.closed:
@@ -192,9 +197,9 @@ class Delays:
         try:
             # Under `async` what was delivered is not on the disk yet, and the file must not be ahead of the log.
             store.make_durable()
-            self._state.save(self.levels, store.end)
+            yield from self._state.saving(self.levels, store.end)
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if not can_wait(error):
                 store.fail("writing how far the delays are", error)
 
     def measure(self) -> None:

@@ -20,6 +20,7 @@ from broker.checkpointer import LOG_BYTES_MAX
 from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreUnreadable
 from broker.metrics import Metrics
+from broker.saving import Saving
 from broker.seams import Clock, Disk
 from broker.state_file import SealedFile, StateFile
 from broker.store_metrics import FILES_DAMAGED
@@ -67,8 +68,8 @@ class DelayState:
         self._metrics.counter(FILES_DAMAGED, file).add()
         log.error("delay_file_damaged", file=file, what="the log says what was delivered")
 
-    def save(self, levels: Mapping[int, DelayLevel], log_end: int) -> None:
-        """Write both files, durably, when a level has moved since the last time, or the log grown much.
+    def saving(self, levels: Mapping[int, DelayLevel], log_end: int) -> Saving:
+        """Write both files, durably, when a level has moved since the last time, or the log grown much; in steps.
 
         Args:
             levels: By number.
@@ -86,8 +87,8 @@ class DelayState:
             "timestamp": self._clock.wall_ms(),
         }
         table = {str(each.level): each.position for each in levels.values()}
-        self._offsets.save({"dataVersion": version, "offsetTable": table})
-        self._checkpoint.save({"log_end": log_end, "levels": state})
+        yield from self._offsets.saving({"dataVersion": version, "offsetTable": table})
+        yield from self._checkpoint.saving({"log_end": log_end, "levels": state})
         self._version, self._saved, self._log_end = version, state, log_end
 
 

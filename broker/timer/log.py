@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from broker.commit_log import segment_name
 from broker.errors import StoreError
+from broker.saving import Saving
 from broker.seams import Disk, DiskFile
 
 UNIT = struct.Struct(">iqiqiqiiq")
@@ -265,6 +266,12 @@ class TimerLog:
         for number in sorted(self._unsynced):
             self._files[number].sync()
         self._unsynced.clear()
+
+    def syncing(self) -> Saving:
+        """`sync` in steps; what is written meanwhile waits for the next one. No file may go meanwhile."""
+        for number in sorted(self._unsynced):
+            self._unsynced.discard(number)
+            yield self._files[number]
 
     # Reading
 

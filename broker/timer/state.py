@@ -21,8 +21,9 @@ import structlog
 
 from broker.errors import StoreUnreadable
 from broker.metrics import Metrics
+from broker.saving import Saving
 from broker.seams import Clock, Disk
-from broker.state_file import SealedFile, read_whole, sealed, write_whole
+from broker.state_file import SealedFile, read_whole, sealed, writing_whole
 from broker.store_metrics import FILES_DAMAGED
 
 _CHECK = struct.Struct(">qqqqqqq")
@@ -140,7 +141,7 @@ class TimerState:
         self._saved = None
         self._own.save({"anew": list(floor)})
 
-    def save(
+    def saving(
         self,
         check: TimerCheck,
         *,
@@ -149,8 +150,8 @@ class TimerState:
         pending: dict[int, int],
         floor: tuple[int, int],
         clean: bool,
-    ) -> None:
-        """Write both, durably, when anything changed. The timer log and the wheel are durable as `check` says.
+    ) -> Saving:
+        """Write both, durably, when anything changed. Timer log and wheel are durable as `check` says.
 
         Args:
             check: How far.
@@ -173,13 +174,13 @@ class TimerState:
         }
         if own == self._saved:
             return
-        self._own.save(own)
+        yield from self._own.saving(own)
         state, _, counter = self._versions
         self._versions = [state, self._clock.wall_ms(), counter + 1]
         data = _CHECK.pack(check.read_ms, check.log_end, check.offset, _NO_MASTER, *self._versions)
         data += _MARK.pack(_MARK_MAGIC, zlib.crc32(data))
         # In one step: half of it would be taken for RocketMQ's, whose positions go before what the log says.
-        write_whole(self._disk, self.check_path, data.ljust(CHECK_BYTES, b"\x00"))
+        yield from writing_whole(self._disk, self.check_path, data.ljust(CHECK_BYTES, b"\x00"))
         self._saved = own
 
 

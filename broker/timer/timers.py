@@ -20,7 +20,6 @@ from functools import partial
 import structlog
 
 from broker.cancelling import CancelOutcome
-from broker.checkpointer import LOG_BYTES_MAX
 from broker.consume_queue import ConsumeQueue
 from broker.errors import NO_SPACE
 from broker.java import tags_code
@@ -30,7 +29,6 @@ from broker.opening import run_to_end
 from broker.properties import find_property
 from broker.record import prepared_offset, split
 from broker.release import REAL_TOPIC_NAME
-from broker.repeated import Repeated
 from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
@@ -41,8 +39,9 @@ from broker.timer.entering import Entering
 from broker.timer.log import TimerLog, TimersDamaged, Unit
 from broker.timer.names import TIMER_TOPIC, due_of
 from broker.timer.opening import find_pending, rebuild
+from broker.timer.saves import TimerSaves
 from broker.timer.stages import Stage, Stages
-from broker.timer.state import TimerCheck, TimerState
+from broker.timer.state import TimerState
 from broker.timer.table import TimerTable
 from broker.timer.wheel import TimerWheel
 
@@ -53,7 +52,6 @@ COMING_MAX = 500_000
 LOOK_SECONDS = 1.0
 """How soon a wall clock that was set forward is noticed while something is pending."""
 DISK_FULL_SECONDS = 1.0
-SAVE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
@@ -67,6 +65,7 @@ class Timers:
         due: The way out, and what was refused.
         stages: Pauses and times of the stages.
         state: The checkpoints.
+        saves: Saves all of it every few seconds.
     """
 
     def __init__(
@@ -99,14 +98,12 @@ class Timers:
         self._notices = notices
         self._timer: Handle | None = None
         self._timer_at = 0.0
-        self._saves = Repeated(scheduler, SAVE_SECONDS, self.save)
+        self.saves = TimerSaves(self, disk=disk, scheduler=scheduler)
         self._running = False
         self._reading: Generator[None, None, int] | None = None
         self._mending: Generator[None, None, None] | None = None
         self._fresh = False
         self._stuck = False
-        self._saved: TimerCheck | None = None
-        self._saved_end = 0
         self._names: dict[int, str] = {}
 
     # Opening and closing
@@ -146,7 +143,7 @@ class Timers:
         topic.listeners.append(self._arrived)
         self._fresh = True
         if self._running:
-            self._saves.begin()
+            self.saves.begin()
 
     @property
     def queue(self) -> ConsumeQueue:
@@ -163,12 +160,12 @@ class Timers:
         self._running = True
         self._arm(0.0)
         if self.entering.queue is not None:
-            self._saves.begin()
+            self.saves.begin()
 
     def stop(self) -> None:
         """Deliver nothing any more."""
         self._running = False
-        self._saves.end()
+        self.saves.end()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -187,40 +184,7 @@ class Timers:
         Args:
             clean: Nothing follows.
         """
-        store, table = self.store, self.table
-        self.measure()
-        if self.entering.queue is None or self._fresh or self._mending or store.failed is not None or store.closed:
-            return
-        try:
-            # Under `async` what was delivered is not on the disk yet, and the files must not be ahead of the log.
-            store.make_durable()
-            if clean:
-                table.relink()
-            # What `relink` left needs no look at the log: all of it is pending.
-            decided_from = store.end if clean else table.decided_from(store.end)
-            check = TimerCheck(table.read_ms, table.log.position(table.log.count), self.entering.offset)
-            changed = check != self._saved or table.log.has_marks or store.end - self._saved_end >= LOG_BYTES_MAX
-            if not clean and not changed:
-                return
-            table.log.write_marks()
-            table.log.sync()
-            table.wheel.write()
-            table.wheel.sync()
-            self.state.save(
-                check,
-                decided_from=decided_from,
-                aside=self.due.asides(),
-                pending=table.pending,
-                floor=self.entering.floor,
-                clean=clean,
-            )
-            self._saved, self._saved_end = check, store.end
-        except TimersDamaged as error:
-            # The next opening finds it, too.
-            self.note_damage(error)
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                store.fail("writing how far the timers are", error)
+        self.saves.now(clean=clean)
 
     def measure(self) -> None:
         """Bring the gauges up to date."""
@@ -386,6 +350,7 @@ class Timers:
                 taken = self._deliver()
         except TimersDamaged as error:
             self.note_damage(error)
+            self.saves.settle()
             self._reading = None
             self.due.aside.clear()
             self.due.superseded.clear()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from broker.saving import Saving
 from broker.seams import Disk, DiskFile
 from broker.timer.names import PRECISIONS_MS
 
@@ -174,21 +175,32 @@ class TimerWheel:
 
     def write(self) -> None:
         """Write what changed. Raises OSError: what was not written waits on."""
-        if not self._dirty or self._file is None:
+        self.write_taken(self.take())
+
+    def take(self) -> dict[int, tuple[int, Slot]]:
+        """Return what changed, as it is now."""
+        return dict(self._dirty)
+
+    def write_taken(self, taken: dict[int, tuple[int, Slot]]) -> None:
+        """Write what `take` returned; what changed since then waits on, as what was not written. Raises OSError."""
+        if not taken or self._file is None:
             return
         self._unsynced = True
         run: list[bytes] = []
         start = 0
-        for index in sorted(self._dirty):
+        for index in sorted(taken):
             if run and index != start + len(run):
                 self._write(start, run)
                 run = []
             if not run:
                 start = index
-            time, (first, last, count) = self._dirty[index]
+            time, (first, last, count) = taken[index]
             run.append(SLOT.pack(time, first, last, count, 0))
         self._write(start, run)
-        self._dirty.clear()
+        dirty = self._dirty
+        for index, slot in taken.items():
+            if dirty.get(index) is slot:
+                del dirty[index]
 
     def _write(self, start: int, run: list[bytes]) -> None:
         assert self._file is not None
@@ -199,6 +211,12 @@ class TimerWheel:
         if self._file is not None and self._unsynced:
             self._file.sync()
             self._unsynced = False
+
+    def syncing(self) -> Saving:
+        """`sync` in steps."""
+        if self._file is not None and self._unsynced:
+            self._unsynced = False
+            yield self._file
 
     def close(self) -> None:
         """Close the file; what changed is forgotten."""

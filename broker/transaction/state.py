@@ -17,6 +17,7 @@ from broker.checkpointer import LOG_BYTES_MAX
 from broker.errors import StoreUnreadable
 from broker.metrics import Metrics
 from broker.offsets import ConsumerOffsets
+from broker.saving import Saving
 from broker.seams import Disk
 from broker.state_file import SealedFile
 from broker.store_metrics import FILES_DAMAGED
@@ -95,7 +96,7 @@ class TransactionFiles:
             log.error("transaction_file_damaged", file="pyddmq/transactions.json", what="the log says what was decided")
             return None
 
-    def save(self, content: dict[str, Any], *, half_offset: int, op_offset: int, log_end: int, force: bool) -> None:
+    def saving(self, content: dict[str, Any], *, half_offset: int, op_offset: int, log_end: int, force: bool) -> Saving:
         """Write both, durably, when something but the uptime has changed, or the log grown much, or on `force`.
 
         Raises:
@@ -106,6 +107,6 @@ class TransactionFiles:
             return
         self._offsets.set(GROUP, HALF_TOPIC, 0, half_offset)
         self._offsets.set(GROUP, OP_TOPIC, 0, op_offset)
-        self._offsets.save()
-        self._file.save({**content, "log_end": log_end})
+        yield from self._offsets.saving()
+        yield from self._file.saving({**content, "log_end": log_end})
         self._saved, self._log_end = facts, log_end

@@ -17,12 +17,12 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from broker.delay.level_queue import Ranges
-from broker.errors import NO_SPACE
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.offsets import ConsumerOffsets
 from broker.put import Position, Put
 from broker.repeated import Repeated
+from broker.saving import Saver, Saving, can_wait
 from broker.seams import Clock, Disk, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
@@ -91,7 +91,8 @@ class Transactions:
         self.resumed = Ranges()
         self._attached = False
         self._running = False
-        self._saves = Repeated(scheduler, SAVE_SECONDS, self.save)
+        self._saver = Saver(disk, store.savings, self._saving)
+        self._saves = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
         self._uptime_saved = 0.0
 
     # Opening and closing
@@ -194,6 +195,9 @@ class Transactions:
 
     def save(self, *, force: bool = False) -> None:
         """Write how far all is; a full disk postpones that, another failure stops the store's write side."""
+        self._saver.now(self._saving(force=force))
+
+    def _saving(self, *, force: bool = False) -> Saving:
         store = self.store
         self.measure()
         if not self._attached or store.failed is not None or store.closed:
@@ -204,7 +208,7 @@ class Transactions:
             states = self.halves.states
             running = self.halves.running()
             force = force or (states.undecided > 0 and running - self._uptime_saved >= UPTIME_SAVE_SECONDS)
-            self._files.save(
+            yield from self._files.saving(
                 self._content(running),
                 half_offset=states.position,
                 op_offset=self._ops.places.first(states.position),
@@ -214,7 +218,7 @@ class Transactions:
             if force:
                 self._uptime_saved = running
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if not can_wait(error):
                 store.fail("writing how far transactions are", error)
 
     def _content(self, running: float) -> dict[str, Any]:

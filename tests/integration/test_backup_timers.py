@@ -8,6 +8,7 @@ from broker.check import Check, Severity
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
+from broker.saving import at_once
 from broker.testing import ManualScheduler
 from broker.timer import metrics as counted
 from broker.timer.state import TimerCheck, TimerState
@@ -65,7 +66,8 @@ def test_what_rocketmq_delivered_does_not_come_again() -> None:
     made.clock.advance(10)
     state = TimerState(ROOT, disk=made.disk, clock=made.clock, metrics=Metrics())
     check = TimerCheck(START_MS + 10_000, 104, 2)
-    state.save(check, decided_from=0, aside=[], pending={}, floor=(0, 0), clean=True)
+    saving = state.saving(check, decided_from=0, aside=[], pending={}, floor=(0, 0), clean=True)
+    at_once(made.disk, saving)
     made.disk.remove(state.own_path)
     file = made.disk.open(state.check_path)
     # Without the mark it is RocketMQ's.

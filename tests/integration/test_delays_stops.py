@@ -39,6 +39,25 @@ class DelayStops(Stops):
         made.close()
 
 
+class BesideStops(DelayStops):
+    """Of one whose levels are saved beside the loop."""
+
+    def opened(self) -> Broker:
+        """Open what is there."""
+        return super().opened().save_beside()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stop_at_every_change_of_a_save_beside_the_loop(seed: int) -> None:
+    """Messages come and fall due between its steps; files that go besides."""
+    stop_at_every_change(
+        BesideStops,
+        seed=seed,
+        step=5,
+        after=lambda made, changes: lose(made.disk, FILES, (1 << changes % (len(FILES) + 1)) - 1),
+    )
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_stop_at_every_change_loses_repeats_and_hurries_nothing(seed: int) -> None:
     """A kill or a power cut at each change of the disk around put, delivery and checkpoint; files that go besides."""

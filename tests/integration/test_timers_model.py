@@ -89,7 +89,7 @@ def test_any_prefix_of_the_timer_log_gives_all_that_is_pending(
         change(made, model, what, draw)
     delivered = made.delivered()
     units = cut % (made.timers.table.log.count + 1)
-    saved = made.timers._saved
+    saved = made.timers.saves.saved
     kept = saved is None or made.timers.table.log.number(saved.log_end) <= units
     made.timers.stop()
     made.store.abandon()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -44,6 +45,36 @@ class TimerStops(Stops):
         made.check(self.sent, seconds=300)
         assert made.timers.pending == 0, "counted as pending"
         made.close()
+
+
+class BesideStops(TimerStops):
+    """Of one whose timers are saved beside the loop."""
+
+    def opened(self) -> Broker:
+        """Open what is there."""
+        return super().opened().save_beside()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_stop_at_every_change_of_a_save_beside_the_loop(seed: int) -> None:
+    """Timers come, fall due and are delivered between its steps; files that go besides."""
+    stop_at_every_change(
+        BesideStops, seed=seed, step=5, after=lambda made, changes: lose(made.disk, FILES, changes // 2 % 32)
+    )
+
+
+def test_full_disk_at_the_sync_of_the_wheel_stops_the_write_side() -> None:
+    """What was written to it before may be gone: waiting for space is no help. At a write it is."""
+    for operation, fails in (("write", False), ("sync", True)):
+        made = broker()
+        made.send(b"x", 60_000)
+        made.scheduler.advance(0.1)
+        made.disk.fail(operation, error=errno.ENOSPC, path_part="timerwheel")
+        made.timers.save()
+        assert (made.store.failed is not None) is fails
+        if not fails:
+            made.timers.save()
+            assert made.again().timers.pending == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,7 +15,7 @@ from broker.errors import DiskFull, StoreError
 from broker.metrics import Metrics
 from broker.record import store_timestamp
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
+from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from broker.timer.timers import Timers
 from tests.integration.store_tools import ROOT, bodies
 
@@ -63,6 +63,12 @@ class WaitingStore(ABC):
         with contextlib.suppress(DiskFull):
             while True:
                 self.store.put(TOPIC, b"y" * 3000)
+
+    def save_beside(self) -> Self:
+        """Have state files saved beside the loop, by syncs so slow that messages come and fall due meanwhile."""
+        random = Random(self.disk.operations)
+        self.store.savings.syncs = SimSyncs(self.disk, self.scheduler, random, seconds_max=2.0)
+        return self
 
     def close(self) -> None:
         """Stop in an orderly way."""
