@@ -64,11 +64,14 @@ class Delivery(Generic[M]):
 
     Attributes:
         in_flight: Messages whose delivery is not durable yet.
+        steps: Calls of `deliver` with such messages.
         appending: Entered around each append.
     """
 
     def __init__(self, store: Store, waiter: Waiter[M]) -> None:
-        self.in_flight = 0
+        self.in_flight = self.steps = 0
+        self._runs: list[None] = []
+        """One for each run of the present call of `deliver` that is in flight."""
         self.appending: Callable[[], AbstractContextManager[None]] = nullcontext
         self._store = store
         self._waiter = waiter
@@ -76,6 +79,7 @@ class Delivery(Generic[M]):
     def deliver(self, messages: Sequence[M]) -> bool:
         """Append messages in their order; False when the store takes nothing now: the waiter has the rest back."""
         waiter = self._waiter
+        self._runs = []
         run: list[tuple[M, Due]] = []
         plain = waiter.release_plain(messages)
         for place, (message, made) in enumerate(zip(messages, plain, strict=True)):
@@ -108,13 +112,14 @@ class Delivery(Generic[M]):
         first = run[0][1]
         messages = [message for message, _ in run]
         together = len(first.puts) > 1
+        runs = self._runs
         try:
             with self.appending():
                 self._store.append(
                     first.puts if together else [due.puts[0] for _, due in run],
                     born_ms=first.born_ms,
                     born_host=first.born_host,
-                    done=partial(self._done, messages),
+                    done=partial(self._done, messages, runs),
                     atomic=together,
                     origins=[(due.born_ms, due.born_host) for _, due in run] if len(run) > 1 else None,
                 )
@@ -130,8 +135,12 @@ class Delivery(Generic[M]):
         except StoreError as error:
             return messages, error
         self.in_flight += len(run)
+        self.steps += not runs
+        runs.append(None)
         return None
 
-    def _done(self, messages: Sequence[M], error: StoreError | None) -> None:
+    def _done(self, messages: Sequence[M], runs: list[None], error: StoreError | None) -> None:
         self.in_flight -= len(messages)
+        runs.pop()
+        self.steps -= not runs
         self._waiter.done(messages, error)

@@ -2,8 +2,8 @@
 
 What waits is delivered in steps, and the loop serves everybody else between two of them. A large step costs less per
 message; a small one has others wait less. So the size follows from what the last steps took, by the clock that is
-handed in; where that stands still, as in a simulation, a step has its full size. A step takes as long as its sync does,
-if that is more: on a slow disk others wait for syncs anyway, and many of them would be no help.
+handed in; where that stands still, as in a simulation, a step has its full size. The disk works meanwhile: up to
+STEPS_MAX steps are taken before the first of them is durable, so that a slow one is not drawn out by small syncs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from broker.seams import Clock
 
+STEPS_MAX = 8
+"""Steps of one kind of work that are not durable at a time."""
 STEP_SECONDS = 0.001
 """What a step takes while others have something to do."""
 FIRST = 32
@@ -40,30 +42,23 @@ class Pace:
         self._seen = 0
         self._alone = ALONE_STEPS
         self._each = STEP_SECONDS / FIRST
-        self._began = self._ended = 0.0
-        self._sync = 0.0
+        self._began = 0.0
 
     def begin(self) -> int:
         """Begin a step; return how many messages it may take."""
         seen, self._seen = self._seen, self.requests()
         self._alone = self._alone + 1 if seen == self._seen else 0
         self._began = self._clock.monotonic()
-        seconds = max(STEP_SECONDS, self._sync)
-        if self._alone > ALONE_STEPS or self._each * self.most <= seconds:
+        if self._alone > ALONE_STEPS or self._each * self.most <= STEP_SECONDS:
             return self.most
-        return max(LEAST, int(seconds / self._each))
+        return max(LEAST, int(STEP_SECONDS / self._each))
 
     def end(self, count: int) -> None:
         """End it, with so many messages taken."""
-        self._ended = self._clock.monotonic()
         if count >= LEAST:
             # Of fewer it is the fixed costs that count.
-            spent = self._ended - self._began
+            spent = self._clock.monotonic() - self._began
             self._each = (self._each + spent / count) / 2 if spent else 0.0
-
-    def settled(self) -> None:
-        """Note that what the last step took is durable."""
-        self._sync = (self._sync + self._clock.monotonic() - self._ended) / 2
 
 
 def _none() -> int:

@@ -10,8 +10,8 @@ Guarantees:
 - What waits costs nothing but one look a second at the wall clock, which may have been set forward. Without anything
   pending there is not even that.
 
-A burst is delivered in steps of STEP_MESSAGES and STEP_BYTES. The next step comes once the one before is durable, and
-the loop does everything else in between.
+A burst is delivered in steps of STEP_MESSAGES and STEP_BYTES, and the loop does everything else between two of them. Up
+to STEPS_MAX of them (`broker.pace`) are made before the first is durable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
-from broker.pace import Pace
+from broker.pace import STEPS_MAX, Pace
 from broker.release import Released, release
 from broker.release_plain import Plain, PlainRelease, pattern
 from broker.repeated import Repeated
@@ -68,6 +68,8 @@ class Delays:
         levels: By number; empty until the first delayed message.
         metrics: Counts.
         pace: How many a step takes.
+        in_flight: Messages whose delivery is not durable yet.
+        steps: Steps with such messages.
     """
 
     def __init__(
@@ -98,6 +100,9 @@ class Delays:
         self.pace = Pace(clock, STEP_MESSAGES)
         self._running = False
         self.in_flight = 0
+        self.steps = 0
+        self._runs: list[None] = []
+        """One for each append of the present step that is in flight."""
         self._late_max = metrics.counter(counted.LATE_MAX)
         names = (b"DELAY\x01", b"REAL_", WAIT_NAME)
         self._plain = PlainRelease(store, room=SCHEDULE_NAME, facts=FACTS, names=names)
@@ -242,8 +247,8 @@ class Delays:
         self._arm()
 
     def _arm(self, seconds: float | None = None) -> None:
-        """Have the next step run when something is due, not while one is under way."""
-        if not self._running or self.in_flight:
+        """Have the next step run when something is due, not while too many are under way."""
+        if not self._running or self.steps >= STEPS_MAX:
             return
         if seconds is None:
             seconds = self._seconds_left()
@@ -262,7 +267,7 @@ class Delays:
         now_us = self.clock.wall_us()
         heads = [level.head() for level in self.levels.values() if len(level.aside) < ASIDE_MAX]
         waits = [(head.due_ms * 1000 - now_us) / 1e6 for head in heads if head is not None]
-        if any(level.aside for level in self.levels.values()):
+        if not self.in_flight and any(level.aside for level in self.levels.values()):
             waits.append(self._retry_at - self.clock.monotonic())
         return max(0.0, min(*waits, LOOK_SECONDS)) if waits else None
 
@@ -281,7 +286,8 @@ class Delays:
             head = level.head() if len(level.aside) < ASIDE_MAX else None
             if head is not None and head.due_ms <= now:
                 due.append((head.due_ms, level))
-        taken = True
+        taken, alone = True, not self.in_flight
+        self._runs = []
         count = self.pace.begin() if due else 0
         delivered = 0
         for _, level in sorted(due, key=lambda each: each[0]):
@@ -291,7 +297,7 @@ class Delays:
             taken = self._deliver(level, messages)
             delivered += len(messages)
         self.pace.end(delivered)
-        if taken and self.clock.monotonic() >= self._retry_at:
+        if taken and alone and self.clock.monotonic() >= self._retry_at:
             taken = self._retry()
         if self.in_flight and store.on_pending is None:
             store.flush()
@@ -323,13 +329,13 @@ class Delays:
 
     def _append(self, level: DelayLevel, run: Sequence[tuple[Waiting, Plain | Released]]) -> bool:
         messages = [message for message, _ in run]
-        first = run[0][1]
+        first, runs = run[0][1], self._runs
         try:
             self.store.append(
                 [released.put for _, released in run],
                 born_ms=first.born_ms,
                 born_host=first.born_host,
-                done=partial(self._done, level, messages),
+                done=partial(self._done, level, messages, runs),
                 origins=[(each.born_ms, each.born_host) for _, each in run] if len(run) > 1 else None,
             )
         except MessageRefused as error:
@@ -345,14 +351,17 @@ class Delays:
             return False
         level.in_flight += len(run)
         self.in_flight += len(run)
+        self.steps += not runs
+        runs.append(None)
         return True
 
-    def _done(self, level: DelayLevel, messages: Sequence[Waiting], error: StoreError | None) -> None:
+    def _done(self, level: DelayLevel, messages: Sequence[Waiting], runs: list[None], error: StoreError | None) -> None:
         level.in_flight -= len(messages)
         self.in_flight -= len(messages)
+        runs.pop()
+        self.steps -= not runs
         if error is not None:
             return
-        self.pace.settled()
         late = self.clock.wall_ms() - messages[0].due_ms
         if late > self._late_max.value and messages[0].offset not in level.aside:
             self._late_max.value = late

@@ -17,7 +17,7 @@ from broker.delivery import Delivery, Due
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.pace import Pace
+from broker.pace import STEPS_MAX, Pace
 from broker.properties import find_property
 from broker.put import Put
 from broker.record import prepared_offset, split, topic_of
@@ -120,6 +120,10 @@ class DueTimers:
         self._delivered_count = metrics.counter(counted.DELIVERED)
 
     # Taking
+
+    def is_full(self, *, alone: bool) -> bool:
+        """Whether a step has to wait until what is on its way is durable; with `alone`, until all of it is."""
+        return self.delivery.steps >= (1 if alone else STEPS_MAX)
 
     def deliver_due(self, now_ms: int) -> tuple[int, bool]:
         """Take and append timers that are due, then rolls, as many as one step has.
@@ -319,7 +323,6 @@ class DueTimers:
         """Settle what is stored."""
         if error is not None:
             return
-        self.pace.settled()
         units = [unit for _, unit in messages]
         if self.aside:
             # Tried again: some of these are not new.

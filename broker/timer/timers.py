@@ -292,8 +292,8 @@ class Timers:
         self._arm(0.0)
 
     def _arm(self, seconds: float | None = None) -> None:
-        """Have the next step run when something is due, not while one is under way."""
-        if not self._running or self.entering.queue is None or self.due.delivery.in_flight:
+        """Have the next step run when something is due, not while too many are under way."""
+        if not self._running or self.entering.queue is None or self.due.is_full(alone=self.is_mending):
             return
         if seconds is None:
             seconds = self._seconds_left()
@@ -324,7 +324,7 @@ class Timers:
         if runs(Stage.DEQUEUE_GET_MESSAGE) and runs(Stage.DEQUEUE_PUT_MESSAGE):
             dues = [each.next_due for each in (table.coming, table.rolls)]
             waits += [(due * 1000 - now_us) / 1e6 for due in dues if due is not None]
-            if self.due.aside:
+            if self.due.aside and not self.due.delivery.in_flight:
                 waits.append(self.due.retry_at - self.clock.monotonic())
         return max(0.0, min(waits))
 
@@ -429,7 +429,7 @@ class Timers:
             count, taken = self.due.deliver_due(self.clock.wall_ms())
         stages.passed(Stage.DEQUEUE_GET_MESSAGE, count)
         stages.passed(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
-        if taken and self.due.aside and self.clock.monotonic() >= self.due.retry_at:
+        if taken and not under_way and self.due.aside and self.clock.monotonic() >= self.due.retry_at:
             taken = self.due.retry()
         return taken
 

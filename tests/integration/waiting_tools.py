@@ -58,6 +58,22 @@ class WaitingStore(ABC):
             if size != FILLER_SIZE
         ]
 
+    def flush_in_background(self, random: Random, *, seconds_max: float = 0.002) -> None:
+        """Have what is appended flushed as a node does it, with syncs that end up to so much later."""
+        store = self.store
+
+        def pending() -> None:
+            self.scheduler.call_soon(store.begin_flush)
+
+        def durable() -> None:
+            store.begin_flush()
+            store.settle()
+            store.begin_flush()
+
+        store.syncs = SimSyncs(self.disk, self.scheduler, random, seconds_max=seconds_max)
+        store.on_durable = durable
+        store.on_pending = pending
+
     def fill(self) -> None:
         """Publish until the disk is full."""
         with contextlib.suppress(DiskFull):
@@ -136,6 +152,8 @@ class Stops(ABC):
 
     def _run(self, random: Random) -> None:
         made = self.opened()
+        if random.random() < 0.5:
+            made.flush_in_background(random)
         for _ in range(6):
             for _ in range(random.randrange(4)):
                 body = b"%d" % (len(self.sent) + random.randrange(1, 1 << 40))

@@ -64,22 +64,6 @@ def test_fixed_costs_of_few_messages_say_nothing() -> None:
         steps.pace.end(2)
 
 
-def test_step_takes_as_long_as_its_sync() -> None:
-    """On a slow disk a burst is not drawn out by many small syncs; on a fast one again nobody waits for long."""
-    steps = Steps()
-
-    def synced(seconds: float) -> float:
-        for _ in range(20):
-            count = steps.run(1, each=0.00001, asked=1)
-            steps.clock.advance(seconds)
-            steps.pace.settled()
-        return count * 0.00001
-
-    for sync in (0.004, 0.002):
-        assert 0.9 * sync <= synced(sync) <= 1.1 * sync
-    assert 0.9 * STEP_SECONDS <= synced(0.0002) <= 1.1 * STEP_SECONDS
-
-
 def test_clock_that_stands_still_leaves_the_full_size() -> None:
     """A simulation has the same steps in every run."""
     steps = Steps()
