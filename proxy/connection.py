@@ -109,12 +109,20 @@ class Connection(asyncio.Protocol):
         """Handle every frame that is complete."""
         if self.closed:
             return
-        try:
-            self._splitter.feed(data)
-        except FrameError as error:
-            self._refuse(error)
-            return
-        self._read_frames()
+        # Nothing is unanswered, unread or unwritten at nearly every call of a client that waits for its replies.
+        frame = None if self._slots or self._out_bytes or not self._reading else self._splitter.whole(data)
+        if frame is not None:
+            self.requests += 1
+            self._server.handle(self, frame)
+            if self._slots or self._out_bytes > self._server.limits.output_bytes_max:
+                self._read_frames()
+        else:
+            try:
+                self._splitter.feed(data)
+            except FrameError as error:
+                self._refuse(error)
+                return
+            self._read_frames()
         if self._server.budget.level >= Pressure.CLOSING:
             self._server.relieve()
 
@@ -294,7 +302,8 @@ class Connection(asyncio.Protocol):
             stuck = transport.get_write_buffer_size()
             self._account(stuck - self._stuck_bytes)
             self._stuck_bytes = stuck
-        self._close_when_done()
+        if self._ended:
+            self._close_when_done()
 
     def close(self) -> None:
         """Close after what is queued has been written."""
@@ -348,7 +357,10 @@ class Connection(asyncio.Protocol):
         self._out.append((data, lost))
         self._out_bytes += size
         self._counted += size
-        self._server.budget.add(size)
+        budget = self._server.budget
+        budget.used += size
+        if budget.used >= budget.next_at:
+            budget.settle()
         if not self.dirty:
             self.dirty = True
             self._server.touch(self)

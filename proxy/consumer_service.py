@@ -111,10 +111,11 @@ class ConsumerService:
     def pull(self, connection: Connection, call: Call) -> None:
         """Apply the results that ride on the pull, then take or wait for one batch."""
         request = scan_pull(call)
+        refused = self._acks_refused()
         if request.results:
-            self.apply(request.results, connection)
+            self._apply(request.results, connection, refused)
         group = self._groups.get(request.group)
-        refusal = self._refusal(request, group)
+        refusal = self._refusal(request, group, refused)
         if refusal is not None:
             connection.answer(self._refuse(call, *refusal, connection))
             return
@@ -160,9 +161,12 @@ class ConsumerService:
 
     def apply(self, results: list[ConsumeResult], connection: Connection) -> bool:
         """Apply a flattened chain; returns whether any offset of it counted (or the chain held none)."""
+        return self._apply(results, connection, self._acks_refused())
+
+    def _apply(self, results: list[ConsumeResult], connection: Connection, refused: ProgressFailed | None) -> bool:
         counted = False
         offsets = 0
-        if self._acks_refused() is None:
+        if refused is None:
             connection.promise()
         for result in results:
             offsets += len(result.success) + len(result.fail)
@@ -188,7 +192,9 @@ class ConsumerService:
         self._metrics.counter(RESULTS_IGNORED, reason).add()
         self._notices.note("result_ignored", kind=reason, reason=reason, client=connection.address)
 
-    def _refusal(self, request: PullRequest, group: ConsumerGroup | None) -> tuple[PullCode, str] | None:
+    def _refusal(
+        self, request: PullRequest, group: ConsumerGroup | None, refused: ProgressFailed | None
+    ) -> tuple[PullCode, str] | None:
         if group is None:
             return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
         if not group.consumes:
@@ -198,7 +204,6 @@ class ConsumerService:
             return self._topic_refusal(group, request.topic)
         if self._budget.level >= Pressure.REFUSING:
             return PullCode.OVERLOADED, "the node is short of memory (memoryMax): pull again in a moment"
-        refused = self._acks_refused()
         if refused is not None:
             ends_by_itself = isinstance(refused, ProgressFull)
             return PullCode.ACKS_REFUSED if ends_by_itself else PullCode.STORE_FAILED, str(refused)

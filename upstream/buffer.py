@@ -202,7 +202,7 @@ class PullBuffer:
         for _ in range(len(lanes)):
             lane = lanes.popleft()
             jobs = self._take_jobs(lane, count_max)
-            if lane.has_ready:
+            if len(lane.waiting) + len(lane.front) > lane.gone:
                 lanes.append(lane)
             else:
                 lane.listed = False

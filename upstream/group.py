@@ -137,7 +137,10 @@ class ConsumerGroup:
     @property
     def consumes(self) -> bool:
         """Whether it subscribes any topic; without one no pull can ever get a message (W6, W24)."""
-        return any(slot.config is not None for slot in self._slots.values())
+        for slot in self._slots.values():  # noqa: SIM110 - asked at every pull
+            if slot.config is not None:
+                return True
+        return False
 
     def has_topic(self, topic: str) -> bool:
         """Whether the group subscribes this topic."""

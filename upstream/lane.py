@@ -118,11 +118,6 @@ class Lane:
         self.listed = False
 
     @property
-    def has_ready(self) -> bool:
-        """Whether a pull would find a job here."""
-        return len(self.waiting) + len(self.front) > self.gone
-
-    @property
     def in_flight(self) -> int:
         """Messages that are out with clients; counted when asked."""
         return len(self.adopted) + sum(job.delivery is not None for job in self.live.values())

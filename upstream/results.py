@@ -17,6 +17,7 @@ from upstream.subscription import Subscription
 
 _OUT = State.OUT
 _FINISHED = next_state(State.OUT, Event.SUCCEED)
+_new = tuple.__new__
 
 
 class Applied(NamedTuple):
@@ -45,7 +46,7 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
     done: list[int] = []
     slow: list[int] = []
     live = lane.live
-    order = subscription.order if not subscription.draining else None
+    order = subscription.order if not subscription.outcomes.draining else None
     release = subscription.make_ready
     current: Delivery | None = None
     answered = 0
@@ -93,7 +94,7 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
         else:
             ignored += 1
     subscription.pump()
-    return Applied(finished, repeated, failed, ignored)
+    return _new(Applied, (finished, repeated, failed, ignored))
 
 
 def _close(subscription: Subscription, delivery: Delivery, answered: int) -> None:

@@ -8,6 +8,7 @@ call's protocol, strict where it is binary (every library reads that).
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from proxy.wire.compact import varint32
@@ -65,9 +66,13 @@ def parse_call(frame: bytes) -> Call:
             and silence would be taken for success).
     """
     try:
-        if frame[0] == COMPACT:
-            return _parse_compact(frame)
-        return _parse_binary(frame)
+        if frame.startswith(_COMPACT_CALL) and frame[2] < 128:
+            # `_parse_compact`, inline, for a short sequence number and a known method.
+            pos = 4 + frame[3]
+            method = _known_names.get(frame[4:pos])
+            if method is not None:
+                return _new(Call, (COMPACT, method, frame[2], pos, frame))
+        return _parse_compact(frame) if frame[0] == COMPACT else _parse_binary(frame)
     except (IndexError, struct.error, ArgumentsError) as error:
         raise FatalWireError("a frame that ends within the header of its call") from error
 
@@ -143,10 +148,18 @@ def _check_name_size(size: int) -> None:
 
 def message_head(protocol: int, kind: int, method: str, seqid: int) -> bytes:
     """Return the header of a message of type `kind`; what follows it is a struct."""
-    name = method.encode()
     if protocol == COMPACT:
-        return bytes((COMPACT, 1 | kind << 5)) + encode_varint(seqid & 0xFFFF_FFFF) + encode_varint(len(name)) + name
+        before, after = _compact_head(kind, method)
+        return before + encode_varint(seqid & 0xFFFF_FFFF) + after
+    name = method.encode()
     return bytes((BINARY, 1, 0, kind)) + _I32.pack(len(name)) + name + _I32.pack(seqid)
+
+
+@lru_cache(maxsize=64)
+def _compact_head(kind: int, method: str) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the sequence number; a method that nobody knows is met, too."""
+    name = method.encode()
+    return bytes((COMPACT, 1 | kind << 5)), encode_varint(len(name)) + name
 
 
 def encode_varint(value: int) -> bytes:

@@ -70,6 +70,19 @@ class FrameSplitter:
         self._pos = 0
         self._rest = bytearray()
 
+    def whole(self, data: bytes) -> bytes | None:
+        """Return the frame that received bytes are, when they are exactly one and nothing is held; else `feed` them."""
+        size = len(data) - 4
+        if (
+            0 < size <= self._frame_bytes_max
+            and _FROM_BYTES(data[:4], "big") == size
+            and self._pos >= len(self._buffer)
+            and not self._rest
+            and self._error is None
+        ):
+            return data[4:]
+        return None
+
     def feed(self, data: bytes) -> None:
         """Take received bytes, of any length."""
         if self._rest:

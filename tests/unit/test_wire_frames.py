@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import tracemalloc
 
@@ -50,6 +51,32 @@ def test_splitter_any_two_cuts_same_frames() -> None:
             assert frames == payloads
             assert splitter.buffered == 0
             assert not splitter.partial
+
+
+@given(st.binary(max_size=12), st.one_of(st.binary(max_size=40), st.binary(min_size=1, max_size=20).map(framed)))
+def test_splitter_whole_frame_is_what_feeding_gives(held: bytes, data: bytes) -> None:
+    """Bytes that are said to be one frame are what `next` would have returned; what is held is never passed over."""
+    splitter, other = FrameSplitter(LIMIT), FrameSplitter(LIMIT)
+    for each in (splitter, other):
+        each.feed(held)
+        with contextlib.suppress(FrameError):
+            drain(each)
+    frame = splitter.whole(data)
+    other.feed(data)
+    if frame is not None:
+        assert drain(other) == [frame]
+    elif not held:
+        assert data not in (framed(data[4:]), b"") or len(data) <= 4
+    assert splitter.buffered == (0 if frame is not None else len(held) - _read(held))
+
+
+def _read(held: bytes) -> int:
+    """How many of the bytes belong to frames that were read out."""
+    splitter = FrameSplitter(LIMIT)
+    splitter.feed(held)
+    with contextlib.suppress(FrameError):
+        drain(splitter)
+    return len(held) - splitter.buffered
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.lists(st.integers(1, 30), max_size=40), st.data())
