@@ -15,25 +15,21 @@ so that memory stays flat while a large log streams through.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from broker.errors import DamagedRecord, RecordGone
+from broker.locating import Place, locate_usual
 from broker.record import (
     BLANK,
     BLANK_BYTES,
     CLAIM,
-    HEADER_BYTES,
     MAGIC_BLANK,
-    MAGIC_V1,
     MAGICS,
     RECORD_OVERHEAD_BYTES,
-    SYS_UNUSUAL,
     Located,
     Locator,
     locate,
-    own_sum_matches,
     sum_matches,
 )
 from broker.seams import Buffer, Disk, DiskFile
@@ -42,7 +38,6 @@ SEGMENT_NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20
 _COLD_ROUNDS = 60  # about as many seconds: what was written before that may have left the page cache
 _unpack_claim = CLAIM.unpack_from
-_unpack_usual = struct.Struct(">ii20xqi44xi").unpack_from  # size, magic, own offset, sysFlag, body length (IPv4 hosts)
 
 
 def segment_name(base: int) -> str:
@@ -379,13 +374,13 @@ class CommitLog:
             raise DamagedRecord(physical, "its checksum is wrong", sum_wrong=True)
         return record
 
-    def locate(self, places: Iterable[tuple[int, int]], unusual: Locator = locate) -> list[Located]:
+    def locate(self, places: Sequence[Place], unusual: Locator = locate) -> list[Located]:
         """Find bodies and property blocks of the records at these (physical offset, size), compared as `read` does.
 
         One look at each header does all: a quarter of the cost of `read` and `split`.
 
         Args:
-            places: Where.
+            places: Where; what follows in a place is not looked at.
             unusual: What looks into a record of another layout than this broker's, or with a packed body. What
                 it raises is raised.
 
@@ -393,37 +388,20 @@ class CommitLog:
             DamagedRecord: Other bytes stand in one of the places.
             RecordGone: The segment of one of them is not kept any more.
         """
-        visible_end, cold_end, start_max = self.visible_end, self.cold_end, self._start_max
         segment_bytes = self.segment_bytes
-        view: memoryview | None = None
-        base = 0
+        if not isinstance(places, list):
+            places = list(places)
         found: list[Located] = []
-        for physical, size in places:
-            start = physical - base
-            if view is None or not 0 <= start < segment_bytes:
-                number, start = divmod(physical, segment_bytes)
-                view = self.view(number)
-                base = physical - start
-                cold_end = self.cold_end  # mapping it may have moved this
-            if start <= start_max:
-                total, magic, own, flags, body_bytes = _unpack_usual(view, start)
-                if (
-                    total == size
-                    and own == physical
-                    and magic == MAGIC_V1
-                    and not flags & SYS_UNUSUAL
-                    and 0 <= body_bytes <= size - RECORD_OVERHEAD_BYTES
-                    and physical <= visible_end - size
-                ):
-                    body_at = start + HEADER_BYTES
-                    body_end = body_at + body_bytes
-                    block_at = body_end + 3 + view[body_end]
-                    end = start + size
-                    if block_at <= end <= segment_bytes and (physical >= cold_end or own_sum_matches(view, start, end)):
-                        found.append((view, body_at, body_end, block_at, end))
-                        continue
-            # Of another layout or without our sum, packed, or wrong in some way.
-            found.append(unusual(self.read(physical, size)))
+        at, count = 0, len(places)
+        while at < count:
+            number = places[at][0] // segment_bytes
+            base = number * segment_bytes
+            view = self.view(number)
+            at = locate_usual(places, at, view, base, self.visible_end, self.cold_end, found)
+            if at < count and 0 <= places[at][0] - base < segment_bytes:
+                # Of another layout or without our sum, packed, or wrong in some way.
+                found.append(unusual(self.read(places[at][0], places[at][1])))
+                at += 1
         return found
 
     def view(self, number: int) -> memoryview:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What compiled leaves share: big-endian numbers, tuples made in place, where they were compiled from."""
+"""What compiled leaves share: numbers, tuples made in place, where they were compiled from."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
@@ -43,6 +43,57 @@ cdef inline u8* put_bytes(u8* to, bytes value) noexcept:
     """Write bytes; returns where they end."""
     memcpy(to, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
     return to + PyBytes_GET_SIZE(value)
+
+
+cdef inline u32 get32(const u8* at) noexcept:
+    """Read four bytes, big-endian."""
+    return <u32>at[0] << 24 | <u32>at[1] << 16 | <u32>at[2] << 8 | at[3]
+
+
+cdef inline u64 get64(const u8* at) noexcept:
+    """Read eight bytes, big-endian."""
+    return <u64>get32(at) << 32 | get32(at + 4)
+
+
+cdef struct Cursor:
+    # Where a frame is read, and where it ends; positions never go beyond that.
+    const u8* data
+    Py_ssize_t pos
+    Py_ssize_t end
+
+
+cdef inline bint take_varint(Cursor* at, int bits, u64* value) noexcept:
+    """Read an unsigned number of at most so many bits; False when it is wrong or not all there."""
+    cdef u64 found = 0
+    cdef int shift = 0
+    cdef u8 byte
+    while at.pos < at.end:
+        byte = at.data[at.pos]
+        at.pos += 1
+        if shift + 7 > bits and (byte & 127) >> (bits - shift):
+            return False
+        found |= <u64>(byte & 127) << shift
+        if byte < 128:
+            value[0] = found
+            return True
+        shift += 7
+        if shift >= bits:
+            return False
+    return False
+
+
+cdef inline bint take_size(Cursor* at, Py_ssize_t* size) noexcept:
+    """Read the length of what follows; False when it is wrong or reaches beyond the end."""
+    cdef u64 value
+    if not take_varint(at, 32, &value) or value > <u64>(at.end - at.pos):
+        return False
+    size[0] = <Py_ssize_t>value
+    return True
+
+
+cdef inline long long zigzag(u64 value) noexcept:
+    """Signed number that a varint stands for."""
+    return <long long>(value >> 1) ^ -<long long>(value & 1)
 
 
 cdef inline object item(object values, Py_ssize_t place):

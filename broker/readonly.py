@@ -12,13 +12,14 @@ memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from broker.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment
 from broker.consume_queue import ConsumeQueue, Unit
 from broker.errors import RecordGone, StoreUnreadable
 from broker.index.index import Index
 from broker.interchange import geometry_of
+from broker.locating import Place
 from broker.log_scan import LogScan, record_at
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -180,7 +181,7 @@ class ReadOnlyStore:
         """
         return self.log.read(physical, size)
 
-    def locate(self, places: Iterable[tuple[int, int]]) -> list[Located]:
+    def locate(self, places: Sequence[Place]) -> list[Located]:
         """Find bodies and property blocks of the records at these (physical offset, size). Raises as `read`."""
         return self.log.locate(places)
 

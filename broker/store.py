@@ -19,7 +19,7 @@ the next flush.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from random import Random
 
@@ -42,6 +42,7 @@ from broker.errors import (
     StoreUnwritable,
 )
 from broker.flight import Flight, tell_all
+from broker.locating import Place
 from broker.log_scan import record_at
 from broker.metrics import Metrics
 from broker.opening import run_to_end, take_lock
@@ -478,7 +479,7 @@ class Store:
             self._notices.note("record_gone", physical=physical)
             raise
 
-    def locate(self, places: Iterable[tuple[int, int]], unusual: Locator = locate) -> list[Located]:
+    def locate(self, places: Sequence[Place], unusual: Locator = locate) -> list[Located]:
         """Find bodies and property blocks of the records at these (physical offset, size): `read` for batches.
 
         `unusual` looks into records of other layouts and with packed bodies; see `CommitLog.locate`.

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker import encoder, unique_key
+from broker import commit_log, encoder, locating, unique_key
 from broker.index import file, rows
 from broker.leaves import LeafState, compiled
 from proxy import message_checks
-from proxy.wire import scan_binary_send, scan_compact_send
+from proxy.wire import pull_reply, scan_binary_send, scan_compact, scan_compact_send
 from tests.conftest import need
+from upstream import source
 
 
 class Place(NamedTuple):
@@ -36,6 +37,10 @@ PLACES = (
     Place(message_checks, "_check", "proxy.check_leaf", "check", message_checks._check_none),
     Place(scan_compact_send, "_scan", "proxy.wire.send_leaf", "compact_messages", scan_compact_send._by_shapes),
     Place(scan_binary_send, "_scan", "proxy.wire.send_leaf", "binary_messages", scan_binary_send._by_layout),
+    Place(commit_log, "locate_usual", "broker.locate_leaf", "locate", locating._locate_usual),
+    Place(source, "message_keys", "broker.locate_leaf", "keys", locating._message_keys),
+    Place(scan_compact, "_usual", "proxy.wire.pull_leaf", "scan", scan_compact._usual_none),
+    Place(pull_reply, "_usual", "proxy.wire.pull_leaf", "reply", pull_reply._usual_none),
 )
 MODULES = sorted({place.module for place in PLACES})
 WAYS = ("pure", "compiled")

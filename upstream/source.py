@@ -16,6 +16,7 @@ from broker.body import body_limit, split_body
 from broker.consume_queue import FILLER, FILLER_SIZE
 from broker.errors import BodyUnusable, DamagedRecord, RecordGone
 from broker.java import tags_code
+from broker.locating import message_keys
 from broker.properties import is_system_property, parse_properties
 from broker.record import Located, born_timestamp, locate, split
 from upstream.action import BodyUnprocessable, MessageUnreadable
@@ -272,17 +273,46 @@ class EmbeddedSource:
         return wanted
 
     def _make_inspected(self, units: Sequence[Unit]) -> list[UpstreamJob]:
-        """Make jobs of messages whose properties say whether they are wanted, or what their key is."""
-        subscription, filters, message_keys = self._subscription, self._tags is not None, self._message_keys
+        """Make jobs of messages whose properties say whether they are wanted, or what their key is.
+
+        Those that cannot be read are finished and counted, and left out.
+        """
+        try:
+            located = self._store.locate(units)
+        except (DamagedRecord, RecordGone):
+            return self._make_each(self._located_singly(units))
+        if self._message_keys and self._tags is None:
+            keys = message_keys(located, PRESSURE_NAME)
+            if keys is not None:
+                return self._make_keyed(units, keys)
+        return self._make_each(zip(units, located, strict=True))
+
+    def _make_keyed(self, units: Sequence[Unit], keys: Sequence[OrderKey | None]) -> list[UpstreamJob]:
+        """Make jobs of messages that everybody may get, with their keys."""
+        subscription = self._subscription
+        jobs: list[UpstreamJob] = []
+        for (physical, size, _, offset, lane), key in zip(units, keys, strict=True):
+            if offset < lane.check_until and lane.tracker.is_finished(offset):
+                continue
+            job = UpstreamJob(subscription, lane, offset, physical, size, key)
+            lane.live[offset] = job
+            if lane.tracker.failures:
+                self._recall(job)
+            jobs.append(job)
+        return jobs
+
+    def _make_each(self, found: Iterable[tuple[Unit, Located]]) -> list[UpstreamJob]:
+        """Make jobs of located messages, looking at the properties of each."""
+        subscription, filters, keyed = self._subscription, self._tags is not None, self._message_keys
         jobs: list[UpstreamJob] = []
         key: OrderKey | None = None
-        for (physical, size, _, offset, lane), (view, _, _, block_at, end) in self._located(units):
+        for (physical, size, _, offset, lane), (view, _, _, block_at, end) in found:
             if offset < lane.check_until and lane.tracker.is_finished(offset):
                 continue
             block = view[block_at:end].tobytes()
             if (filters or PRESSURE_NAME in block) and self._unwanted(lane, offset, block):
                 continue
-            if message_keys:
+            if keyed:
                 # `_value`, inline: this runs for every message.
                 if block[:5] == _KEYS_FIRST:
                     key = block[5 : block.find(_END, 5)] or None
@@ -299,13 +329,6 @@ class EmbeddedSource:
                 self._recall(job)
             jobs.append(job)
         return jobs
-
-    def _located(self, units: Sequence[Unit]) -> Iterable[tuple[Unit, Located]]:
-        """Find the records of units; those that cannot be read are finished and counted, and left out."""
-        try:
-            return zip(units, self._store.locate([unit[:2] for unit in units]), strict=True)
-        except (DamagedRecord, RecordGone):
-            return self._located_singly(units)
 
     def _located_singly(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Located]]:
         for unit in units:

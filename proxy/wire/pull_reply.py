@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
+from broker.leaves import leaf
 from broker.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
 from broker.record import CRC_PREFIX, Located, strip_own
 from proxy.wire.block_shapes import BlockShapes
@@ -109,10 +110,30 @@ def encode_pull_reply(
     """
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
     if call.protocol == COMPACT:
+        frame = _usual(head, _context(group, topic, qid), list(messages))
+        if frame is not None:
+            return frame
         body = _compact(head, group, topic, qid, messages)
     else:
         body = _binary(head, group, topic, qid, messages)
     return _LENGTH(len(body)) + body
+
+
+def _usual_none(head: bytes, context: bytes, messages: list[tuple[int, Located]]) -> bytes | None:
+    """Leave all to the general way; the leaf `proxy.wire.pull_leaf` does more.
+
+    Args:
+        head: The header of the reply.
+        context: What `_context` returns.
+        messages: As `encode_pull_reply` gets them.
+
+    Returns:
+        The frame with its length, as the general way makes it, or None.
+    """
+    return None
+
+
+_usual = leaf("proxy.wire.pull_leaf", "reply", _usual_none)
 
 
 def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:

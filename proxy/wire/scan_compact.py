@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.leaves import leaf
 from proxy.wire.compact import (
     BINARY,
     I32,
@@ -43,9 +44,23 @@ _PLANES_COUNT_MIN = 6
 """From this count on, reading a list of numbers by columns is cheaper than number by number."""
 
 
+def _usual_none(frame: bytes, pos: int) -> PullRequest | None:
+    """Leave all to the general way; the leaf `proxy.wire.pull_leaf` does more.
+
+    Returns:
+        What the general way finds, or None.
+    """
+    return None
+
+
+_usual = leaf("proxy.wire.pull_leaf", "scan", _usual_none)
+
+
 def pull(frame: bytes, pos: int) -> PullRequest:
     """Scan the arguments of pull."""
-    request: PullRequest | None = None
+    request = _usual(frame, pos)
+    if request is not None:
+        return request
     last = 0
     while True:
         head = frame[pos]

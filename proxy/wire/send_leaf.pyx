@@ -11,7 +11,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.string cimport memcmp, memcpy
 
-from broker.leaf_parts cimport LEAF_SOURCE, fill, new_tuple, u8, u64
+from broker.leaf_parts cimport LEAF_SOURCE, Cursor, fill, new_tuple, take_size, take_varint, u8, u64, zigzag
 
 from proxy.wire.limits import PROPERTIES_MAX
 from proxy.wire.values import SendMessage
@@ -24,50 +24,12 @@ SOURCE = LEAF_SOURCE.decode()
 cdef object _message_class = SendMessage
 cdef Py_ssize_t _properties_max = PROPERTIES_MAX
 
-cdef struct Cursor:
-    const u8* data
-    Py_ssize_t pos
-    Py_ssize_t end
-
 
 cdef class _Latest:
     """Texts of the message before, taken again when the next one has the same: most of a batch has."""
 
     cdef bytes topic, tags, version
     cdef tuple names
-
-
-cdef inline bint _varint(Cursor* at, int bits, u64* value) noexcept:
-    """Read an unsigned number of at most so many bits; False when it is wrong or not all there."""
-    cdef u64 found = 0
-    cdef int shift = 0
-    cdef u8 byte
-    while at.pos < at.end:
-        byte = at.data[at.pos]
-        at.pos += 1
-        if shift + 7 > bits and (byte & 127) >> (bits - shift):
-            return False
-        found |= <u64>(byte & 127) << shift
-        if byte < 128:
-            value[0] = found
-            return True
-        shift += 7
-        if shift >= bits:
-            return False
-    return False
-
-
-cdef inline bint _size_compact(Cursor* at, Py_ssize_t* size) noexcept:
-    """Read the length of what follows; False when it is wrong or reaches beyond the end."""
-    cdef u64 value
-    if not _varint(at, 32, &value) or value > <u64>(at.end - at.pos):
-        return False
-    size[0] = <Py_ssize_t>value
-    return True
-
-
-cdef inline long long _zigzag(u64 value) noexcept:
-    return <long long>(value >> 1) ^ -<long long>(value & 1)
 
 
 cdef bint _is_text(const u8* data, Py_ssize_t size):
@@ -118,7 +80,7 @@ cdef tuple _pairs(Cursor* at, Py_ssize_t count, _Latest latest, bint binary):
         known = None
         names = PyTuple_New(count)
     for place in range(count):
-        if not (_size_binary(at, &size) if binary else _size_compact(at, &size)):
+        if not (_size_binary(at, &size) if binary else take_size(at, &size)):
             return None
         old = <bytes>PyTuple_GET_ITEM(known, place) if names is None else None
         name = _text(at, size, old)
@@ -133,7 +95,7 @@ cdef tuple _pairs(Cursor* at, Py_ssize_t count, _Latest latest, bint binary):
         if names is not None:
             Py_INCREF(name)
             PyTuple_SET_ITEM(names, place, name)
-        if not (_size_binary(at, &size) if binary else _size_compact(at, &size)):
+        if not (_size_binary(at, &size) if binary else take_size(at, &size)):
             return None
         value = _text(at, size, None)
         if value is None:
@@ -198,12 +160,12 @@ cdef object _compact(Cursor* at, object view, _Latest latest):
         elif head == 0:
             break
         else:
-            if not _varint(at, 32, &number):
+            if not take_varint(at, 32, &number):
                 return None
-            last = _zigzag(number)
+            last = zigzag(number)
         kind = head & 15
         if kind == 8:
-            if not _size_compact(at, &size):
+            if not take_size(at, &size):
                 return None
             if last == 7:
                 body = view[at.pos:at.pos + size]
@@ -231,23 +193,23 @@ cdef object _compact(Cursor* at, object view, _Latest latest):
             else:
                 return None
         elif kind == 6:
-            if not _varint(at, 64, &number):
+            if not take_varint(at, 64, &number):
                 return None
             if last == 4:
-                hash_id = _zigzag(number)
+                hash_id = zigzag(number)
             elif last == 102:
-                due = _zigzag(number)
+                due = zigzag(number)
             elif last == 103:
-                delay = _zigzag(number)
+                delay = zigzag(number)
             else:
                 return None
         elif kind == 5:
-            if not _varint(at, 32, &number):
+            if not take_varint(at, 32, &number):
                 return None
             if last == 6:
-                partition_id = _zigzag(number)
+                partition_id = zigzag(number)
             elif last == 101:
-                level = _zigzag(number)
+                level = zigzag(number)
             else:
                 return None
         elif kind == 11 and last == 9:

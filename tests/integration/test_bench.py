@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench import pull_parts
 from bench.parts import PARTS, measure
 from bench.processes import redis_version
 
@@ -73,6 +74,14 @@ def test_stalls_name_callbacks_and_what_is_in_them(tmp_path: Path) -> None:
     assert "| `Node._turn" in done.stdout
     assert "fdatasync commitlog/N" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_of_a_pull_are_all_measured() -> None:
+    """Likewise of a pull with the acks of the one before, with warm and cold caches."""
+    for batch, cold in ((1, False), (32, False), (32, True)):
+        found = pull_parts.measure(batch, passes=1, messages=320, cold=cold)
+        assert set(found) == set(pull_parts.PARTS)
+        assert all(value > 0 for value in found.values())
 
 
 def test_parts_of_a_publish_are_all_measured() -> None:

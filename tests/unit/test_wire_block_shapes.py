@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,11 +13,19 @@ from broker.record import locate
 from proxy.wire import COMPACT, Call, encode_pull_reply
 from proxy.wire.block_shapes import BlockShapes
 from proxy.wire.pull_reply import _shapes, take_apart
+from tests.leaf_ways import running
 from tests.wire_values import block, broker_end, record
 
 CALL = Call(COMPACT, "pull", 1, 0, b"")
 NAMES = ("KEYS", "TAGS", "a", "origin", "traceId", "_x", "DELAY", "x" * 140)
 BYTES = st.sampled_from(b"kv01\x01\x02\x7f\x80\xff_")
+
+
+@pytest.fixture(autouse=True)
+def _own_shapes() -> Iterator[None]:
+    """The leaf, which knows no shapes, does not run."""
+    with running("pure"):
+        yield
 
 
 def reply(messages: list[tuple[int, Any]]) -> bytes:

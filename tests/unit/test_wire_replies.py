@@ -31,6 +31,8 @@ from tests.wire_values import I32S, I64S, PROTOCOLS, TEXTS, block, broker_end, r
 
 protocols = st.sampled_from(PROTOCOLS)
 
+pytestmark = pytest.mark.usefixtures("each_leaf_way")
+
 
 def to(protocol: int, method: str, seqid: int = 5) -> Call:
     """Return a call to be answered."""

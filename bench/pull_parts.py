@@ -1,0 +1,208 @@
+"""What a pull with acks costs by its parts, in one process: `python -m bench.pull_parts [--batch N] [--cold]`.
+
+The load of the other benchmarks (1 KiB bodies, 12-byte keys, one tag, two properties), stored on a simulated disk, is
+pulled in order per key over a connection without a socket; each pull carries the acks of the one before. System calls
+and the loop are left out. Microseconds of processor time per message, the best of some passes. `--cold` empties the
+caches of the processor before each request, which is what a node finds that waited for its client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import zlib
+from collections.abc import Callable
+from random import Random
+from time import process_time
+from typing import Any
+
+import structlog
+
+from actions.registry import Registry
+from bench.compact import Pulled, pull_frame, scan_pull_reply
+from bench.load import PROPERTIES, TAG, body_of, key_of
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.properties import encode_properties
+from broker.store import Put, Store, StoreOptions
+from broker.testing import ManualClock, ManualScheduler, SimDisk
+from conf.models import GroupConfig
+from proxy import consumer_service
+from proxy.connection import Connection
+from proxy.consumer_service import ConsumerService
+from proxy.server import ServerLimits, ThriftServer
+from upstream.group import ConsumerGroup
+from upstream.progress import Progress
+
+MESSAGES = 4_800
+PASSES = 5
+PARTS = ("scan", "acks", "read ahead", "take", "reply", "journal", "rest")
+_GROUP = "bench"
+_SCAN = "scan_pull"
+_BATCH = 32
+_LINGER_MS = 1_000
+_CACHES_BYTES = 16 << 20
+_FRAME_LENGTH_BYTES = 4
+
+
+class _Peer(asyncio.Transport):
+    """The far end of the connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+
+class _Watch:
+    """Time spent in parts, each without the parts that it called."""
+
+    def __init__(self) -> None:
+        self.spent = dict.fromkeys(PARTS, 0.0)
+        self._inner = [0.0]
+
+    def run(self, part: str, work: Callable[..., Any], *given: Any) -> Any:
+        """Do some work and count its time for a part."""
+        before = process_time()
+        self._inner.append(0.0)
+        try:
+            return work(*given)
+        finally:
+            taken = process_time() - before
+            self.spent[part] += taken - self._inner.pop()
+            self._inner[-1] += taken
+
+    def watch(self, owner: Any, name: str, part: str) -> None:
+        """Count all calls of a function for a part from now on."""
+        work = getattr(owner, name)
+        setattr(owner, name, lambda *given: self.run(part, work, *given))
+
+
+def measure(batch: int, passes: int = PASSES, *, messages: int = MESSAGES, cold: bool = False) -> dict[str, float]:
+    """Return microseconds per message by part."""
+    best: dict[str, float] = {}
+    scan = vars(consumer_service)[_SCAN]
+    for _ in range(passes):
+        try:
+            spent = _measure_once(batch, messages, b"x" * _CACHES_BYTES if cold else b"")
+        finally:
+            setattr(consumer_service, _SCAN, scan)
+        if not best or sum(spent.values()) < sum(best.values()):
+            best = spent
+    return best
+
+
+def _measure_once(batch: int, messages: int, caches: bytes) -> dict[str, float]:
+    store, progress, group, server = _node(messages)
+    service = server.service_of_pulls
+    peer, connection, watch = _Peer(), Connection(server), _Watch()
+    connection.connection_made(peer)
+    watch.watch(consumer_service, _SCAN, "scan")
+    watch.watch(service, "_apply", "acks")
+    watch.watch(group, "pull", "take")
+    watch.watch(service, "_send", "reply")
+    watch.watch(progress, "flush", "journal")
+    [subscription] = {lane.subscription for lane in group.lanes()}
+    watch.watch(subscription, "pump", "read ahead")
+    held: list[Pulled] = []
+    count = 0
+    while count < messages:
+        request = pull_frame(_GROUP.encode(), batch, _LINGER_MS, held)
+        zlib.crc32(caches)
+        watch.run("rest", connection.data_received, request)
+        watch.run("rest", progress.flush)
+        watch.run("rest", server.flush)
+        pulled = scan_pull_reply(peer.written.pop()[_FRAME_LENGTH_BYTES:])
+        assert pulled is not None, "there are messages"
+        held = [pulled]
+        count += len(pulled.bodies)
+    store.close()
+    return {part: seconds / count * 1e6 for part, seconds in watch.spent.items()}
+
+
+class _Server(ThriftServer):
+    """A consumer port whose service can be reached."""
+
+    service_of_pulls: ConsumerService
+
+
+def _node(messages: int) -> tuple[Store, Progress, ConsumerGroup, _Server]:
+    clock, metrics, disk = ManualClock(), Metrics(), SimDisk()
+    scheduler = ManualScheduler(clock)
+    store = Store.open("/bench", options=StoreOptions(), disk=disk, clock=clock, random=Random(1), metrics=metrics)
+    topic = store.create_topic("bench", 8)
+    for at in range(0, messages + _BATCH, _BATCH):
+        puts = []
+        for number in range(at, at + _BATCH):
+            pairs = [(b"KEYS", key_of(number)), (b"TAGS", TAG), *PROPERTIES]
+            block = encode_properties([(name.decode(), value.decode()) for name, value in pairs])
+            puts.append(Put(topic, at // _BATCH % 8, body_of(), block, TAG))
+        store.append(puts, born_ms=clock.wall_ms(), born_host=bytes(8), atomic=True)
+        store.flush()
+    progress = Progress.open("/bench", store=store, disk=disk, clock=clock, metrics=metrics, scheduler=scheduler)
+    subscription = {
+        "topic": "bench",
+        "orderKey": "KEY",
+        "actions": ["Async", "PullServer"],
+        "maxPullBatchSize": _BATCH,
+        "concurrency": 4096,
+        "timeout": 60_000,
+    }
+    group = ConsumerGroup(
+        GroupConfig.model_validate({"group": _GROUP, "topics": [subscription]}),
+        store=store,
+        progress=progress,
+        clock=clock,
+        scheduler=scheduler,
+        metrics=metrics,
+        notices=Notices(clock),
+        make_actions=Registry().make,
+        qid_prefix="c_b_",
+    )
+    server = _Server(
+        "consumer",
+        {},
+        limits=ServerLimits(),
+        clock=clock,
+        scheduler=scheduler,
+        metrics=metrics,
+        request_turn=lambda: None,
+    )
+    server.service_of_pulls = ConsumerService(
+        {_GROUP: group},
+        store=store,
+        scheduler=scheduler,
+        metrics=metrics,
+        notices=Notices(clock),
+        linger_ms_max=_LINGER_MS,
+        acks_refused=lambda: progress.failed,
+        budget=server.budget,
+    )
+    server.serve(server.service_of_pulls.handlers())
+    group.start()
+    return store, progress, group, server
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.pull_parts", description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("--batch", type=int, default=_BATCH, help="messages per pull")
+    parser.add_argument("--cold", action="store_true", help="with cold caches of the processor")
+    options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    found = measure(options.batch, cold=options.cold)
+    parts = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
+    print(f"pull, batch {options.batch}, us per message: {parts}")
+    print(f"together {sum(found.values()):.1f}")
+
+
+if __name__ == "__main__":
+    main()
