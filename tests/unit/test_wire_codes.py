@@ -11,7 +11,8 @@ from proxy.wire import PullCode, ResultCode
 from proxy.wire.tables import method
 from tests.wire_values import STRUCTS, table
 
-PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "protocol.md").read_text()
 
 
 @pytest.mark.parametrize(("heading", "codes"), [("### PullException", PullCode), ("### Result.code", ResultCode)])
@@ -36,6 +37,15 @@ def test_result_codes_are_those_of_ddmq() -> None:
         "FAIL_DISCARDED": 46,
         "FAIL_COMMIT_REFUSED": 47,
     }
+
+
+def test_codes_that_a_node_never_answers_are_named_so() -> None:
+    """Every other code is answered somewhere: a table of what cannot happen would send its readers looking."""
+    answered = "".join(file.read_text() for file in (ROOT / "proxy").rglob("*.py") if file.name != "codes.py")
+    unused = [code for code in ResultCode if not re.search(rf"ResultCode\.{code.name}\b", answered)]
+    assert " and ".join(str(int(code)) for code in unused) == "12 and 21"
+    assert "12 and 21 are in DDMQ's numbers and never answered here" in PAGE
+    assert all(f"PullCode.{code.name}" in answered for code in PullCode)
 
 
 def test_pull_codes_keep_their_numbers() -> None:
