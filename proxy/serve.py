@@ -110,6 +110,11 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
             return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(refusal.path, refusal.text))
     metrics = Metrics()
     _set_up_logs(config, metrics)
+    if sys.flags.optimize:
+        text = (
+            "Python runs with -O or PYTHONOPTIMIZE: checks that end a fault before it does harm are off; start without"
+        )
+        _log.warning("assertions_off", text=text)
     for warning in loaded.warnings:
         _log.warning("config_warning", text=str(warning))
     # Its default would end a process that is still recovering. A file that changed meanwhile is found by the watch.

@@ -12,32 +12,9 @@ from typing import Any
 import typer
 import typer.core
 
-from proxy.cli import (
-    config_command,
-    delay_cancel_command,
-    delay_commands,
-    demo_command,
-    demo_delay_command,
-    demo_order_command,
-    demo_transaction_command,
-    dlq_commands,
-    group_commands,
-    messages_command,
-    node_commands,
-    offset_commands,
-    pull_command,
-    send_command,
-    serve_command,
-    store_backup_commands,
-    store_check_command,
-    store_command,
-    store_read_commands,
-    timer_cancel_command,
-    timer_commands,
-    topic_commands,
-    transaction_commands,
-)
+from proxy.cli import serve_command
 from proxy.cli.codes import ExitCode
+from proxy.cli.commands import COMMANDS, FOLDERS
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
@@ -78,146 +55,34 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    config = typer.Typer(help="Look at configuration files.", no_args_is_help=True)
-    app.add_typer(config, name="config")
     # `serve` has its own way with signals: it drains.
     app.command("serve")(_ending(serve_command.serve))
-    for name, command in (
-        ("send", send_command.send),
-        ("pull", pull_command.pull),
-        ("stats", node_commands.stats),
-        ("version", version),
-    ):
-        app.command(name)(_ending(_on_sigterm(command)))
-    config.command("check")(_ending(config_command.check))
-    demos = typer.Typer(
-        cls=DemoGroup, help="Show a running node at work, and check it; `demo [OPTIONS]` is short for `demo events`."
-    )
-    app.add_typer(demos, name="demo")
-    of_demos: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("events", demo_command.events),
-        ("delay", demo_delay_command.delay),
-        ("order", demo_order_command.order),
-        ("transaction", demo_transaction_command.transaction),
-    )
-    for name, action in of_demos:
-        demos.command(name)(_ending(_on_sigterm(action)))
-    groups = typer.Typer(
-        cls=ShowingGroup, help="Look at consumer groups; `groups [GROUP]` is short for `groups show [GROUP]`."
-    )
-    app.add_typer(groups, name="groups")
-    of_groups: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("show", node_commands.groups),
-        ("stuck", group_commands.stuck),
-        ("retry", group_commands.retry),
-        ("skip", group_commands.skip),
-        ("dead-letter", group_commands.dead_letter),
-        ("pause", group_commands.pause),
-        ("resume", group_commands.resume),
-    )
-    for name, action in of_groups:
-        groups.command(name)(_ending(action))
-    topics = typer.Typer(
-        cls=ShowingGroup, help="Look at topics and change them; `topics [TOPIC]` is short for `topics show [TOPIC]`."
-    )
-    app.add_typer(topics, name="topics")
-    of_topics: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("show", node_commands.topics),
-        ("create", topic_commands.create),
-        ("alter", topic_commands.alter),
-        ("delete", topic_commands.delete),
-    )
-    for name, change in of_topics:
-        topics.command(name)(_ending(change))
-    offsets = typer.Typer(help="Look at the offsets of groups, and move them.", no_args_is_help=True)
-    app.add_typer(offsets, name="offsets")
-    offsets.command("show")(_ending(offset_commands.show))
-    offsets.command("reset")(_ending(offset_commands.reset))
-    delays = typer.Typer(help="Look at messages of the delay levels, and cancel them.", no_args_is_help=True)
-    app.add_typer(delays, name="delays")
-    of_delays: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("list", delay_commands.list_levels),
-        ("show", delay_commands.show),
-        ("cancel", delay_cancel_command.cancel),
-    )
-    for name, action in of_delays:
-        delays.command(name)(_ending(_on_sigterm(action)))
-    dead = typer.Typer(help="Look at dead letters, and send them again.", no_args_is_help=True)
-    app.add_typer(dead, name="dlq")
-    of_dead: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("list", dlq_commands.list_groups),
-        ("show", dlq_commands.show),
-        ("stats", dlq_commands.stats),
-        ("redrive", dlq_commands.redrive),
-    )
-    for name, action in of_dead:
-        dead.command(name)(_ending(_on_sigterm(action)))
-    transactions = typer.Typer(help="Look at transactions, and decide them by hand.", no_args_is_help=True)
-    app.add_typer(transactions, name="transactions")
-    of_transactions: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("list", transaction_commands.list_transactions),
-        ("show", transaction_commands.show),
-        ("commit", transaction_commands.commit),
-        ("rollback", transaction_commands.rollback),
-        ("resume", transaction_commands.resume),
-        ("stats", transaction_commands.stats),
-    )
-    for name, action in of_transactions:
-        transactions.command(name)(_ending(_on_sigterm(action)))
-    timers = typer.Typer(help="Look at messages that wait for their moment, and change them.", no_args_is_help=True)
-    app.add_typer(timers, name="timers")
-    of_timers: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("list", timer_commands.list_timers),
-        ("show", timer_commands.show),
-        ("cancel", timer_cancel_command.cancel),
-        ("reschedule", timer_commands.reschedule),
-        ("pause", timer_commands.pause),
-        ("resume", timer_commands.resume),
-        ("stats", timer_commands.stats),
-    )
-    for name, action in of_timers:
-        timers.command(name)(_ending(_on_sigterm(action)))
-    messages = typer.Typer(help="Look at stored messages.", no_args_is_help=True)
-    app.add_typer(messages, name="messages")
-    of_messages: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("show", messages_command.show),
-        ("query", messages_command.query),
-        ("export", messages_command.export),
-    )
-    for name, action in of_messages:
-        messages.command(name)(_ending(_on_sigterm(action)))
-    store = typer.Typer(help="Look at data directories.", no_args_is_help=True)
-    app.add_typer(store, name="store")
-    store.command("broker-conf")(_ending(store_command.broker_conf))
-    readers: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("check", store_check_command.check),
-        ("stat", store_read_commands.stat),
-        ("dump", store_read_commands.dump),
-        ("find", store_read_commands.find),
-        ("backup", store_backup_commands.backup),
-        ("restore", store_backup_commands.restore),
-    )
-    for name, reader in readers:
-        store.command(name)(_ending(_on_sigterm(reader)))
+    _add(app, {**COMMANDS, "version": version})
+    for folder in FOLDERS:
+        below = typer.Typer(help=folder.help, cls=_meaning(folder.meant), no_args_is_help=folder.meant is None)
+        _add(below, folder.commands)
+        app.add_typer(below, name=folder.name)
     return app
 
 
-class ShowingGroup(typer.core.TyperGroup):
-    """Commands of which one is meant when none is named: what follows is its arguments then."""
-
-    meant = "show"
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Put the command that is meant in front of arguments that name none."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = [self.meant, *args]
-        return super().parse_args(ctx, args)
+def _add(app: typer.Typer, commands: Mapping[str, Callable[..., int]]) -> None:
+    for name, command in commands.items():
+        app.command(name)(_ending(_on_sigterm(command)))
 
 
-class DemoGroup(ShowingGroup):
-    """The demos; that of events and their order is meant when none is named."""
+def _meaning(meant: str | None) -> type[typer.core.TyperGroup] | None:
+    """Make a group of commands of which one is meant when none is named: what follows is its arguments then."""
+    if meant is None:
+        return None
+    chosen = [meant]
 
-    meant = "events"
+    class Meaning(typer.core.TyperGroup):
+        def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+            if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+                args = [*chosen, *args]
+            return super().parse_args(ctx, args)
+
+    return Meaning
 
 
 def version(*, as_json: AsJson = False) -> int:

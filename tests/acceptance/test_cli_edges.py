@@ -127,6 +127,14 @@ def test_node_outlives_the_place_of_its_log(tmp_path: Path, place: str) -> None:
         assert float(found[1]) > 0
 
 
+def test_node_without_its_checks_says_so(tmp_path: Path) -> None:
+    """Python's -O takes assertions away, on which a fault of ours should end: the log says so."""
+    with serving(f"--data {tmp_path}/data 2>{tmp_path}/log", before="PYTHONOPTIMIZE=1") as node:
+        assert node.stdout is not None
+        assert json.loads(node.stdout.readline())["data"] == f"{tmp_path}/data"
+    assert '"event": "assertions_off"' in (tmp_path / "log").read_text()
+
+
 def test_node_outlives_the_reader_of_its_ready_line(tmp_path: Path) -> None:
     """Where stdout takes nothing the addresses are in the log, and the node serves."""
     with serving(f"--data {tmp_path}/data >/dev/full", stderr=subprocess.PIPE) as node:
@@ -137,9 +145,9 @@ def test_node_outlives_the_reader_of_its_ready_line(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def serving(rest: str, *, stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
+def serving(rest: str, *, before: str = "", stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
     """Run a node with its streams led elsewhere by bash; it must end with code 0 when it is told to."""
-    script = f"exec pyddmq serve --json {' '.join(FREE_PORTS)} {rest}"
+    script = f"{before} exec pyddmq serve --json {' '.join(FREE_PORTS)} {rest}"
     path = f"{PYDDMQ.parent}:{environment()['PATH']}"
     node = subprocess.Popen(
         ["bash", "-c", script], stdout=subprocess.PIPE, stderr=stderr, text=True, env={**environment(), "PATH": path}
