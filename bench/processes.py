@@ -33,6 +33,17 @@ class Memory(NamedTuple):
     files: int
 
 
+class Cost(NamedTuple):
+    """Seconds so far: of a server's process, and all busy ones of its core: what the kernel does for it, too."""
+
+    process: float
+    core: float
+
+    def since(self, before: Cost) -> Cost:
+        """Return what was spent since."""
+        return Cost(self.process - before.process, self.core - before.core)
+
+
 class Cores(NamedTuple):
     """Which core the server gets and which the clients; equal on a machine with one."""
 
@@ -65,6 +76,7 @@ class ServerProcess:
                 stderr=sink,
             )
         self.pid = self._process.pid
+        self._core = core
         self.log = log
         self.first_line = ""
         if read_line:
@@ -78,6 +90,10 @@ class ServerProcess:
     def cpu_seconds(self) -> float:
         """User and system time of all threads so far."""
         return process_cpu_seconds(self.pid)
+
+    def cost(self) -> Cost:
+        """What it has cost so far; of the core, in hundredths of a second."""
+        return Cost(self.cpu_seconds(), core_seconds(self._core))
 
     def memory(self) -> Memory:
         """Read the resident memory now."""
@@ -127,6 +143,16 @@ def bound_to(core: int) -> list[str]:
 def process_cpu_seconds(pid: int) -> float:
     """User and system time of a process; Linux gives every process a clock, to the nanosecond (/proc has 10 ms)."""
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def core_seconds(core: int) -> float:
+    """Seconds since the machine's start in which a core was busy, whatever with."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *ticks = line.split()
+        if name == f"cpu{core}":
+            user, nice, system, _idle, _waiting, irq, softirq = map(int, ticks[:7])
+            return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    raise BenchError(f"/proc/stat does not know core {core}")
 
 
 def process_memory(pid: int) -> Memory:

@@ -115,27 +115,37 @@ def _throughput(results: Sequence[Figures]) -> str:
     if not rows:
         return ""
     head = (
-        "| | batch | pyddmq CPU us/msg | Redis CPU us/msg | pyddmq : Redis | pyddmq msg/s | Redis msg/s |\n"
-        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| | batch | pyddmq CPU us/msg | Redis CPU us/msg | pyddmq : Redis "
+        "| pyddmq core us/msg | Redis core us/msg | pyddmq : Redis | pyddmq msg/s | Redis msg/s |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(rows)
 
 
 def _throughput_row(title: str, batch: int, grouped: dict[tuple[int, str], list[Figures]]) -> str:
     ours, theirs = grouped.get((batch, "pyddmq"), []), grouped.get((batch, "redis"), [])
-    ratio = "-"
-    if ours and theirs:
-        ratio = f"{_median(ours, _cpu) / _median(theirs, _cpu):.2f}"
-    cells = [title, str(batch), _spread(ours), _spread(theirs), ratio, _rate(ours), _rate(theirs)]
-    return f"| {' | '.join(cells)} |\n"
+    cells = [title, str(batch)]
+    for pick in (_cpu, _core):
+        cells += [_spread(ours, pick), _spread(theirs, pick), _ratio(ours, theirs, pick)]
+    return f"| {' | '.join([*cells, _rate(ours), _rate(theirs)])} |\n"
 
 
 def _cpu(run: Figures) -> float | None:
     return run.cpu_us
 
 
-def _spread(runs: Sequence[Figures]) -> str:
-    values = sorted(run.cpu_us for run in runs if run.cpu_us is not None)
+def _core(run: Figures) -> float | None:
+    return run.core_us
+
+
+def _ratio(ours: Sequence[Figures], theirs: Sequence[Figures], pick: Callable[[Figures], float | None]) -> str:
+    if not all(any(pick(run) for run in runs) for runs in (ours, theirs)):
+        return "-"
+    return f"{_median(ours, pick) / _median(theirs, pick):.2f}"
+
+
+def _spread(runs: Sequence[Figures], pick: Callable[[Figures], float | None]) -> str:
+    values = sorted(value for run in runs if (value := pick(run)) is not None)
     if not values:
         return "-"
     spread = f" ({values[0]:.1f}-{values[-1]:.1f})" if len(values) > 1 else ""

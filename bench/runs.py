@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from bench.clients import ClientProcess, Target, open_loop_publish, parked_pull, publish_load, pull_load
 from bench.load import RedisConnection
-from bench.processes import Cores, Memory, Node, Redis, ServerProcess
+from bench.processes import Cores, Cost, Memory, Node, Redis, ServerProcess
 
 Kind = Literal["pyddmq", "redis", "rocketmq"]
 
@@ -65,6 +65,7 @@ class Figures:
         batch: Messages per request.
         messages: How many were measured.
         cpu_us: Server CPU (user and system) per message in microseconds.
+        core_us: Busy time of the server's core per message in microseconds, that of the kernel and of others included.
         per_second: Messages per second that the client saw.
         latency_ms: Percentile name -> milliseconds, from when the publish was due to the pull's answer.
         ack_ms: The same, to the publish's answer.
@@ -77,6 +78,7 @@ class Figures:
     batch: int
     messages: int
     cpu_us: float | None = None
+    core_us: float | None = None
     per_second: float | None = None
     latency_ms: dict[str, float] = field(default_factory=dict)
     ack_ms: dict[str, float] = field(default_factory=dict)
@@ -104,8 +106,8 @@ class _Server:
             self.process = redis.process
             self.target = Target("redis", redis.address, redis.address, topic, group)
 
-    def make_group(self) -> float:
-        """Have the group start at the first message; returns the CPU seconds that this took apart from any message.
+    def make_group(self) -> Cost:
+        """Have the group start at the first message; returns what this cost apart from any message.
 
         The node reads the configuration again, which costs about as much as reading it for another, idle group: that
         one is added first and measured. So everything that is done for the measured group's messages counts.
@@ -114,11 +116,11 @@ class _Server:
             connection = RedisConnection(self.target.pull_address, self.target.topic, self.target.group)
             connection.make_group()
             connection.finish()
-            return 0.0
-        before = self.process.cpu_seconds()
+            return Cost(0.0, 0.0)
+        before = self.process.cost()
         self.node.reconfigure(node_config(_IDLE_GROUP))
         self.process.wait_idle()
-        cost = self.process.cpu_seconds() - before
+        cost = self.process.cost().since(before)
         self.node.reconfigure(node_config(_IDLE_GROUP, BENCH_GROUP))
         return cost
 
@@ -142,16 +144,17 @@ def publish(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int) -
     with _server(kind, folder, where.server) as server:
         ClientProcess(where.client, publish_load, server.target, 32, WARM_UP_MESSAGES).result()
         server.process.wait_idle()
-        before = server.process.cpu_seconds()
+        before = server.process.cost()
         seconds = ClientProcess(where.client, publish_load, server.target, batch, count).result()
         server.process.wait_idle()
-        cpu = server.process.cpu_seconds() - before
+        cost = server.process.cost().since(before)
     return Figures(
         measure="publish",
         server=kind,
         batch=batch,
         messages=count,
-        cpu_us=cpu / count * 1e6,
+        cpu_us=cost.process / count * 1e6,
+        core_us=cost.core / count * 1e6,
         per_second=count / seconds,
     )
 
@@ -162,17 +165,19 @@ def pull(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int) -> F
     with _server(kind, folder, where.server) as server:
         ClientProcess(where.client, publish_load, server.target, 32, count).result()
         server.process.wait_idle()
-        before = server.process.cpu_seconds()
-        before += 2 * server.make_group()
+        before = server.process.cost()
+        group = server.make_group()
         seconds = ClientProcess(where.client, pull_load, server.target, batch, count).result()
         server.process.wait_idle()
-        cpu = server.process.cpu_seconds() - before
+        cost = server.process.cost().since(before)
+        cost = Cost(cost.process - 2 * group.process, cost.core - 2 * group.core)
     return Figures(
         measure="pull",
         server=kind,
         batch=batch,
         messages=count,
-        cpu_us=cpu / count * 1e6,
+        cpu_us=cost.process / count * 1e6,
+        core_us=cost.core / count * 1e6,
         per_second=count / seconds,
     )
 

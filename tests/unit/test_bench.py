@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import os
 import struct
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from bench.__main__ import rocketmq_is_there
 from bench.clients import ClientProcess, publish_load
 from bench.compact import Message, Pulled, UnexpectedReply
 from bench.load import RedisConnection
-from bench.processes import BenchError, cores, process_cpu_seconds, process_memory
+from bench.processes import BenchError, core_seconds, cores, process_cpu_seconds, process_memory
 from bench.runs import Figures, percentiles
 from bench.timer_figures import Burst, Taken, TimerPlan, burst_figures, parts, steady_figures
 
@@ -182,6 +183,22 @@ def test_cpu_clock_of_a_process_agrees_with_its_own() -> None:
     assert memory.files > 0
 
 
+def test_busy_time_of_a_core_has_that_of_its_processes() -> None:
+    """It is the system's own account; a core that is not there is said."""
+    core = cores().server
+    own, before = time.process_time(), core_seconds(core)
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        while time.process_time() < own + 0.2:
+            sum(range(1000))
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert core_seconds(core) - before >= 0.1
+    with pytest.raises(BenchError, match="core 99999"):
+        core_seconds(99999)
+
+
 def test_client_process_reports_what_went_wrong() -> None:
     """A client that cannot connect ends the run with its traceback, not with a hang."""
     client = ClientProcess(cores().client, RedisConnection, ("127.0.0.1", 1), b"s", b"g")
@@ -194,18 +211,27 @@ def test_client_process_reports_what_went_wrong() -> None:
 def test_table_shows_medians_spread_and_ratio() -> None:
     """Three runs of both servers become one row; a server that was not measured shows a dash."""
 
-    def runs(server: Any, values: Sequence[float]) -> list[Figures]:
+    def runs(server: Any, values: Sequence[float], each: float) -> list[Figures]:
         return [
-            Figures(measure="publish", server=server, batch=32, messages=9, cpu_us=value, per_second=value * 1_000)
+            Figures(
+                measure="publish",
+                server=server,
+                batch=32,
+                messages=9,
+                cpu_us=value,
+                core_us=value * each,
+                per_second=value * 1_000,
+            )
             for value in values
         ]
 
-    results = [*runs("pyddmq", [9.0, 8.0, 10.0]), *runs("redis", [18.0, 16.0, 20.0])]
-    assert "| publish | 32 | 9.0 (8.0-10.0) | 18.0 (16.0-20.0) | 0.50 | 9,000 | 18,000 |\n" in report.markdown(
-        results, {"cpu": "test"}
+    results = [*runs("pyddmq", [9.0, 8.0, 10.0], 2.0), *runs("redis", [18.0, 16.0, 20.0], 1.5)]
+    process, core = "9.0 (8.0-10.0) | 18.0 (16.0-20.0) | 0.50", "18.0 (16.0-20.0) | 27.0 (24.0-30.0) | 0.67"
+    assert f"| publish | 32 | {process} | {core} | 9,000 | 18,000 |\n" in report.markdown(results, {"cpu": "test"})
+    assert "| publish | 32 | 9.0 (8.0-10.0) | - | - | 18.0 (16.0-20.0) | - | - | 9,000 | - |\n" in report.markdown(
+        results[:3], {}
     )
-    assert "| publish | 32 | 9.0 (8.0-10.0) | - | - | 9,000 | - |\n" in report.markdown(results[:3], {})
-    assert "| publish | 32 | 9.0 | - | - | 9,000 | - |\n" in report.markdown(results[:1], {})
+    assert "| publish | 32 | 9.0 | - | - | 18.0 | - | - | 9,000 | - |\n" in report.markdown(results[:1], {})
     assert "The machine was busy before (load 2.00)" in report.markdown(results, {"load_before": "2.00"})
     assert "busy" not in report.markdown(results, {"load_before": "0.10"})
     assert "Measured on: cpu test.\n" in report.markdown(results, {"cpu": "test", "isal": None})
