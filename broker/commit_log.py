@@ -15,7 +15,7 @@ so that memory stays flat while a large log streams through.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from broker.errors import DamagedRecord, RecordGone
@@ -32,6 +32,7 @@ from broker.record import (
     locate,
     sum_matches,
 )
+from broker.saving import Saving, at_once
 from broker.seams import Buffer, Disk, DiskFile
 
 SEGMENT_NAME_DIGITS = 20
@@ -68,11 +69,13 @@ class CommitLog:
         cold_end: Records below were neither written nor scanned by this process, or lie in or below a full segment that
             was mapped a minute or more after it was left: their sum is checked when read (D2).
         segments: Segment by number (base // segment_bytes).
+        settle: Ends a claim that is under way in steps; called before another one.
     """
 
     def __init__(self, root: str, *, disk: Disk, segment_bytes: int) -> None:
         self.folder = f"{root}/commitlog"
         self._spare_path = f"{root}/pyddmq/segment.new"
+        self.settle: Callable[[], None] = lambda: None
         self._disk = disk
         self.segment_bytes = segment_bytes
         self._start_max = segment_bytes - RECORD_OVERHEAD_BYTES
@@ -163,11 +166,17 @@ class CommitLog:
         return positions
 
     def claim(self, number: int) -> None:
-        """Create a segment file at full size; durable when this returns.
+        """Create a segment file at full size, unless it is there; durable when this returns.
 
         Raises:
             OSError: ENOSPC or another failure; no segment was added.
         """
+        self.settle()
+        if number not in self.segments:
+            at_once(self._disk, self.claiming(number))
+
+    def claiming(self, number: int) -> Saving:
+        """`claim` of a segment that is not there, in steps; it is added with the last. Raises the same."""
         base = number * self.segment_bytes
         path = f"{self.folder}/{segment_name(base)}"
         file = self._disk.open(self._spare_path, create=True)
@@ -175,9 +184,9 @@ class CommitLog:
             # A leftover of an earlier attempt may hold old bytes.
             file.truncate(0)
             file.allocate(self.segment_bytes)
-            file.sync()
+            yield file
             self._disk.replace(self._spare_path, path)
-            self._disk.sync_folder(self.folder)
+            yield self.folder
             # Opened anew, so that its errors name it as it is called now.
             renamed = self._disk.open(path)
         except OSError:
@@ -185,7 +194,8 @@ class CommitLog:
             if self._disk.exists(self._spare_path):
                 self._disk.remove(self._spare_path)
             raise
-        file.close()
+        finally:
+            file.close()
         self.segments[number] = Segment(base, renamed)
 
     def adopt(self, path: str, number: int) -> None:

@@ -23,6 +23,7 @@ from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.put import Put
 from broker.record import BLANK_BYTES
+from broker.saving import Saver, Saving, Savings
 from broker.seams import Disk
 from broker.store_metrics import REFUSED, RESERVE, RESERVE_USED
 from broker.timer.names import TIMER_TOPIC
@@ -51,6 +52,7 @@ class Room:
         metrics: Metrics,
         notices: Notices,
         fail: Callable[[str, OSError], StoreFailed],
+        savings: Savings,
     ) -> None:
         self.lent: int | None = None
         self._root = root
@@ -60,6 +62,7 @@ class Room:
         self._metrics = metrics
         self._notices = notices
         self._fail = fail
+        self._claims = Saver(disk, savings, self._claiming)
         self._reserve = metrics.counter(RESERVE)
 
     def reserve(self, puts: Sequence[Put], sizes: list[int], *, atomic: bool) -> list[int]:
@@ -119,11 +122,17 @@ class Room:
         log = self._log
         number, used = divmod(log.end, log.segment_bytes)
         if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
-            try:
-                log.claim(number + 1)
-            except OSError as error:
-                if error.errno not in NO_SPACE:
-                    raise
+            self._claims.begin()
+
+    def _claiming(self) -> Saving:
+        number = self._log.end // self._log.segment_bytes + 1
+        if number in self._log.segments:
+            return
+        try:
+            yield from self._log.claiming(number)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                self._fail("claiming a commit-log file", error)
 
     def set_aside(self) -> None:
         """Claim the spare file where it is missing and there is room for it; quiet when there is none.

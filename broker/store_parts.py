@@ -72,6 +72,7 @@ class StoreParts:
         self.notices = Notices(clock)
         self.savings = Savings(disk)
         self.log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
+        self.log.settle = self.savings.finish
         self.topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
         self.checkpointer = Checkpointer(
             root,
@@ -88,7 +89,15 @@ class StoreParts:
         self.topic_changes = TopicChanges(
             owner, log=self.log, topics=self.topics, checkpointer=self.checkpointer, metrics=metrics, fail=owner.fail
         )
-        self.room = Room(root, log=self.log, disk=disk, metrics=metrics, notices=self.notices, fail=owner.fail)
+        self.room = Room(
+            root,
+            log=self.log,
+            disk=disk,
+            metrics=metrics,
+            notices=self.notices,
+            fail=owner.fail,
+            savings=self.savings,
+        )
         self.retention = Retention(
             root,
             log=self.log,

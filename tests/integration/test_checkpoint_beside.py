@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from broker.store import Store
+from broker.store import DiskFull, Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
 
@@ -143,3 +143,47 @@ def test_failure_stops_the_write_side_and_a_full_disk_waits(operation: str, erro
         made.store.checkpoint()
         made.scheduler.advance(1)
         assert made.store._checkpointer.end == made.store.end
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_stop_at_every_change_while_the_next_file_of_the_log_is_claimed(power: bool) -> None:
+    """Messages fill the present file meanwhile, at some stops before the next one is there."""
+    for changes in range(60):
+        made = Beside(changes)
+        made.send(14)
+        made.disk.stop_after(changes)
+        try:
+            for _ in range(4):
+                made.store.checkpoint()
+                for _ in range(4):
+                    made.scheduler.advance(0.0003)
+                    made.send(1 + changes % 5)
+            made.store.close()
+        except PowerCut:
+            pass
+        if power:
+            made.disk.crash(Random(changes))
+        else:
+            made.disk.kill()
+        made.again().close()
+
+
+def test_file_that_is_needed_before_its_claim_has_ended_is_claimed_once() -> None:
+    """The append ends the claim; where that finds no space, it is refused as ever."""
+    for full in (False, True):
+        made = Beside(1)
+        while made.store.end * 2 < 4096:
+            made.send(1)
+        made.store.checkpoint()
+        if full:
+            made.disk.fail("sync", error=errno.ENOSPC, path_part="segment.new")
+            made.disk.fail("allocate", error=errno.ENOSPC)
+            with pytest.raises(DiskFull):
+                made.send(50)
+            made.disk.heal()
+        made.send(50)
+        assert made.store.end > 4096
+        made.scheduler.advance(1)
+        assert made.store.failed is None
+        made.disk.kill()
+        made.again().close()
