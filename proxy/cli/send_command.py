@@ -8,9 +8,9 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from broker.seams import SystemClock
 from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, translate
+from proxy.cli.input_lines import Line, batches_of, lines_of
 from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
@@ -26,18 +27,7 @@ from proxy.cli.send_loop import loop_options, send_loops
 from proxy.client import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
 from proxy.client.errors import SendRefused, Unreachable
 
-BATCH_BYTES_MAX = 2_000_000
-"""Body bytes per batch: well under the largest frame that a node takes by default (5,000,000)."""
-
 STDIN = "-"
-
-
-class Line(NamedTuple):
-    """One body of the input: its line number from 1 on, its bytes, and how many bytes of the input end with it."""
-
-    number: int
-    body: bytes
-    bytes_read: int
 
 
 def send(
@@ -115,9 +105,11 @@ def send(
             )
             count = 0
             if loop is not None:
-                count = send_loops(sender, loop, (make(like, line) for line in lines), as_json=as_json)
+                count = send_loops(
+                    sender, loop, (make(like, line) for line in lines if line is not None), as_json=as_json
+                )
                 lines = ()
-            for group in _batches(lines, batch):
+            for group in batches_of(lines, batch):
                 _send_group(sender, [make(like, line) for line in group], group, sent_before=count, as_json=as_json)
                 count += len(group)
                 advance(group[-1].bytes_read)
@@ -203,7 +195,9 @@ def _properties(pairs: Iterable[str]) -> Mapping[str, str]:
     return properties
 
 
-def _input(body: str | None, file: Path | None, stack: contextlib.ExitStack) -> tuple[Iterable[Line], int | None]:
+def _input(
+    body: str | None, file: Path | None, stack: contextlib.ExitStack
+) -> tuple[Iterable[Line | None], int | None]:
     """Choose where bodies come from; returns them and the size of the input in bytes where it is known."""
     if body is not None and file is not None:
         raise CliError("give the message as an argument or with --file, not both", ExitCode.USAGE)
@@ -214,33 +208,10 @@ def _input(body: str | None, file: Path | None, stack: contextlib.ExitStack) -> 
     if (file is None or str(file) == STDIN) and (sys.stdin is None or (file is None and sys.stdin.isatty())):
         raise CliError("no message: give it as an argument, or a file of lines with --file, or a pipe", ExitCode.USAGE)
     if file is None or str(file) == STDIN:
-        return _lines(sys.stdin.buffer), None
+        return lines_of(sys.stdin.buffer), None
     try:
         stream = stack.enter_context(file.open("rb"))
-        return _lines(stream), os.fstat(stream.fileno()).st_size
+        return lines_of(stream), os.fstat(stream.fileno()).st_size
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise CliError(f"cannot read {file}: {reason}; name a file of lines", ExitCode.USAGE) from error
-
-
-def _lines(stream: BinaryIO) -> Iterator[Line]:
-    bytes_read = 0
-    for number, line in enumerate(stream, 1):
-        bytes_read += len(line)
-        body = line.rstrip(b"\r\n")
-        if body:
-            yield Line(number, body, bytes_read)
-
-
-def _batches(lines: Iterable[Line], count_max: int) -> Iterator[list[Line]]:
-    """Group lines into batches of up to `count_max` messages and `BATCH_BYTES_MAX` bytes (at least one message)."""
-    group: list[Line] = []
-    size = 0
-    for line in lines:
-        if group and (len(group) >= count_max or size + len(line.body) > BATCH_BYTES_MAX):
-            yield group
-            group, size = [], 0
-        group.append(line)
-        size += len(line.body)
-    if group:
-        yield group

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import http.server
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from proxy.cli.output import body_fields, printable
 from proxy.client.errors import SEND_REFUSALS
 from proxy.client.testing import HANG_UP, ScriptedNode
 from proxy.wire.codes import ResultCode
+from tests.patient import PATIENCE_SECONDS, until
 
 PRODUCER: Any = idl.load("producer")
 CONSUMER: Any = idl.load("consumer")
@@ -117,6 +120,33 @@ def test_send_reads_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
             monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a\nb\n"), isatty=lambda: False))
             assert run(["send", "orders", *extra, "--producer", node.address]) == ExitCode.OK
     assert capsys.readouterr().out.count("2 messages sent to orders") == 3
+
+
+def has_taken(node: ScriptedNode, count: int) -> bool:
+    """Whether so many calls came."""
+    return len(node.calls) == count
+
+
+def test_send_does_not_wait_with_lines_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pipe that pauses, as `tail -f` does, what has come is sent; half a line waits for its other half."""
+    reading, writing = os.pipe()
+    with ScriptedNode("producer", store_all) as node, os.fdopen(reading, "rb") as pipe:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe, isatty=lambda: False))
+
+        def write() -> None:
+            try:
+                for number, written in enumerate((b"a\nb\n", b"c\nhal", b"f\n"), 1):
+                    os.write(writing, written)
+                    until(functools.partial(has_taken, node, number), "what was written to be sent")
+            finally:
+                os.close(writing)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert run(["send", "orders", "--json", "--producer", node.address]) == ExitCode.OK
+        writer.join(PATIENCE_SECONDS)
+        bodies = [[message.body for message in arguments.messages] for _, arguments in node.calls]
+    assert bodies == [[b"a", b"b"], [b"c"], [b"half"]]
 
 
 def test_send_that_stops_halfway_says_how_far_it_came(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
