@@ -364,6 +364,12 @@ class TimerTable:
         self.coming.clear()
         self.rolls.clear()
 
+    def unread(self, end_ms: int) -> int:
+        """How many timers stand in slots that are not read, up to and with that of a moment; of a bounded number."""
+        precision = self.wheel.precision_ms
+        slots = range(self.next_ms, min(end_ms + 1, self.next_ms + SKIP_SLOTS * precision), precision)
+        return sum(slot.timers for slot in map(self.wheel.get, slots) if slot is not None and slot.timers > 0)
+
     def skip_empty(self, end_ms: int, log_end: int) -> None:
         """Pass over the empty slots that come next, a bounded number of them, up to and with that of a moment."""
         precision = self.wheel.precision_ms

@@ -194,6 +194,8 @@ class Timers:
         self.metrics.counter(counted.LAG).value = self.entering.lag
         self.stages.depth(Stage.ENQUEUE_GET, self.entering.lag - self.entering.depth)
         self.stages.depth(Stage.ENQUEUE_PUT, self.entering.depth)
+        if self.entering.queue is not None and not self.is_mending:
+            self.stages.depth(Stage.DEQUEUE_GET, self.table.unread(self.clock.wall_ms() + AHEAD_MS))
         self.stages.depth(Stage.DEQUEUE_GET_MESSAGE, self.table.coming.count + self.table.rolls.count)
         self.stages.depth(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight)
 

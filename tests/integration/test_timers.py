@@ -190,14 +190,19 @@ def test_stages_pause_and_resume(stage: Stage) -> None:
     made.send(b"first", 500)
     made.scheduler.advance(1)
     made.timers.pause(stage)
-    for delay in (1000, 10_000):
+    for delay in (4000, 10_000):
         made.send(b"%d" % delay, delay)
     made.scheduler.advance(30)
     assert made.delivered() == [b"first"]
     assert made.metrics.value(counted.STAGE_PAUSED, stage.value) == 1
+    made.timers.measure()
+    depths = {each: made.metrics.value(counted.STAGE_DEPTH, each.value) for each in Stage}
+    # Nothing waits between the last two.
+    before = Stage.DEQUEUE_GET_MESSAGE if stage is Stage.DEQUEUE_PUT_MESSAGE else stage
+    assert depths == {each: 2 if each is before else 0 for each in Stage}
     made.timers.resume(stage)
     made.scheduler.advance(0)
-    assert made.delivered() == [b"first", b"1000", b"10000"]
+    assert made.delivered() == [b"first", b"4000", b"10000"]
     assert made.metrics.value(counted.STAGE_COUNT, Stage.ENQUEUE_PUT.value) == 3
     assert made.metrics.value(counted.STAGE_COUNT, Stage.DEQUEUE_PUT_MESSAGE.value) == made.metrics.value(
         counted.DELIVERED
