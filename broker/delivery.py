@@ -54,6 +54,10 @@ class Waiter(Protocol[M_contra]):
         """Take these back: the store takes nothing now."""
         ...
 
+    def give_back(self, messages: Sequence[M_contra]) -> None:
+        """Take these back: others made the step long enough."""
+        ...
+
     def done(self, messages: Sequence[M_contra], error: StoreError | None) -> None:
         """They are stored, or the store has failed."""
         ...
@@ -65,22 +69,29 @@ class Delivery(Generic[M]):
     Attributes:
         in_flight: Messages whose delivery is not durable yet.
         steps: Calls of `deliver` with such messages.
+        appended: Puts of all deliveries.
         appending: Entered around each append.
     """
 
     def __init__(self, store: Store, waiter: Waiter[M]) -> None:
-        self.in_flight = self.steps = 0
+        self.in_flight = self.steps = self.appended = 0
         self._runs: list[None] = []
         """One for each run of the present call of `deliver` that is in flight."""
         self.appending: Callable[[], AbstractContextManager[None]] = nullcontext
         self._store = store
         self._waiter = waiter
 
-    def deliver(self, messages: Sequence[M]) -> bool:
-        """Append messages in their order; False when the store takes nothing now: the waiter has the rest back."""
+    def deliver(self, messages: Sequence[M], *, together_max: int) -> bool:
+        """Append messages in their order; False when the store takes nothing now: the waiter has the rest back.
+
+        Args:
+            messages: What is due.
+            together_max: Once so many puts are those of messages that have several, the rest is given back.
+        """
         waiter = self._waiter
         self._runs = []
         run: list[tuple[M, Due]] = []
+        rest: Sequence[M] = ()
         plain = waiter.release_plain(messages)
         for place, (message, made) in enumerate(zip(messages, plain, strict=True)):
             due = made
@@ -102,9 +113,16 @@ class Delivery(Generic[M]):
                     return False
                 run = []
             run.append((message, due))
+            if alone:
+                together_max -= len(due.puts)
+                if together_max <= 0:
+                    rest = messages[place + 1 :]
+                    break
         left = self._append(run) if run else None
         if left is not None:
-            waiter.wait(*left)
+            waiter.wait([*left[0], *rest], left[1])
+        elif rest:
+            waiter.give_back(rest)
         return left is None
 
     def _append(self, run: Sequence[tuple[M, Due]]) -> tuple[list[M], StoreError] | None:
@@ -137,6 +155,7 @@ class Delivery(Generic[M]):
         self.in_flight += len(run)
         self.steps += not runs
         runs.append(None)
+        self.appended += len(first.puts) if together else len(run)
         return None
 
     def _done(self, messages: Sequence[M], runs: list[None], error: StoreError | None) -> None:

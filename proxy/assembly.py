@@ -138,7 +138,7 @@ def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, T
             settings=check_settings(node.config.node),
         ),
     )
-    for pace in (delays.pace, timers.due.pace):
+    for pace in (delays.pace, timers.entering.pace, timers.due.pace, transactions.pace):
         pace.requests = lambda: node.consumer.requests + node.producer.requests
     return delays, timers, transactions
 

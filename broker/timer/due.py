@@ -34,6 +34,8 @@ from broker.timer.table import TimerTable
 STEP_MESSAGES = 512
 STEP_BYTES = 1 << 20
 """Timers of one step, fewer while others have something to do (`broker.pace`), and bytes of their records."""
+TOGETHER_LEAST = 64
+"""Puts that a step always has for timers that something follows: `broker.loop`."""
 RETRY_SECONDS = 10.0
 RETRIES_PER_STEP = 64
 ASIDE_MAX = 1000
@@ -135,13 +137,17 @@ class DueTimers:
             TimersDamaged: A unit and its record do not fit together.
         """
         table = self._table
-        count_max = self.pace.begin()
+        count_max, before = self.pace.begin(), self.delivery.appended
         taken = self._take(table.coming, now_ms, count_max)
         # Rolls have days of time: they take what room is left, but never none.
         rolls = self._take(table.rolls, now_ms, max(count_max - len(taken), count_max // 8))
-        goes_on = (not taken or self.delivery.deliver(taken)) and (not rolls or self.delivery.deliver(rolls))
-        self.pace.end(len(taken) + len(rolls))
+        goes_on = (not taken or self._deliver(taken, count_max)) and (not rolls or self._deliver(rolls, count_max))
+        self.pace.end(max(len(taken) + len(rolls), self.delivery.appended - before))
         return len(taken) + len(rolls), goes_on
+
+    def _deliver(self, messages: Sequence[Taken], count_max: int) -> bool:
+        # A loop's missed occurrences come in bunches: one of them at least, however small a step is.
+        return self.delivery.deliver(messages, together_max=max(count_max, TOGETHER_LEAST))
 
     def _take(self, coming: Coming, now_ms: int, count_max: int) -> list[Taken]:
         next_due = coming.next_due
@@ -160,7 +166,7 @@ class DueTimers:
             return True
         self.retry_at = self._clock.monotonic() + RETRY_SECONDS
         refused = sorted(self.aside.values(), key=lambda each: each.tries)[:RETRIES_PER_STEP]
-        return self.delivery.deliver([each.timer for each in refused])
+        return self._deliver([each.timer for each in refused], STEP_MESSAGES)
 
     # What a delivery asks
 
@@ -313,6 +319,10 @@ class DueTimers:
         """Take back what the store has no room for."""
         self._metrics.counter(counted.WAITS).add()
         self._notices.note("timers_wait", error=str(error))
+        self.give_back(messages)
+
+    def give_back(self, messages: Sequence[Taken]) -> None:
+        """Take back what is not delivered in this step."""
         back = [each for each in messages if each.unit.physical not in self.aside]
         rolls = [(each.unit.slot_ms, each.position) for each in back if each.unit.magic & MAGIC_ROLL]
         self._table.rolls.give_back(rolls)

@@ -10,6 +10,7 @@ from broker.consume_queue import ConsumeQueue
 from broker.errors import StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
+from broker.pace import Pace
 from broker.seams import Clock
 from broker.store import Store
 from broker.timer import metrics as counted
@@ -17,7 +18,7 @@ from broker.timer.reading import read_entries
 from broker.timer.table import Entry, TimerTable
 
 STEP_RECORDS = 256
-"""Records read, or entered, in one step."""
+"""Records read, or entered, in one step, fewer while others have something to do (`broker.pace`)."""
 WAITING_MAX = 1024
 """Records read that are not entered yet."""
 
@@ -29,6 +30,7 @@ class Entering:
         queue: The topic's queue; None while there is no topic.
         offset: Queue offset of the next record to enter: everything below is in the wheel, or needs nothing.
         floor: RocketMQ delivered what is in the queue below this offset and belongs to a slot before this moment.
+        pace: How many a step takes.
         superseded: Commit-log offsets to take out once the record that replaces them is entered.
     """
 
@@ -46,6 +48,7 @@ class Entering:
         self.offset = 0
         self.floor = (0, 0)
         self.superseded = superseded
+        self.pace = Pace(clock, STEP_RECORDS)
         self._store = store
         self._table = table
         self._clock = clock
@@ -76,7 +79,7 @@ class Entering:
         """Records not entered, read or not."""
         return 0 if self.queue is None else max(0, self.queue.max_offset - self.offset)
 
-    def read(self) -> int:
+    def read(self, count_max: int = STEP_RECORDS) -> int:
         """Read a bounded number of records; return how many. Raises OSError."""
         queue = self.queue
         if queue is None or self._read_to >= queue.max_offset or len(self._waiting) >= WAITING_MAX:
@@ -86,7 +89,7 @@ class Entering:
             self._store,
             queue,
             self._read_to,
-            count_max=STEP_RECORDS,
+            count_max=count_max,
             precision_ms=self._table.wheel.precision_ms,
             lost=self._lose,
         )
@@ -106,14 +109,14 @@ class Entering:
         """Whether the next record belongs to a slot that was read, and none of those is unsettled any more."""
         return bool(self._waiting) and not self._table.is_open and self._waiting[0][1].slot_ms < self._table.next_ms
 
-    def enter(self) -> int:
+    def enter(self, count_max: int = STEP_RECORDS) -> int:
         """Enter a bounded number of records that were read; return how many.
 
         Raises:
             TimersDamaged: Log and wheel do not fit together.
             OSError: The timer log cannot be written; nothing was entered.
         """
-        batch = [self._waiting[place] for place in range(min(STEP_RECORDS, len(self._waiting)))]
+        batch = [self._waiting[place] for place in range(min(count_max, len(self._waiting)))]
         if not batch:
             return 0
         if not self._table.is_open:

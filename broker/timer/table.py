@@ -31,6 +31,8 @@ CHUNK_UNITS = 256
 """Units read in one step: about 0.4 ms."""
 SKIP_SLOTS = 16_384
 """Empty slots passed over in one step."""
+UNREAD_SLOTS = 4_096
+"""Slots looked at to tell how many timers wait to be read: some milliseconds."""
 
 
 class Entry(NamedTuple):
@@ -365,9 +367,9 @@ class TimerTable:
         self.rolls.clear()
 
     def unread(self, end_ms: int) -> int:
-        """How many timers stand in slots that are not read, up to and with that of a moment; of a bounded number."""
+        """How many timers stand in slots that are not read, up to and with that of a moment; of so many slots."""
         precision = self.wheel.precision_ms
-        slots = range(self.next_ms, min(end_ms + 1, self.next_ms + SKIP_SLOTS * precision), precision)
+        slots = range(self.next_ms, min(end_ms + 1, self.next_ms + UNREAD_SLOTS * precision), precision)
         return sum(slot.timers for slot in map(self.wheel.get, slots) if slot is not None and slot.timers > 0)
 
     def skip_empty(self, end_ms: int, log_end: int) -> None:

@@ -195,7 +195,9 @@ class Timers:
         self.stages.depth(Stage.ENQUEUE_GET, self.entering.lag - self.entering.depth)
         self.stages.depth(Stage.ENQUEUE_PUT, self.entering.depth)
         if self.entering.queue is not None and not self.is_mending:
-            self.stages.depth(Stage.DEQUEUE_GET, self.table.unread(self.clock.wall_ms() + AHEAD_MS))
+            # Slots are read as they come up, unless something holds that.
+            held = not self.stages.runs(Stage.DEQUEUE_GET) or self.table.coming.count >= COMING_MAX
+            self.stages.depth(Stage.DEQUEUE_GET, self.table.unread(self.clock.wall_ms() + AHEAD_MS) if held else 0)
         self.stages.depth(Stage.DEQUEUE_GET_MESSAGE, self.table.coming.count + self.table.rolls.count)
         self.stages.depth(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight)
 
@@ -388,14 +390,16 @@ class Timers:
         if not entering.lag:
             return
         read = entered = 0
+        count = entering.pace.begin()
         if stages.runs(Stage.ENQUEUE_GET):
             with stages.timed(Stage.ENQUEUE_GET):
-                read = entering.read()
+                read = entering.read(count)
             stages.passed(Stage.ENQUEUE_GET, read)
         if stages.runs(Stage.ENQUEUE_PUT):
             with stages.timed(Stage.ENQUEUE_PUT):
-                entered = entering.enter()
+                entered = entering.enter(count)
             stages.passed(Stage.ENQUEUE_PUT, entered)
+        entering.pace.end(max(read, entered))
         # The wheel has no room until slots are settled. (What needs a slot to be opened gets it in this step.)
         opens = entering.wants_open_slot and stages.runs(Stage.DEQUEUE_GET)
         self._stuck = not read and not entered and not opens

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from broker.body import BODY_BYTES_MAX, SYS_PACKED, unpack
 from broker.errors import DiskFull, StoreError
+from broker.pace import Pace
 from broker.properties import find_property
 from broker.put import Position
 from broker.record import sys_flag
@@ -30,6 +31,7 @@ from broker.transaction.settings import CheckSettings
 from broker.transaction.states import Known
 
 STEP_HALVES = 512
+"""Halves that one step brings into line or gives up, fewer while others have something to do (`broker.pace`)."""
 AGE_LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 WAIT_SECONDS_MIN = 0.001
@@ -73,6 +75,7 @@ class Checker:
 
     Attributes:
         settings: May be replaced at any time.
+        pace: How many halves a step looks at.
         deciding: Whether a half is being decided right now; set by whoever decides.
     """
 
@@ -82,6 +85,7 @@ class Checker:
         self._halves = halves
         self._ops = ops
         self._scheduler = scheduler
+        self.pace = Pace(halves.clock, STEP_HALVES)
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._running = False
@@ -189,10 +193,15 @@ class Checker:
         if not self._running or halves.store.failed is not None or halves.store.closed:
             return
         before = {group: len(line) for group, line in halves.checks.lines.items()}
-        halves.look(STEP_HALVES)
-        self._pass_cursor()
-        self._pass_postponed()
-        self._pass_aged()
+        count = self.pace.begin()
+        # None of the three waits for the others to be through.
+        least, seen = max(1, count // 4), halves.seen
+        halves.look(count)
+        done = halves.seen - seen
+        done += self._pass_cursor(max(least, count - done))
+        done += self._pass_postponed(max(least, count - done))
+        done += self._pass_aged(max(least, count - done))
+        self.pace.end(done)
         if halves.store.pending and halves.store.on_pending is None:
             halves.store.flush()
         self._arm()
@@ -202,19 +211,19 @@ class Checker:
                 for callback in list(callbacks):
                     callback()
 
-    def _pass_cursor(self) -> None:
+    def _pass_cursor(self, count_max: int) -> int:
         """Bring halves into line that are as old as it takes; postpone those that ask for another time."""
         halves = self._halves
         checks, states = halves.checks, halves.states
         now = halves.clock.monotonic()
         timeout = self.settings.timeout_ms / 1000
-        for _ in range(STEP_HALVES):
+        for done in range(count_max):
             checks.cursor = self._next_at_cursor()
             if checks.cursor >= halves.seen or not states.is_undecided(checks.cursor):
-                return
+                return done
             arrival = checks.arrival()
             if arrival is not None and arrival + timeout > now:
-                return
+                return done
             offset = checks.cursor
             half = halves.read_or_lose(offset)
             checks.cursor += 1
@@ -230,14 +239,15 @@ class Checker:
                 checks.postpone(offset, half.group, max(due, now), times=times)
             else:
                 checks.ready(half.group, offset)
+        return count_max
 
-    def _pass_postponed(self) -> None:
+    def _pass_postponed(self, count_max: int) -> int:
         halves = self._halves
         now = halves.clock.monotonic()
-        for _ in range(STEP_HALVES):
+        for done in range(count_max):
             offset = halves.checks.pop_due(now)
             if offset is None:
-                return
+                return done
             asked = halves.checks.asked[offset]
             if not halves.states.is_undecided(offset):
                 halves.checks.forget(offset)
@@ -245,22 +255,25 @@ class Checker:
                 self._discard(offset, "checks")
             else:
                 halves.checks.ready(asked.group, offset)
+        return count_max
 
-    def _pass_aged(self) -> None:
+    def _pass_aged(self, count_max: int) -> int:
         halves = self._halves
         now = halves.clock.monotonic()
         # The sum that `_seconds_left` makes: a difference may be a hair shorter, and the next step be due for ever.
         if self._aged_at + self._age_look() > now:
-            return
+            return 0
         self._aged_at = now
         states = halves.states
         halves.ages.forget_below(states.position)
         old = halves.ages.too_old(states.waiting(states.position), halves.running(), self.settings.age_seconds_max)
-        for count, offset in enumerate(old):
-            if count == STEP_HALVES:
+        done = 0
+        for done, offset in enumerate(old, 1):
+            if done > count_max:
                 self._aged_at = -math.inf
-                return
+                return count_max
             self._discard(offset, "age")
+        return done
 
     # Giving up
 

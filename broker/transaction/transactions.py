@@ -20,6 +20,7 @@ from broker.delay.level_queue import Ranges
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.offsets import ConsumerOffsets
+from broker.pace import Pace
 from broker.put import Position, Put
 from broker.repeated import Repeated
 from broker.saving import Saver, Saving, can_wait
@@ -335,6 +336,11 @@ class Transactions:
         self._ending.committed = callback
 
     # Checks
+
+    @property
+    def pace(self) -> Pace:
+        """How many halves a step of the checks looks at."""
+        return self._checker.pace
 
     @property
     def settings(self) -> CheckSettings:

@@ -10,7 +10,9 @@ from broker.loop.loops import UNFOLD_COUNT
 from broker.loop.occurrence import Occurrence
 from broker.message import message_of
 from broker.put import Put
+from broker.timer.due import STEP_MESSAGES
 from broker.timer.names import TIMER_TOPIC
+from broker.timer.stages import Stage
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import HOST
 
@@ -104,6 +106,32 @@ def test_missed_in_a_downtime_come_in_order_and_the_rhythm_goes_on() -> None:
     assert made.ids() == [each.id for each in walked(first)[:62]]
     made.scheduler.advance(100)
     assert made.delivered()[62:] == due_times(first)[62:64]
+
+
+def test_missed_of_many_loops_come_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many loops missed how much, a step has no more than its share, and all of it comes in order."""
+    made = world()
+    firsts = [loop(at=60, every=60, times=60, number=number) for number in range(30)]
+    for first in firsts:
+        made.add(first)
+    made.timers.pause(Stage.DEQUEUE_PUT_MESSAGE)
+    made.scheduler.advance(3660)
+    made.timers.resume(Stage.DEQUEUE_PUT_MESSAGE)
+    due, steps = made.timers.due, []
+    deliver_due = due.deliver_due
+
+    def counted_step(now_ms: int) -> tuple[int, bool]:
+        before = due.delivery.appended
+        found = deliver_due(now_ms)
+        steps.append(due.delivery.appended - before)
+        return found
+
+    monkeypatch.setattr(due, "deliver_due", counted_step)
+    made.scheduler.advance(1)
+    assert max(steps) <= STEP_MESSAGES + UNFOLD_COUNT
+    came = made.ids()
+    for first in firsts:
+        assert [each for each in came if each.endswith(first.uuid)] == [each.id for each in walked(first)]
 
 
 def test_topic_that_is_gone_holds_up_nobody_and_loses_nothing() -> None:

@@ -166,6 +166,26 @@ def test_commit_starts_the_delay() -> None:
     assert made.commit(handle).end is End.ALREADY_SAME
 
 
+def test_burst_of_checks_comes_into_line_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As small as the pace says; those that are asked about again do not wait for all that are new."""
+    made = broker()
+    for number in range(100):
+        made.half(b"%d" % number)
+    made.scheduler.advance(6.1)
+    assert len(made.transactions.fetch_checks(GROUP, 1000)) == 100
+    made.scheduler.advance(24.0)
+    made.transactions.pace.most = 16
+    for number in range(100, 300):
+        made.half(b"%d" % number)
+    sizes: list[int] = []
+    monkeypatch.setattr(made.transactions.pace, "end", sizes.append)
+    made.scheduler.advance(6.0)
+    both = [check.times for check in made.transactions.fetch_checks(GROUP, 1000)]
+    assert sorted(both) == [1] * 200 + [2] * 100
+    assert 2 in both[:50]
+    assert max(sizes) <= 16 + 2 * 4
+
+
 def test_checks_come_when_due_and_one_poller_has_each() -> None:
     """After 6 s, then every 30 s, each to one poller, whole, with its count."""
     made = broker()

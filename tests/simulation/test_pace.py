@@ -1,0 +1,21 @@
+"""Whatever waits in a node gives way to its clients."""
+
+from __future__ import annotations
+
+from tests.simulation.caller import Caller
+from tests.simulation.world import World
+
+
+def test_every_kind_of_step_sees_what_clients_ask() -> None:
+    """Deliveries of levels and timers, timers that are entered, checks: each knows of a request of either port."""
+    world = World(1)
+    world.start()
+    assert world.node is not None
+    node = world.node
+    paces = [node.delays.pace, node.timers.entering.pace, node.timers.due.pace, node.transactions.pace]
+    before = [pace.requests() for pace in paces]
+    Caller(world, "10.9.0.1").send("orders", "k", uid=1)
+    sent = [pace.requests() for pace in paces]
+    assert all(after > first for first, after in zip(before, sent, strict=True))
+    Caller(world, "10.9.0.2").pull("by-key")
+    assert all(pace.requests() > first for pace, first in zip(paces, sent, strict=True))
