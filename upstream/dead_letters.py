@@ -21,7 +21,7 @@ from broker.seams import Handle, Scheduler
 from broker.store import Store
 from broker.topics import dead_letter_topic, retry_topic
 from upstream.job import UpstreamJob
-from upstream.progress import Origin, Progress
+from upstream.progress import Begin, Origin, Progress
 from upstream.state import State
 
 if TYPE_CHECKING:
@@ -164,10 +164,10 @@ def read_origin(record: memoryview) -> Origin | None:
     )
 
 
-def recover_dead_letters(group: str, *, store: Store, progress: Progress) -> int:
+def recover_dead_letters(group: str, *, store: Store, progress: Progress, begin: Begin) -> int:
     """Finish the messages of a group whose dead letters exist although the ack journal does not know it (D16).
 
-    To be called after a restart, before the group reads anything.
+    To be called after a restart, before the group reads anything. `begin`: as for `Progress.mark_dead_lettered_from`.
 
     Returns:
         How many there were.
@@ -181,7 +181,7 @@ def recover_dead_letters(group: str, *, store: Store, progress: Progress) -> int
         start = progress.scan_position(name, queue.queue_id)
         if start < queue.max_offset:
             origins = _read_origins(store, queue, start)
-            found += progress.mark_dead_lettered_from(name, queue.queue_id, queue.max_offset, origins)
+            found += progress.mark_dead_lettered_from(name, queue.queue_id, queue.max_offset, origins, begin=begin)
     return found
 
 

@@ -306,10 +306,15 @@ class ConsumerGroup:
 
     def start(self) -> None:
         """Finish what retries and dead letters prove to be finished, make the trackers and begin to read."""
-        recover_retries(self.name, store=self._store, progress=self._progress)
+        recover_retries(self.name, store=self._store, progress=self._progress, begin=self._begin)
         self._retry_topic.recovered = True
-        recover_dead_letters(self.name, store=self._store, progress=self._progress)
+        recover_dead_letters(self.name, store=self._store, progress=self._progress, begin=self._begin)
         self._generations.start()
+
+    def _begin(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where this group starts in a queue that it subscribes; None for any other."""
+        config = next((each for each in self.config.enabled_topics if each.topic == topic), None)
+        return None if group != self.name or config is None else self._queues.begin(config, queue_id)
 
     def reconfigure(
         self,

@@ -118,6 +118,13 @@ class GroupLanes:
         known = self.by_topic.get(topic.name, {})
         return [self.lane(topic, queue, config) for queue in topic.queues if self.qid(queue.queue_id) not in known]
 
+    def begin(self, config: SubscriptionConfig, queue_id: int) -> int | None:
+        """Where a group starts that was never seen on a queue; None when there is none of that number."""
+        topic = self._store.topics.get(config.topic)
+        if topic is None or queue_id >= len(topic.queues):
+            return None
+        return self._first_offset(topic.queues[queue_id], config)
+
     def _first_offset(self, queue: ConsumeQueue, config: SubscriptionConfig | None) -> int:
         """Where a group starts that was never seen on this queue (D6)."""
         if config is None or config.consume_from_where == "first":

@@ -16,6 +16,7 @@ full disk, with the reserve gone too, refuses in the same way and ends by itself
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from typing import Literal, NamedTuple
 
 import structlog
@@ -54,6 +55,14 @@ class Origin(NamedTuple):
     offset: int
     physical: int = UNKNOWN
     """Its commit-log offset, compared with the log's where given."""
+
+
+Begin = Callable[[str, str, int], int | None]
+"""Tells the first offset of a group in a queue of a topic; None for what it does not subscribe."""
+
+
+def _nowhere(group: str, topic: str, queue_id: int) -> int | None:
+    return None
 
 
 class Progress:
@@ -283,40 +292,47 @@ class Progress:
             self._table.scanned[topic, queue_id] = offset
             self._writer.stage(form.encode_scanned(topic, queue_id, offset))
 
-    def mark_dead_lettered_from(self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin]) -> int:
+    def mark_dead_lettered_from(
+        self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin], *, begin: Begin = _nowhere
+    ) -> int:
         """Finish the origins of dead letters that the journal did not hear of (D16), and remember the position.
 
         The caller reads the records from `scan_position` to `offset` (exclusive) of a dead-letter queue, before the
-        group starts, and flushes afterwards.
+        group starts, and flushes afterwards. `begin` tells where the group starts in a queue that neither journal nor
+        committed offsets know: what became of a message there is told by its dead letter alone.
 
         Returns:
             How many origins were not finished before.
         """
         found = 0
-        for tracker, origin in self._unfinished(origins):
+        for tracker, origin in self._unfinished(origins, begin):
             self.dead_lettered(tracker, origin.offset)
             self._metrics.counter(DEAD_LETTERS_RECOVERED, origin.group).add()
             found += 1
         self.dead_letters_settled(topic, queue_id, offset)
         return found
 
-    def mark_sent_back_from(self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin]) -> int:
+    def mark_sent_back_from(
+        self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin], *, begin: Begin = _nowhere
+    ) -> int:
         """As `mark_dead_lettered_from`, for what retry records replace (D37)."""
         found = 0
-        for tracker, origin in self._unfinished(origins):
+        for tracker, origin in self._unfinished(origins, begin):
             tracker.finish(origin.offset)
             self._metrics.counter(RETRIES_RECOVERED, origin.group).add()
             found += 1
         self.dead_letters_settled(topic, queue_id, offset)
         return found
 
-    def _unfinished(self, origins: Iterable[Origin]) -> Iterator[tuple[OffsetTracker, Origin]]:
+    def _unfinished(self, origins: Iterable[Origin], begin: Begin) -> Iterator[tuple[OffsetTracker, Origin]]:
         for origin in origins:
             key = (origin.group, origin.topic, origin.queue_id)
             tracker = self.trackers.get(key)
-            if tracker is None and self.offsets.get(*key) is not None:
-                # The journal is lost, and with it what it knew above the committed offset.
-                tracker = self.tracker(*key, first_offset=lambda: 0)
+            if tracker is None:
+                # The journal is lost, and with it what it knew above the committed offset, if that is not lost, too.
+                first = 0 if self.offsets.get(*key) is not None else begin(*key)
+                if first is not None:
+                    tracker = self.tracker(*key, first_offset=partial(int, first))
             if tracker is None or not self._is_same_record(origin) or tracker.is_finished(origin.offset):
                 continue
             yield tracker, origin

@@ -27,7 +27,7 @@ from broker.store import Store
 from broker.timer.names import TIMER_NAME, TIMER_TOPIC
 from broker.topics import RETRY_PREFIX, retry_topic
 from upstream.job import History, UpstreamJob
-from upstream.progress import Origin, Progress
+from upstream.progress import Begin, Origin, Progress
 
 if TYPE_CHECKING:
     from broker.consume_queue import ConsumeQueue
@@ -149,10 +149,10 @@ def made_of(subscription: Subscription, units: Sequence[Unit], *, store: Store) 
         yield job
 
 
-def recover_retries(group: str, *, store: Store, progress: Progress) -> int:
+def recover_retries(group: str, *, store: Store, progress: Progress, begin: Begin) -> int:
     """Finish the messages whose retry records exist although the ack journal does not know it (D27, D37).
 
-    To be called after a restart, before the group reads anything.
+    To be called after a restart, before the group reads anything. `begin`: as for `Progress.mark_dead_lettered_from`.
 
     Returns:
         How many there were.
@@ -167,7 +167,7 @@ def recover_retries(group: str, *, store: Store, progress: Progress) -> int:
         start = progress.scan_position(queue.topic, queue.queue_id)
         if start < queue.max_offset:
             origins = _replaced(store, queue, start)
-            found += progress.mark_sent_back_from(queue.topic, queue.queue_id, queue.max_offset, origins)
+            found += progress.mark_sent_back_from(queue.topic, queue.queue_id, queue.max_offset, origins, begin=begin)
     return found
 
 

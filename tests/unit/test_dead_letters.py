@@ -67,6 +67,28 @@ def test_without_the_ack_journal_nothing_is_buried_twice() -> None:
     assert len(world.dead_letters()) == 1
 
 
+def test_without_journal_and_offsets_nothing_is_buried_twice() -> None:
+    """What is known of a group is its dead letters: the rest comes again, they do not."""
+    world = impatient()
+    client = Client()
+    world.publish("a", "b", "c")
+    jobs = world.pull_all(client)
+    world.answer(client, jobs[0])
+    world.answer(client, jobs[1], fail=True)
+    world.turn_end()
+    world.progress.commit()
+    for folder in ("pyddmq/acks", "config", "pyddmq"):
+        for name in world.sim.list(f"{ROOT}/{folder}"):
+            if folder.endswith("acks") or name.startswith("consumerOffset"):
+                world.sim.remove(f"{ROOT}/{folder}/{name}")
+    world.kill()
+    assert [each.offset for each in world.pull_all(client)] == [0, 2]
+    assert world.count("pyddmq_dead_letters_recovered_total", "g") == 1
+    world.kill()
+    assert [each.offset for each in world.pull_all(client)] == [0, 2]
+    assert len(world.dead_letters()) == 1
+
+
 def test_refused_dead_letter_is_tried_again_and_the_key_waits() -> None:
     """With the disk full the job stays, counted and seen; with space free again it is settled (D5, D16)."""
     world = impatient()
