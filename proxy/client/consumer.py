@@ -262,8 +262,17 @@ class Consumer:
         if self._current is message:
             self._current = None
 
-    def run(self, handler: Callable[[PulledMessage], object]) -> None:
+    def run(
+        self,
+        handler: Callable[[PulledMessage], object],
+        *,
+        on_error: Callable[[PulledMessage, Exception], object] | None = None,
+    ) -> None:
         """Call `handler` for each message until `stop`: a return acks, an `Exception` fails the message and goes on.
+
+        Args:
+            handler: Does the work.
+            on_error: Told of each message that failed and why; nobody else is. What it raises ends the loop.
 
         Raises:
             ClientError: As `messages` does.
@@ -271,8 +280,10 @@ class Consumer:
         for message in self.messages():
             try:
                 handler(message)
-            except Exception:
+            except Exception as error:
                 self.fail(message)
+                if on_error is not None:
+                    on_error(message, error)
 
     def stop(self) -> None:
         """Let `messages` and `run` end after the message in hand; may be called from any thread."""
