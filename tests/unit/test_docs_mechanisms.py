@@ -16,6 +16,43 @@ ROWS = [
 ]
 
 
+MECHANISMS = {
+    "Files": (
+        "consume queue", "tags code: ", "tags code of the schedule topic", "extension units", "batch units",
+        "index file", "`checkpoint`", "`abort`", "JSON files", "`topics.json`", "`consumerOffset.json`",
+        "`timermetrics`", "`subscriptionGroup.json`",
+    ),
+    "Delay levels": ("levels: ", "on put", "deliver loop", "retry topic, dead-letter topic", "dead letters"),
+    "Timers": (
+        "timer log", "wheel", "`timercheck`", "properties of a timer", "on put", "flow control", "five stages",
+        "rolls", "cancel (recall)", "recovery", "gauges and counters", "a timer in a transaction", "retention",
+    ),
+    "Loops": ("ids", "loop and growing gaps", "missed occurrences", "cancel by any id"),
+    "Transactions": (
+        "names", "producer: half", "producer: checks", "put of a half", "end of a transaction", "op records",
+        "check service", "put-back", "metrics of transactions", "escape",
+    ),
+    "Order": (
+        "selectors", "lockBatchMQ", "quorum lock", "renewal", "orderly consume loop", "bounded retries in place",
+        "release of a queue", "rebalance", "thresholds", "POP order", "DDMQ: chains of jobs",
+    ),
+    "Batches": ("the client's rules", "the broker's side", "inner batches"),
+}  # fmt: skip
+"""What the page must have a row for: how it begins, by heading."""
+
+
+def test_no_mechanism_is_left_out() -> None:
+    """Each of them has its row, under its heading."""
+    parts = {part.partition("\n")[0]: part for part in TEXT.split("\n## ")[1:]}
+    missing = [
+        f"{heading}: {each}"
+        for heading, wanted in MECHANISMS.items()
+        for each in wanted
+        if f"\n| {each}" not in parts.get(heading, "")
+    ]
+    assert missing == []
+
+
 def test_every_row_names_code_and_test_or_says_why_there_is_none() -> None:
     """Where it lives and what shows it; without code the last cell has the reason."""
     assert len(ROWS) > 40
