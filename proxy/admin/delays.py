@@ -38,7 +38,7 @@ def search(
     if level is not None:
         statuses = [each for each in statuses if each.level == level]
         if not statuses:
-            raise NotFound(f"there is no delay level {level}; /api/delays lists all")
+            raise NotFound(f"there is no delay level {level}; `pyddmq delays list` and /api/delays list all")
     document: Document = {
         "nowMs": now_ms,
         "pendingTotal": sum(each.pending for each in statuses),

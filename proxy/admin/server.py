@@ -225,28 +225,30 @@ class _Routes:
         name = request.query.get("topic")
         document = api.topics(self._node, limit=_limit(request), name=name)
         if document is None:
-            raise web.HTTPNotFound(text=f"There is no topic {name!r}; /api/topics lists all topics.")
+            raise web.HTTPNotFound(text=f"There is no topic {name!r}; `pyddmq topics` and /api/topics list all topics.")
         return _json(document)
 
     async def _groups(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
         document = api.groups(self._node, limit=_limit(request), name=name)
         if document is None:
-            raise web.HTTPNotFound(text=f"There is no group {name!r}; /api/groups lists all groups.")
+            raise web.HTTPNotFound(text=f"There is no group {name!r}; `pyddmq groups` and /api/groups list all groups.")
         return _json(document)
 
     async def _stuck(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
         document = api.stuck(self._node, limit=_limit(request), group=name)
         if document is None:
-            raise web.HTTPNotFound(text=f"There is no group {name!r}; /api/groups lists all groups.")
+            raise web.HTTPNotFound(text=f"There is no group {name!r}; `pyddmq groups` and /api/groups list all groups.")
         return _json(document)
 
     async def _offsets(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
         document = api.offsets(self._node, limit=_limit(request), group=name)
         if document is None:
-            raise web.HTTPNotFound(text=f"No offsets of a group {name!r} are known; /api/offsets lists all.")
+            raise web.HTTPNotFound(
+                text=f"No offsets of a group {name!r} are known; `pyddmq offsets show` and /api/offsets list all."
+            )
         return _json(document)
 
     async def _delays(self, request: web.Request) -> web.Response:
