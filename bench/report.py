@@ -6,6 +6,7 @@ import os
 import platform
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from bench import timer_report
 from bench.behind import behind
 from bench.processes import BenchError, Cores, redis_version
 from bench.runs import Figures
+from broker.leaves import LeafState, states
 
 _MIB = 1024 * 1024
 LOAD_MAX = 0.5
@@ -34,9 +36,16 @@ def environment(folder: Path, where: Cores) -> dict[str, Any]:
         "python": platform.python_version(),
         "uvloop": _version("uvloop"),
         "isal": _version("isal"),
+        "leaves_compiled": _leaves_compiled(),
         "pyddmq": _version("pyddmq"),
         "redis": redis_version(),
     }
+
+
+def _leaves_compiled() -> str:
+    """Return how many leaves a node runs compiled here, of how many that it has."""
+    import_module("proxy.assembly")
+    return f"{sum(state is LeafState.COMPILED for state in states.values())} of {len(states)}"
 
 
 def _version(distribution: str) -> str | None:
