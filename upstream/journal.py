@@ -28,6 +28,7 @@ from upstream.journal_format import (
     Entry,
     Header,
     JournalDamaged,
+    Scanned,
     SnapshotEnd,
     TrackerEntry,
     decode,
@@ -326,6 +327,10 @@ def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator
                 content.whole = entry.trackers == trackers
             elif isinstance(entry, Header) and entry.version > FORMAT_VERSION:
                 raise StoreFormatNewer(folder, entry.version, FORMAT_VERSION)
+        if content.holes:
+            # They say that earlier entries finished the origins; those may be what is missing. So these dead letters
+            # are looked at again, but none from before a reset, which begins a new segment (D16).
+            entries = [entry for entry in entries if not isinstance(entry, Scanned)]
         content.entries += entries
 
 

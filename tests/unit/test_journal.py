@@ -246,6 +246,27 @@ def test_damaged_block_in_the_middle_costs_only_itself(tmp_path: Path) -> None:
     assert (tracker.watermark, tracker.finished_ranges()) == (4, [(5, 10)])
 
 
+def test_behind_a_damaged_block_dead_letters_are_not_taken_for_settled(tmp_path: Path) -> None:
+    """The block that finished an origin may be the one that is gone: its dead letter is looked at again (D16)."""
+    for damaged in (False, True):
+        folder = tmp_path / str(damaged)
+        journal, _ = opened(folder)
+        journal.roll(snapshot(a_tracker()))
+        places = []
+        for offset in range(1, 4):
+            places.append(journal.used_bytes)
+            journal.append(form.encode_dead(0, offset) + form.encode_scanned("%DLQ%g", 0, offset))
+        journal.close()
+        path = segment_file(folder)
+        data = bytearray(path.read_bytes())
+        data[places[1] + 20] ^= 0x10 * damaged
+        path.write_bytes(data)
+        _, content = opened(folder)
+        assert content is not None
+        scanned = [entry.offset for entry in content.entries if isinstance(entry, form.Scanned)]
+        assert scanned == ([1] if damaged else [1, 2, 3])
+
+
 def test_torn_tail_is_ignored(tmp_path: Path) -> None:
     """A last block that was half written is no hole: everything before it holds."""
     journal, _ = opened(tmp_path)
