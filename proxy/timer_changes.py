@@ -103,8 +103,11 @@ class _Timers:
                 self._node.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms)
             )
         self._node.settle()
-        told = await self._told(found, rescheduled.outcome)
-        new_id = rescheduled.unique_key
+        outcome, new_id = rescheduled
+        if outcome is CancelOutcome.CANCELLED and not new_id and found.occurrence and found.delivery:
+            # A move to a moment that was over has delivered it, and DDMQ's id is that of the message.
+            outcome = CancelOutcome.TOO_LATE
+        told = await self._told(found, outcome)
         if not new_id:
             return {**told, "newId": None, "handle": None}
         text = f"{found.unique_key}: rescheduled to {moment_text(body.deliver_at_ms)}"

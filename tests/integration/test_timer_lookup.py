@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from broker.query import NotFound
 from broker.timer.names import TIMER_TOPIC
 from proxy.change_steps import MessageName
 from proxy.messages import MessageSearch
-from proxy.timer_changes import CancelBody, timer_changes
+from proxy.timer_changes import CancelBody, RescheduleBody, timer_changes
 from proxy.timer_lookup import TimerLookup, TimerState
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
 from tests.patient import PATIENCE_SECONDS, Producer
@@ -138,3 +138,16 @@ def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
             answer = asyncio.run_coroutine_threadsafe(change(node, body), node._loop).result(PATIENCE_SECONDS)
             assert [each["outcome"] for each in answer["results"]] == ["cancelled"]
         assert node.call(lambda: node.node.metrics.value(counted.ENDED, "cancelled")) == 1
+
+
+def test_message_that_a_move_has_delivered_is_not_moved_again(tmp_path: Path) -> None:
+    """It is too late then, and not called cancelled, as DDMQ's id is that of the message."""
+    with RunningNode("topics:\n  orders: {queues: 1}\n", tmp_path) as node, Producer(node.producer) as producer:
+        name = producer.send_delay("orders", b"x", at=time.time() + 3600)
+        [move] = [each for each in timer_changes(node.node) if each.name == "reschedule_timer"]
+        outcomes = []
+        for at_ms in (1_000, 1 << 41):
+            body = RescheduleBody(id=name, topic="orders", deliver_at_ms=at_ms)
+            made = asyncio.run_coroutine_threadsafe(cast("Any", move.run(body)), node._loop).result(PATIENCE_SECONDS)
+            outcomes.append(made["outcome"])
+        assert outcomes == ["rescheduled", "tooLate"]

@@ -177,8 +177,9 @@ class Producer(Client):
                 raise PromiseBroken(7, f"message {publish.uid} with {publish.wait} was answered with {receipt}")
             self.around.counts[f"wait_{publish.wait.kind if publish.wait and not placed else 'none'}"] += 1
             ledger.settled(publish.uid, "stored", stamp, (receipt.qid, receipt.offset) if placed else None)
-            if receipt.handle:
-                ledger.timer_made(publish.uid, receipt.handle)
+            if not placed:
+                # What waits in a level has no handle: its id is its name.
+                ledger.timer_made(publish.uid, receipt.handle or receipt.msgId)
 
     def on_lost(self, link: Link) -> None:
         now = link.stamp(self.around.edge.now())

@@ -1,4 +1,4 @@
-"""Timers cancelled and rescheduled in a run, through the node's own changes, also where the node dies meanwhile."""
+"""Timers cancelled and moved in a run, and messages of levels cancelled, also where the node dies meanwhile."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from broker.testing.sim_disk import PowerCut
 from broker.timer.handle import RecallHandle
 from proxy.admin.changes import ChangeRefused
 from proxy.change_steps import MessageName
+from proxy.delay_changes import CancelBody as DelayCancelBody
 from proxy.node_changes import node_changes
 from proxy.timer_changes import CancelBody, RescheduleBody
 from tests.simulation.facts import PromiseBroken, Publish
@@ -56,20 +57,24 @@ def change_timers(world: World, random: Random, *, kill_share: float = KILL_SHAR
 def _change_one(world: World, random: Random, publish: Publish, cut: int | None) -> None:
     timer = publish.timer
     assert timer is not None
-    handle, wait = timer.handle, None
+    assert publish.wait is not None
+    handle, wait, in_level = timer.handle, None, publish.wait.kind == "level"
     # One whose cancel was not answered is cancelled again until that is known.
-    if random.random() < 0.5 and (timer.cancelled or not timer.may_be_cancelled):
+    if not in_level and random.random() < 0.5 and (timer.cancelled or not timer.may_be_cancelled):
         due_ms = world.clock.wall_ms() + random.randrange(-200, 4_000)
         wait = Wait("at", due_ms, due_ms)
     timer.asked(wait, world.loop.time())
     world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
-    if wait is None:
+    if in_level:
+        answer = _ask(world, "cancel_delays", DelayCancelBody(messages=[MessageName(id=handle)]), cut)
+        told = None if answer is None else answer["results"][0]
+    elif wait is None:
         answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=handle)]), cut)
         told = None if answer is None else answer["results"][0]
     else:
         told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
     outcome = "unanswered" if told is None else told["outcome"]
-    world.report.events[f"timer_{outcome}"] += 1
+    world.report.events[f"{'delay' if in_level else 'timer'}_{outcome}"] += 1
     world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
     if told is not None:
         world.ledger.timer_answered(publish.uid, outcome, handle=told.get("handle") or handle, time=world.loop.time())
