@@ -62,8 +62,12 @@ class UniqueKeys:
 
     def _since_month(self, now_ms: int) -> int:
         if now_ms not in self._month:
-            day = datetime.fromtimestamp(now_ms / 1000, UTC)
-            start = day.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-            following = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
+            try:
+                day = datetime.fromtimestamp(now_ms / 1000, UTC)
+                start = day.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+                following = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
+            except (ValueError, OverflowError):
+                # A time beyond the calendar, as a damaged record may have left it: without months.
+                return now_ms
             self._month = range(int(start.timestamp()) * 1000, int(following.timestamp()) * 1000)
         return now_ms - self._month.start

@@ -40,6 +40,15 @@ def test_month_begins_anew() -> None:
         assert int(keys.take(1, moment)[0][20:28], 16) == since
 
 
+def test_time_beyond_the_calendar_has_keys() -> None:
+    """A store whose last record claims a far year takes messages; its keys differ."""
+    keys = UniqueKeys(bytes(4), Random(1))
+    for moment in (ms(9999, 12, 5), 282_075_000_000_000, (1 << 63) - 1, -(1 << 62)):
+        first, second = keys.take(2, moment)
+        assert len(first) == len(second) == 32
+        assert first != second
+
+
 def test_keys_of_a_millisecond_and_of_two_openings_differ() -> None:
     """65,536 keys fit into a millisecond, and openings have prefixes of their own."""
     one, other = UniqueKeys(bytes(4), Random(1)), UniqueKeys(bytes(4), Random(2))
