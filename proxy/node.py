@@ -368,7 +368,8 @@ class Node:
             self.store.retention.keepers.append(TimerKeeper(self.timers, self.metrics))
             self.store.retention.keepers.append(TransactionKeeper(self.transactions, self.metrics))
             self._retaining = Retaining(self.store, expiry(self), seams.loop)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
+            # Nobody waits for it any more: as a kill, also where the loop has gone meanwhile.
             self.store.abandon()
             raise
         except BaseException:

@@ -35,6 +35,7 @@ class Process:
         self.context = contextvars.copy_context()
         self.context.run(_process.set, self)
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._left: list[asyncio.Task[Any]] = []
         self._killed: list[Callable[[], None]] = []
 
     def run(self, function: Callable[..., Result], *args: Any) -> Result:
@@ -47,7 +48,9 @@ class Process:
     def kill(self) -> None:
         """Drop everything the process has scheduled or will schedule; no clean-up of its own runs."""
         self.alive = False
-        for task in self._tasks:
+        # Collected, they would run their clean-up after all, in the middle of the next process.
+        self._left = list(self._tasks)
+        for task in self._left:
             # A killed process leaves its tasks pending on purpose.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         for killed in self._killed:

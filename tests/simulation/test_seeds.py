@@ -40,8 +40,15 @@ def _reports(seeds: range) -> Iterator[Report]:
         for seed, result in zip(seeds, pool.map(_attempt, seeds, chunksize=4), strict=True):
             if isinstance(result, str):
                 pool.shutdown(cancel_futures=True)
-                pytest.fail(f"seed {seed}: {result}\nreplay: {COMMAND} {seed}\n{shrink(draw(seed)).text()}")
+                pytest.fail(f"seed {seed}: {result}\nreplay: {COMMAND} {seed}\n{_made_small(seed)}")
             yield result
+
+
+def _made_small(seed: int) -> str:
+    try:
+        return shrink(draw(seed)).text()
+    except ValueError as error:
+        return f"not made small, {error} in this process"
 
 
 def _attempt(seed: int) -> Report | str:

@@ -108,6 +108,26 @@ def test_killed_process_runs_nothing_more() -> None:
     assert loop.errors == []
 
 
+def test_killed_process_does_not_clean_up_when_it_is_collected() -> None:
+    """What a killed process had begun is never ended, also not by the collector while the next process runs."""
+    loop = VirtualLoop()
+    process = Process("victim")
+    seen: list[str] = []
+
+    async def hold() -> None:
+        try:
+            await asyncio.sleep(1)
+        finally:
+            seen.append("cleaned up")
+
+    process.run(loop.create_task, hold())
+    loop.run(seconds=0.5)
+    process.kill()
+    loop.run(seconds=2)
+    gc.collect()
+    assert seen == []
+
+
 def test_wall_clock_steps_and_monotonic_does_not() -> None:
     """A stepped wall clock leaves the monotonic one alone, and both go on from there."""
     loop = VirtualLoop(start=1.0)
