@@ -26,6 +26,8 @@ from bench.timers import publish_timers, pull_timers
 
 PARTS_MAX = 5
 """Parts of a callback that the table names."""
+PART_MS = 0.02
+"""Parts that take less on average are left out, unless callbacks that take less are asked for, too."""
 _TIMERS_PER_SECOND = 5_000
 _RATE = 1_000
 _RECORD_BYTES = 1_300
@@ -120,7 +122,7 @@ def table(found: dict[str, Any], least_ms: float) -> list[str]:
             for part, spent in inside:
                 parts[part] += spent / len(own) * 1e3
         largest = sorted(parts.items(), key=lambda each: -each[1])[:PARTS_MAX]
-        shown = ", ".join(f"{part} {spent:.2f}" for part, spent in largest if spent >= 0.02)
+        shown = ", ".join(f"{part} {spent:.2f}" for part, spent in largest if spent >= min(PART_MS, least_ms))
         figures = (
             f"{len(own) / seconds:.2f} | {_at(took, 0.5):.2f} | {_at(took, 0.99):.2f} | {took[-1]:.2f} | {cpu:.2f}"
         )
