@@ -22,6 +22,9 @@ from proxy.cli.output import open_streams, print_error, print_json, print_line, 
 _ANY_BYTES = ("body", "data")
 """Arguments that are no text: a message, and the path that is handed on as a string."""
 
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+"""UsageError, which typer does not name: click's, or that of the copy that newer versions bring along."""
+
 HELP = "A DDMQ-style consumer proxy with an embedded, RocketMQ-like broker. Start a node with `pyddmq serve`."
 
 
@@ -37,11 +40,27 @@ def run(arguments: Sequence[str]) -> int:
     if not open_streams():
         sys.stderr.write("pyddmq: stdout is closed; give the command somewhere to print, if only /dev/null\n")
         return ExitCode.USAGE
+    as_json = _asks_for_json(arguments)
     try:
-        build()(args=list(arguments), prog_name="pyddmq")
+        code = build()(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.CHECK_FAILED
-    return ExitCode.OK
+    except _USAGE_ERROR as error:
+        print_error(_wrong_line(error), code=ExitCode.USAGE, as_json=True)
+        return ExitCode.USAGE
+    return code if isinstance(code, int) else ExitCode.OK
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether errors are to be JSON, also where the line is wrong, so that no option of it has been read."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def _wrong_line(error: Any) -> str:
+    """Return a UsageError in one sentence, with the command that shows the right way."""
+    command = "pyddmq" if error.ctx is None else error.ctx.command_path
+    return f"{error.format_message().rstrip('.')}; `{command} --help` shows what there is"
 
 
 def build() -> typer.Typer:

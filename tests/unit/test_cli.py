@@ -23,6 +23,7 @@ from proxy import idl
 from proxy.cli import main as main_module
 from proxy.cli.app import run
 from proxy.cli.codes import ExitCode
+from proxy.cli.commands import COMMANDS, FOLDERS
 from proxy.cli.output import body_fields, printable
 from proxy.client.errors import SEND_REFUSALS
 from proxy.client.testing import HANG_UP, ScriptedNode
@@ -191,6 +192,46 @@ def test_wrong_command_lines_say_what_is_wrong(
     """Exit code 2 and a sentence; nothing is contacted."""
     assert run(arguments) == ExitCode.USAGE
     assert text in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+EVERY_COMMAND = [
+    *([name] for name in ("serve", "version", *COMMANDS)),
+    *([folder.name, name] for folder in FOLDERS for name in folder.commands),
+]
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=" ".join)
+def test_wrong_line_with_json_is_json(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors of the parser have the form of other errors, and name the command that shows the right way."""
+    assert run([*command, "--no-such-option", "--json"]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    error = json.loads(said.err)["error"]
+    assert (error["exitCode"], said.out) == (ExitCode.USAGE, "")
+    assert "--no-such-option" in error["message"]
+    assert f"`pyddmq {' '.join(command)} --help`" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nonsense", "--json"], "No such command"),
+        (["timers", "nonsense", "--json"], "No such command"),
+        (["send", "--json"], "Missing argument"),
+        (["send", "t", "x", "--json", "--batch", "0"], "--batch"),
+        (["send", "t", "x", "--json", "--key"], "requires an argument"),
+    ],
+)
+def test_wrong_values_with_json_are_json(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no command, missing, or no value of its option."""
+    assert run(arguments) == ExitCode.USAGE
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert (error["exitCode"], text in error["message"]) == (ExitCode.USAGE, True), error
+
+
+def test_json_after_two_dashes_asks_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is an argument there, and the error a text."""
+    assert run(["send", "--no-such-option", "--", "t", "--json"]) == ExitCode.USAGE
+    assert not capsys.readouterr().err.startswith("{")
 
 
 @pytest.mark.parametrize(
