@@ -8,6 +8,7 @@ and the first of them as an example.
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ from broker.seams import Clock
 
 INTERVAL_SECONDS = 60.0
 _KINDS_MAX = 10_000
+_FAULTY = {"exc_info", "fault"}
 
 
 class _Window:
@@ -54,17 +56,38 @@ class Notices:
             kind: Tells kinds of one event apart, so that one does not hide another; not written, and one of few.
             example: Facts of the first of them (topic, offset, reason ...).
         """
-        window = self._windows.get((event, group, kind))
+        if not self._gathered((event, group, kind), count, example):
+            self._write(event, group, count, example)
+
+    def fault(self, event: str, error: Exception, *, kind: str, **example: object) -> None:
+        """Report a fault of our own, at level error.
+
+        The line that is written at once has the traceback. For those that wait for their minute it would keep alive
+        what its frames worked on; they say what was raised and where.
+
+        Args:
+            event: As `note`; it is told in this way only.
+            error: What was raised, and caught.
+            kind: As `note`; the type of the error is added to it.
+            example: As `note`.
+        """
+        key = (event, "", f"{kind} {type(error).__name__}")
+        if not self._gathered(key, 1, {**example, **_where(error)}):
+            self._write(event, "", 1, {**example, "exc_info": error})
+
+    def _gathered(self, key: tuple[str, str, str], count: int, example: dict[str, Any]) -> bool:
+        """Count occurrences into their minute; False when they are the first, whose line is due now."""
+        window = self._windows.get(key)
         if window is not None:
             if not window.count:
                 window.example = example
             window.count += count
-            return
+            return True
         if len(self._windows) >= _KINDS_MAX:
             # Kinds are constants and groups come from the configuration, so this is a guard against misuse only.
-            return
-        self._windows[event, group, kind] = _Window(self._clock.monotonic() + self._interval)
-        self._write(event, group, count, example)
+            return True
+        self._windows[key] = _Window(self._clock.monotonic() + self._interval)
+        return False
 
     def flush(self, *, everything: bool = False) -> None:
         """Write what gathered in the minutes that are over; with `everything` (at a stop), in all of them."""
@@ -84,4 +107,12 @@ class Notices:
         facts = {name: value for name, value in example.items() if value is not None}
         if group:
             facts["group"] = group
-        self._log.warning(event, count=count, **facts)
+        write = self._log.error if facts.keys() & _FAULTY else self._log.warning
+        write(event, count=count, **facts)
+
+
+def _where(fault: Exception) -> dict[str, str]:
+    """Say what was raised and in which line."""
+    *_, (frame, line) = traceback.walk_tb(fault.__traceback__)
+    at = f"{frame.f_code.co_filename}:{line}"
+    return {"fault": f"{type(fault).__name__}: {fault}", "at": at}

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import structlog
-
 from broker.metrics import Counter, Metrics, declare
 from broker.notices import Notices
 from broker.seams import Clock, Scheduler
@@ -27,8 +25,6 @@ from proxy.wire import (
     parse_call,
 )
 from upstream.budget import Budget, Pressure
-
-_log = structlog.get_logger(__name__)
 
 REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service", "method"))
 CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
@@ -232,7 +228,14 @@ class ThriftServer:
             self._fail(connection, call, APPLICATION_PROTOCOL_ERROR, str(error))
         except Exception as error:
             # A fault of ours must not take the connection's other requests with it; it is logged with its cause.
-            _log.exception("call_failed", service=self.service, method=call.method, client=connection.address)
+            self._notices.fault(
+                "call_failed",
+                error,
+                kind=f"{self.service} {call.method}",
+                service=self.service,
+                method=call.method,
+                client=connection.address,
+            )
             self._fail(connection, call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
 
     def flush(self) -> None:

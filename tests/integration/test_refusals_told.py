@@ -11,6 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.client import CallRejected, Producer, PullRefused, SendRefused
+from proxy.connection import Connection
+from proxy.wire import Call
 from tests.patient import PATIENCE_SECONDS, Consumer
 from tests.running_node import RunningNode
 
@@ -92,6 +94,33 @@ def test_call_for_the_other_port_is_told(tmp_path: Path) -> None:
             producer.send("orders", b"x")
         [line] = lines_of(lines, "call_refused")
         assert (line["service"], line["method"]) == ("consumer", "sendSync")
+
+
+def test_flood_of_calls_that_fail_inside_is_a_line_for_each_cause(tmp_path: Path) -> None:
+    """A fault of the node's own is told with its traceback at once, and then with its count: per method and cause."""
+    causes = [ValueError, KeyError]
+
+    def fail(_connection: Connection, call: Call) -> None:
+        raise causes[0](call.method)
+
+    with capture_logs() as lines, RunningNode(YAML, tmp_path) as node:
+        node.call(node.node.producer.serve, {"sendSync": fail})
+        with Producer(node.producer, resends=0) as producer:
+            for _ in range(2):
+                for _ in range(TRIES):
+                    with pytest.raises(CallRejected, match="internal error"):
+                        producer.send("orders", b"x")
+                causes.reverse()
+        failed = lines_of(lines, "call_failed")
+        assert [(line["count"], line["log_level"], line["method"]) for line in failed] == [(1, "error", "sendSync")] * 2
+        assert [type(line["exc_info"]) for line in failed] == [ValueError, KeyError]
+        assert all(line["exc_info"].__traceback__ for line in failed)
+        assert node.node.metrics.value("pyddmq_calls_failed_total", "producer", "6") == 2 * TRIES
+    rest = lines_of(lines, "call_failed")[2:]
+    assert [(line["count"], line["fault"]) for line in rest] == [
+        (TRIES - 1, "ValueError: sendSync"),
+        (TRIES - 1, "KeyError: 'sendSync'"),
+    ]
 
 
 def test_results_that_belong_to_nothing_are_told(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from structlog.testing import capture_logs
 
 from broker.notices import Notices
@@ -90,3 +93,33 @@ def test_stop_writes_what_gathered() -> None:
         notices.note("result_stale", "a", count=4)
         notices.flush(everything=True)
     assert [line["count"] for line in lines] == [1, 4]
+
+
+def test_fault_has_its_traceback_once_and_keeps_nothing_alive() -> None:
+    """Its lines are errors; those that wait for their minute say where it was and let go what its frames held."""
+
+    class Held:
+        """What a call works on."""
+
+    def fail() -> weakref.ref[Held]:
+        held = Held()
+        try:
+            raise ValueError("broken")
+        except ValueError as error:
+            notices.fault("call_failed", error, kind="pull", method="pull")
+        return weakref.ref(held)
+
+    clock = _Clock()
+    notices = Notices(clock)
+    with capture_logs() as lines:
+        fail()
+        kept = fail()
+        fail()
+        gc.collect()
+        assert kept() is None
+        clock.now += 60
+        notices.flush()
+    first, rest = lines
+    assert (first["log_level"], first["count"], str(first["exc_info"])) == ("error", 1, "broken")
+    assert (rest["log_level"], rest["count"], rest["fault"]) == ("error", 2, "ValueError: broken")
+    assert "test_notices.py:" in rest["at"]
