@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from actions.registry import Registry
 from broker.disk import RealDisk
 from broker.linux_aio import syncs_of
-from broker.seams import Disk, SystemClock
+from broker.seams import Clock, Disk, SystemClock
 from conf import Config
 from conf.loader import loads
 from proxy.alarms import alarms_of
@@ -29,13 +29,21 @@ class RunningNode:
     """Starts on entry and drains on exit; `call` runs a function on the node's own thread."""
 
     def __init__(
-        self, yaml: str, data: Path, *, uvloop: bool = False, disk: Disk | None = None, drain_seconds: float = 0.1
+        self,
+        yaml: str,
+        data: Path,
+        *,
+        uvloop: bool = False,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        drain_seconds: float = 0.1,
     ) -> None:
         self.registry = Registry()
         self._data = data
         self._uvloop = uvloop
         self._drain_seconds = drain_seconds
         self._disk = RealDisk() if disk is None else disk
+        self._clock = clock or SystemClock()
         self.config = self.read(yaml)
         self.node: Node
         self._loop: asyncio.AbstractEventLoop
@@ -115,12 +123,11 @@ class RunningNode:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        clock = SystemClock()
-        alarms, end_alarms = alarms_of(self._loop, clock)
+        alarms, end_alarms = alarms_of(self._loop, self._clock)
         syncs, end_syncs = syncs_of(self._loop, self._disk)
         seams = Seams(
             loop=self._loop,
-            clock=clock,
+            clock=self._clock,
             disk=self._disk,
             randomness=random.Random(1),
             network=AsyncioNetwork(),
