@@ -11,7 +11,7 @@ from broker.notices import Notices
 from broker.opening import run_to_end
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import open_store
-from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore
+from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore, put_durably
 
 __all__ = ["START_MS", "TOPIC", "Broker", "broker"]
 
@@ -24,7 +24,7 @@ class Broker(WaitingStore):
 
     def send(self, body: bytes, level: int, topic: str = TOPIC, **options: Any) -> None:
         """Publish with a delay level."""
-        self.store.put(topic, body, delay_level=level, **options)
+        put_durably(self.store, self.scheduler, topic, body, delay_level=level, **options)
 
     @property
     def delivery(self) -> Delays:

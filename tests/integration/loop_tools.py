@@ -20,6 +20,7 @@ from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.timer.timers import Timers
 from tests.integration.store_tools import HOST, open_store
+from tests.integration.waiting_tools import make_durable
 
 TOPIC = "t"
 START_S = 1_700_000_000
@@ -68,7 +69,7 @@ class World:
         """Store a message as the node does; returns its id."""
         put = Put(self.store.topics[topic], 0, body, encode_properties(properties))
         self.store.append([self.loops.first(put, occurrence)], born_ms=self.clock.wall_ms(), born_host=HOST)
-        self.store.flush()
+        make_durable(self.store, self.scheduler)
         self.scheduler.run_until_idle()
         return occurrence.id
 

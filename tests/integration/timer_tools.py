@@ -12,7 +12,7 @@ from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.timer.names import TimerOptions
 from broker.timer.timers import Timers
 from tests.integration.store_tools import open_store
-from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore
+from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore, put_durably
 
 __all__ = ["SMALL", "START_MS", "TOPIC", "Broker", "broker"]
 
@@ -28,7 +28,8 @@ class Broker(WaitingStore):
 
     def send(self, body: bytes, delay_ms: int, topic: str = TOPIC, **options: Any) -> str:
         """Publish for later; return the message's id."""
-        return self.store.put(topic, body, delay_ms=delay_ms, **options).unique_key.decode()
+        position = put_durably(self.store, self.scheduler, topic, body, delay_ms=delay_ms, **options)
+        return position.unique_key.decode()
 
     @property
     def delivery(self) -> Timers:

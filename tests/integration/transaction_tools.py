@@ -19,6 +19,7 @@ from broker.transaction.outcomes import EndOutcome
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from tests.integration.store_tools import HOST, ROOT, bodies, open_store
+from tests.integration.waiting_tools import let_pass, make_durable
 
 TOPIC = "t"
 GROUP = "g"
@@ -41,7 +42,7 @@ class Broker:
         """Store a half; return its handle."""
         put = self.transactions.half(Put(self.store.topics[topic], 0, body, block, flag=7), group=group, **options)
         [position] = self.store.append([put], born_ms=self.clock.wall_ms(), born_host=HOST)
-        self.store.flush()
+        make_durable(self.store, self.scheduler)
         if self.store.failed is not None:
             raise self.store.failed
         return self.transactions.handle_of(position)
@@ -50,7 +51,10 @@ class Broker:
         """Decide, and let turns pass until that is answered."""
         found: list[EndOutcome] = []
         self.transactions.end(handle, group=group, state=state, done=found.append, **options)
-        self.scheduler.run_until_idle()
+        if self.store.syncs is None:
+            self.scheduler.run_until_idle()
+        else:
+            let_pass(self.scheduler, lambda: bool(found))
         [outcome] = found
         return outcome
 

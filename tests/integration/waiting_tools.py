@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Self
+from typing import Any, Self
 
 from broker.consume_queue import FILLER_SIZE
 from broker.delay.delays import Delays
 from broker.errors import DiskFull, StoreError
 from broker.metrics import Metrics
+from broker.properties import encode_properties
+from broker.put import Position, Put
 from broker.record import store_timestamp
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
@@ -23,6 +25,54 @@ TOPIC = "t"
 START_MS = 1_700_000_000_000
 Sent = dict[bytes, int]
 """What was acknowledged, with its due time."""
+
+
+def let_pass(scheduler: ManualScheduler, until: Callable[[], bool]) -> None:
+    """Let time pass, from one timer to the next, until something holds."""
+    scheduler.run_until_idle()
+    while not until():
+        due = scheduler.next_due()
+        assert due is not None, "nothing is under way that could end this"
+        scheduler.advance(max(due - scheduler.time(), 0.0))
+
+
+def make_durable(store: Store, scheduler: ManualScheduler) -> None:
+    """Have what is staged made durable: at once, or where the store syncs in the background, by the end of a sync."""
+    if store.syncs is None:
+        store.flush()
+        return
+    store.begin_flush()
+    let_pass(scheduler, lambda: not store.unsettled)
+
+
+def put_durably(
+    store: Store,
+    scheduler: ManualScheduler,
+    topic: str,
+    body: bytes,
+    *,
+    key: str = "",
+    tags: str = "",
+    queue_id: int | None = None,
+    properties: Mapping[str, str] | None = None,
+    delay_level: int = 0,
+    deliver_at_ms: int = 0,
+    delay_ms: int = 0,
+) -> Position:
+    """`Store.put`, and where the store syncs in the background, as a node does it; raises the same."""
+    waits = {"delay_level": delay_level, "deliver_at_ms": deliver_at_ms, "delay_ms": delay_ms}
+    if store.syncs is None:
+        options: dict[str, Any] = {"key": key, "tags": tags, "queue_id": queue_id, "properties": properties, **waits}
+        return store.put(topic, body, **options)
+    target = store.topics[topic]
+    block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
+    put = Put(target, store.queue_for(target, key) if queue_id is None else queue_id, body, block, tags.encode())
+    put = store._waits.put(put, level=delay_level, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
+    [position] = store.append([put], born_ms=store._clock.wall_ms(), born_host=store.options.store_host)
+    make_durable(store, scheduler)
+    if store.failed is not None:
+        raise store.failed
+    return position
 
 
 @dataclass(kw_only=True)

@@ -10,8 +10,9 @@ from broker.errors import DiskFull, MessageRefused
 from broker.put import Put
 from broker.record import split
 from broker.store import Store
-from broker.testing import PowerCut
+from broker.testing import ManualScheduler, PowerCut
 from tests.integration.store_tools import HOST, ROOT, open_store
+from tests.integration.waiting_tools import make_durable, put_durably
 from tests.lifecycle.scenario import DERIVED, START_MS, Scenario
 from tests.lifecycle.walk import Walk
 
@@ -24,6 +25,8 @@ class Batches(Scenario):
 
     table = "storage.md: States of a batch"
     losses = DERIVED
+    runs_beside = True
+    saves = False
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""
@@ -59,7 +62,7 @@ class Batches(Scenario):
         self._append("e")
         self.disk.stop_after(0, path_part="commitlog")
         with pytest.raises(PowerCut):
-            self._store.flush()
+            make_durable(self._store, self._scheduler)
         self._stopped()
         self._walk.went("e", self._state_on_disk("e"), "kill or power loss in the write")
         self._open()
@@ -70,7 +73,7 @@ class Batches(Scenario):
         self._append("f")
         self.disk.stop_after(1, path_part="commitlog")
         with pytest.raises(PowerCut):
-            self._store.flush()
+            make_durable(self._store, self._scheduler)
         self._stopped()
         self._open()
         self._walk.went("f", self._state("f"), "kill after the write")
@@ -89,6 +92,8 @@ class Batches(Scenario):
 
     def _open(self) -> None:
         self._store = open_store(self.disk, clock=self.clock)
+        self._scheduler = ManualScheduler(self.clock)
+        self.moment.run(self._store, self._scheduler)
         self._store.create_topic(TOPIC, 2)
         self._tell()
 
@@ -111,13 +116,13 @@ class Batches(Scenario):
         self._walk.saw(name, "staged")
 
     def _flush(self, name: str) -> None:
-        self._store.flush()
+        make_durable(self._store, self._scheduler)
         self.account.answered(*[b"%b-%d" % (name.encode(), number) for number in range(MEMBERS)])
 
     def _single(self) -> None:
         body = b"single-%d" % self.moment.random.randrange(1 << 60)
         self.account.asked(body)
-        self._store.put(TOPIC, body.ljust(200, b"."))
+        put_durably(self._store, self._scheduler, TOPIC, body.ljust(200, b"."))
         self.account.answered(body)
 
     # What can be seen

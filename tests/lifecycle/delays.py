@@ -17,6 +17,7 @@ from broker.retention import RetentionLimits
 from broker.store import Store
 from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import ROOT
+from tests.integration.waiting_tools import put_durably
 from tests.lifecycle.scenario import DERIVED, Scenario
 from tests.lifecycle.walk import Walk
 
@@ -35,6 +36,7 @@ class Delays(Scenario):
 
     table = "delays.md: States"
     losses = DERIVED
+    runs_beside = True
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""
@@ -107,9 +109,10 @@ class Delays(Scenario):
         made.scheduler.advance(5)
         self._walk.went(b"i", self._state(b"i"), TIME, REFUSED)
         for number in range(8):
-            made.store.put("other", b"%d" % number * 1500)
+            put_durably(made.store, made.scheduler, "other", b"%d" % number * 1500)
         self.clock.advance(11)
         made.store.checkpoint()
+        self.moment.saved()
         self._see()
         while made.store.retention.step():
             pass
@@ -124,7 +127,7 @@ class Delays(Scenario):
         self.disk.capacity_bytes = 0
         with contextlib.suppress(DiskFull):
             while True:
-                self._made.store.put("other", b"x" * 50)
+                put_durably(self._made.store, self._made.scheduler, "other", b"x" * 50)
         self._made.scheduler.advance(1)
         self._walk.went(full, self._state(full), TIME, "the disk is full")
         self.disk.capacity_bytes = None
@@ -166,6 +169,7 @@ class Delays(Scenario):
         made = self._made = broker(self.disk, self.clock, start=False)
         store = made.store
         store.on_pending = partial(_soon, made, self._turn_end)
+        self.moment.run(store, made.scheduler, before=self._before_flush, after=self._see)
         store.retention.keepers.append(DelayKeeper(made.delays, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=3 * store.options.segment_bytes)
         store.create_topic("other", 1)
@@ -175,11 +179,14 @@ class Delays(Scenario):
     def _turn_end(self) -> None:
         if not self._made.store.pending:
             return
+        self._before_flush()
+        self._made.store.flush()
+        self._see()
+
+    def _before_flush(self) -> None:
         self._see()
         if self._kill:
             raise _Killed
-        self._made.store.flush()
-        self._see()
 
     def _send(self, body: bytes, level: int, topic: str = TOPIC, *, refused: bool = False) -> None:
         """Publish; `refused`: as RocketMQ's own tools can, to a topic that is not there any more."""

@@ -15,6 +15,7 @@ from broker.transaction.settings import CheckSettings
 from broker.transaction.states import Known
 from tests.integration.store_tools import ROOT
 from tests.integration.transaction_tools import GROUP, TOPIC, Broker, broker
+from tests.integration.waiting_tools import put_durably
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
 
@@ -28,6 +29,7 @@ class Halves(Scenario):
 
     table = "transactions.md: States"
     losses = DERIVED
+    runs_beside = True
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)
@@ -118,9 +120,10 @@ class Halves(Scenario):
         made.scheduler.advance(1.1)
         self._walk.went(b"old", self._state(b"old"), "it is old enough")
         for number in range(16):
-            store.put("other", b"%d" % number * 900)
+            put_durably(store, made.scheduler, "other", b"%d" % number * 900)
         self.clock.advance(11)
         store.checkpoint()
+        self.moment.saved()
         tell(self, made)
         store.retention.keepers.append(TransactionKeeper(made.transactions, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
@@ -147,6 +150,7 @@ class Halves(Scenario):
 
     def _open(self) -> None:
         self._made = broker(self.disk, self.clock, checks=CHECKS)
+        self.moment.run(self._made.store, self._made.scheduler)
         self._made.store.create_topic("other", 1)
 
     def _half(self, body: bytes, *, topic: str = TOPIC, delay_level: int = 0) -> None:

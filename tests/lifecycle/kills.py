@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
 from broker.testing import PowerCut
 from tests.lifecycle.scenario import DAY_S, Moment, Scenario
-from tests.lifecycle.tables import Table, all_tables
+from tests.lifecycle.tables import all_tables
 from tests.lifecycle.walk import Walk
 
 DOWN_DAYS = (0, 8, 400)
@@ -26,10 +27,10 @@ class KillPoint:
     down_days: int
 
 
-def whole(kind: type[Scenario], seed: int, table: Table | None = None) -> tuple[Walk, int, list[str]]:
+def whole(kind: type[Scenario], seed: int, *, beside: bool = False) -> tuple[Walk, int, list[str]]:
     """Run a scenario to its end: what it walked, how many changes it made, and what did not hold."""
-    moment = Moment(seed)
-    walk = Walk(table or all_tables()[kind.table])
+    moment = Moment(seed, beside=beside)
+    walk = Walk(all_tables()[kind.table])
     scenario = kind(moment)
     scenario.walk(walk)
     changes = moment.disk.operations
@@ -38,17 +39,32 @@ def whole(kind: type[Scenario], seed: int, table: Table | None = None) -> tuple[
     return walk, changes, moment.account.broken()
 
 
-def run(kind: type[Scenario], seed: int, point: KillPoint, table: Table | None = None) -> list[str]:
+def run(kind: type[Scenario], seed: int, point: KillPoint, *, beside: bool = False) -> list[str]:
     """End a scenario at a kill point, start again, and say what does not hold."""
-    moment = Moment(seed, stop_at=point.changes)
+    moment = Moment(seed, stop_at=point.changes, beside=beside)
     scenario = kind(moment)
     with contextlib.suppress(PowerCut):
-        scenario.walk(Walk(table or all_tables()[kind.table]))
+        scenario.walk(Walk(all_tables()[kind.table]))
     moment.end(power=point.power)
     moment.lose(kind.root, point.lost)
     moment.clock.advance(point.down_days * DAY_S)
     scenario.finish()
     return moment.account.broken()
+
+
+def met(kind: type[Scenario], seed: int) -> Counter[str]:
+    """What kill points of a whole run beside the loop meet under way there, and how many of them."""
+    moment = Moment(seed, beside=True)
+    found: Counter[str] = Counter()
+    step = moment.disk.step
+
+    def noted(operation: str, path: str, partly: Callable[[], None] | None = None) -> None:
+        found[moment.under_way()] += 1
+        step(operation, path, partly)
+
+    moment.disk.step = noted  # type: ignore[method-assign]
+    kind(moment).walk(Walk(all_tables()[kind.table]))
+    return found
 
 
 def every(kind: type[Scenario], changes: int) -> Iterator[KillPoint]:

@@ -24,6 +24,7 @@ class Loops(Scenario):
 
     table = "loops.md: States"
     losses = DERIVED
+    runs_beside = True
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)
@@ -34,6 +35,8 @@ class Loops(Scenario):
         self._cancels: set[int] = set()
         self._delivered: list[str] = []
         self._looked: set[int] = set()
+        self._looked_to: dict[tuple[str, int], int] = {}
+        """First offset of a queue that was not looked at since the start."""
         self._answered: list[tuple[str, Occurrence]] = []
         self._number = 0
 
@@ -118,7 +121,10 @@ class Loops(Scenario):
 
     def _open(self) -> World:
         # No two openings make the same ids.
-        return world(self.disk, self.clock, timers=SMALL, seed=self.disk.operations + 1)
+        self._looked_to.clear()
+        made = world(self.disk, self.clock, timers=SMALL, seed=self.disk.operations + 1)
+        self.moment.run(made.store, made.scheduler)
+        return made
 
     def _again(self) -> None:
         self._made.stop()
@@ -199,9 +205,10 @@ class Loops(Scenario):
         for name in (TIMER_TOPIC, TOPIC, GONE):
             topic = made.store.topics.get(name)
             for queue in topic.queues if topic else ():
-                offsets = range(queue.min_offset, queue.max_offset)
-                units = queue.read(queue.min_offset, len(offsets))
-                for offset, (physical, size, _) in zip(offsets, units, strict=True):
+                place = (name, queue.queue_id)
+                offsets = range(max(queue.min_offset, self._looked_to.get(place, 0)), queue.max_offset)
+                self._looked_to[place] = queue.max_offset
+                for offset, (physical, size, _) in zip(offsets, queue.read(offsets.start, len(offsets)), strict=True):
                     if physical in self._looked:
                         continue
                     with contextlib.suppress(DamagedRecord, RecordGone):

@@ -15,6 +15,7 @@ from broker.consumer.retry_counts import RetryCounts
 from broker.delay.delays import Delays as DelayDelivery
 from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreError
+from broker.flight import Flight
 from broker.queue_build import QueueBuild
 from broker.release_plain import Plain, PlainRelease
 from broker.retry.finished import Finished
@@ -32,6 +33,7 @@ from tests.lifecycle.halves import Halves
 from tests.lifecycle.loops import Loops
 from tests.lifecycle.orderly import OrderlyRetries
 from tests.lifecycle.retries import Retries
+from tests.lifecycle.retry_topic import RetryTopicRetries
 from tests.lifecycle.scenario import Scenario
 from tests.lifecycle.timers import Timers
 
@@ -39,12 +41,16 @@ Apply = Callable[[pytest.MonkeyPatch], None]
 
 
 class Mutant(NamedTuple):
-    """A broken build: what is wrong with it, the run that shows it, a word of what is said, and what breaks it."""
+    """A broken build: what is wrong with it, the run that shows it, a word of what is said, and what breaks it.
+
+    `beside`: that run is made with syncs beside the loop.
+    """
 
     name: str
     kind: type[Scenario]
     said: str
     apply: Apply
+    beside: bool = False
 
 
 def _patched(owner: Any, name: str, make: Callable[[Any], Any]) -> Apply:
@@ -161,6 +167,18 @@ def _decisions_forgotten(steps: Any) -> Any:
     return forget
 
 
+def _told_at_the_beginning(_: Any) -> Any:
+    """A flush settles when its sync begins."""
+
+    def begin(flight: Flight, log: Any, syncs: Any, done: Callable[[OSError | None], None]) -> None:
+        segment = log.unsynced
+        if segment is not None:
+            syncs.begin(segment.file, lambda error: log.synced(segment) if error is None else None)
+        done(None)
+
+    return begin
+
+
 def _rollback_unwritten(add: Any) -> Any:
     """A rollback is answered before it is stored, and never is."""
 
@@ -174,6 +192,9 @@ def _rollback_unwritten(add: Any) -> Any:
 
     return answer
 
+
+_EARLY = _patched(Flight, "sync", _told_at_the_beginning)
+_SETTLED_EARLY: dict[type[Scenario], str] = {Delays: "lost", Timers: "lost", RetryTopicRetries: "lost", Halves: "stuck"}
 
 MUTANTS = (
     Mutant(
@@ -210,4 +231,8 @@ MUTANTS = (
     Mutant("an occurrence and its next are two writes", Loops, "lost", _patched(Store, "append", _next_alone)),
     Mutant("decided halves are undecided again", Halves, "times", _patched(Replay, "steps", _decisions_forgotten)),
     Mutant("rollbacks are not stored", Halves, "visible", _patched(OpWriter, "add", _rollback_unwritten)),
+    *[
+        Mutant(f"{kind.__name__}: flushes settle when their syncs begin", kind, said, _EARLY, beside=True)
+        for kind, said in _SETTLED_EARLY.items()
+    ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.record import split
 from broker.testing import ManualScheduler
 from broker.topics import dead_letter_topic
+from tests.integration.waiting_tools import make_durable
 from tests.lifecycle.account import Account
 from tests.lifecycle.scenario import WHEEL, Moment, Scenario
 from tests.lifecycle.walk import Walk
@@ -29,9 +30,27 @@ class Life(RetryWorld):
         self.clock, self.sim, self.disk = moment.clock, moment.disk, moment.disk
         self.account: Account = moment.account
         self.client = Client()
+        self._moment = moment
         super().__init__(made=False, retryIntervals=[100], timeout=1000)
         self.scheduler = ManualScheduler(self.clock)
         self.open()
+
+    def store_opened(self) -> None:
+        """End the turns as the run does."""
+        self._moment.run(self.store, self.scheduler, after=self._durable)
+
+    def _durable(self) -> None:
+        self.progress.flush()
+        self.progress.sync_after_log()
+
+    def turn_end(self) -> None:
+        """End the turn, and wait for what it leads to."""
+        if self.store.syncs is None:
+            super().turn_end()
+            return
+        self.progress.flush()
+        make_durable(self.store, self.scheduler)
+        self.progress.flush()
 
     def take(self) -> list[UpstreamJob]:
         """Pull all that is there."""
@@ -55,6 +74,8 @@ class RetryTopicRetries(Scenario):
     table = "retries.md: States of a message with `retryTopic`"
     root = ROOT
     losses = ((), *[(name,) for name in WHEEL], WHEEL)
+    runs_beside = True
+    saves = False
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""

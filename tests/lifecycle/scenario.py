@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import ClassVar
 
-from broker.testing import ManualClock, SimDisk
+from broker.store import Store
+from broker.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import ROOT
 from tests.lifecycle.account import Account
+from tests.lifecycle.beside import Beside
 from tests.lifecycle.walk import Walk
 
 START_MS = 1_700_000_000_000
@@ -31,20 +33,50 @@ DERIVED: tuple[tuple[str, ...], ...] = (
 """What a kill may be followed by: files and folders that go. The log decides without them (D27)."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Moment:
     """A disk and a clock, and the change of the disk at which the run is to end.
 
-    Attributes:
-        stopped: Whether that change came.
+    Args:
+        seed: Of all that is drawn.
+        stop_at: Number of that change.
+        beside: Syncs and savings go on beside the loop, as in a node; else each is made at once.
     """
 
-    def __init__(self, seed: int, *, stop_at: int | None = None) -> None:
+    def __init__(self, seed: int, *, stop_at: int | None = None, beside: bool = False) -> None:
         self.disk = SimDisk()
         self.clock = ManualClock(START_MS)
         self.random = Random(seed)
         self.account = Account()
+        self.beside = beside
+        self._syncs_random = Random(seed)
+        self._turns: Beside | None = None
         self._stop_at = stop_at
         self._arm()
+
+    def run(
+        self,
+        store: Store,
+        scheduler: ManualScheduler,
+        *,
+        before: Callable[[], None] = _nothing,
+        after: Callable[[], None] = _nothing,
+    ) -> None:
+        """Have a store that was just opened end its turns as this run does; nothing where all is made at once."""
+        if self.beside:
+            self._turns = Beside(store, self.disk, scheduler, self._syncs_random, before=before, after=after)
+
+    def under_way(self) -> str:
+        """What the store that runs has under way beside the loop, "" for nothing."""
+        return "" if self._turns is None else self._turns.under_way()
+
+    def saved(self) -> None:
+        """Wait for the savings that are under way."""
+        if self._turns is not None:
+            self._turns.saved()
 
     def _arm(self) -> None:
         if self._stop_at is not None:
@@ -52,6 +84,7 @@ class Moment:
 
     def stop(self, *, power: bool = False) -> None:
         """End the process, or the machine with it; the run's own end stays where it was."""
+        self._turns = None
         if power:
             self.disk.crash(self.random)
         else:
@@ -82,11 +115,15 @@ class Scenario(ABC):
 
     Attributes:
         table: Name of the table.
+        runs_beside: Whether a node runs it, and so also with syncs beside the loop.
+        saves: Whether state files are saved meanwhile.
         root: Where the store lies.
         losses: What may go after the last stop.
     """
 
     table: ClassVar[str]
+    runs_beside: ClassVar[bool] = False
+    saves: ClassVar[bool] = True
     root: ClassVar[str] = ROOT
     losses: ClassVar[Sequence[Sequence[str]]] = ((),)
 

@@ -14,6 +14,7 @@ from broker.timer.keeper import TimerKeeper
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import TOPIC, Broker, broker
+from tests.integration.waiting_tools import put_durably
 from tests.lifecycle.delays import GONE, tell
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
@@ -32,6 +33,7 @@ class Timers(Scenario):
 
     table = "timers.md: States"
     losses = DERIVED
+    runs_beside = True
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)
@@ -111,9 +113,10 @@ class Timers(Scenario):
         store.topic_changes.delete(GONE)
         self._advance(1)
         for number in range(16):
-            store.put("other", b"%d" % number * 900)
+            put_durably(store, made.scheduler, "other", b"%d" % number * 900)
         self.clock.advance(11)
         store.checkpoint()
+        self.moment.saved()
         self._see()
         store.retention.keepers.append(TimerKeeper(made.timers, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
@@ -155,7 +158,7 @@ class Timers(Scenario):
         self.disk.capacity_bytes = 0
         with contextlib.suppress(DiskFull):
             while True:
-                self._made.store.put("other", b"x" * 50)
+                put_durably(self._made.store, self._made.scheduler, "other", b"x" * 50)
         self._made.scheduler.advance(1)
         self._went(full, TIME, "the disk is full")
         self.disk.capacity_bytes = None
@@ -192,6 +195,7 @@ class Timers(Scenario):
     def _open(self, *, start: bool = True) -> None:
         made = self._made = broker(self.disk, self.clock, start=False)
         made.store.on_pending = partial(self._soon, made)
+        self.moment.run(made.store, made.scheduler, before=self._before_flush, after=self._see)
         made.store.create_topic("other", 1)
         if start:
             made.timers.start()
@@ -209,11 +213,14 @@ class Timers(Scenario):
     def _turn_end(self) -> None:
         if not self._made.store.pending:
             return
+        self._before_flush()
+        self._made.store.flush()
+        self._see()
+
+    def _before_flush(self) -> None:
         self._see()
         if self._kill and self._made.timers.due.delivery.in_flight:
             raise _Killed
-        self._made.store.flush()
-        self._see()
 
     def _send(self, body: bytes, delay_ms: int, topic: str = TOPIC) -> None:
         due = self.clock.wall_ms() + delay_ms

@@ -85,15 +85,25 @@ class World:
             random=Random(1),
             metrics=self.metrics,
         )
+        self.store_opened()
         for each in self.subscriptions:
             if not each["topic"].startswith("%"):
                 self.store.create_topic(each["topic"], self.queues)
         self.progress = Progress.open(
-            ROOT, store=self.store, disk=self.disk, clock=self.clock, metrics=self.metrics, scheduler=self.scheduler
+            ROOT,
+            store=self.store,
+            disk=self.disk,
+            clock=self.clock,
+            metrics=self.metrics,
+            scheduler=self.scheduler,
+            savings=self.store.savings,
         )
         self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(self.config())
         self.group.start()
+
+    def store_opened(self) -> None:
+        """The store is open, and nothing else is yet."""
 
     def make_group(self, config: GroupConfig) -> ConsumerGroup:
         """Make a group on this node."""
