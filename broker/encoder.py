@@ -103,7 +103,9 @@ def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs 
     touched: dict[ConsumeQueue, Topic],
     crc32: Callable[..., int],
     joined_bytes_max: int,
-) -> tuple[list[Buffer], list[Position]] | None:
+    origins: Sequence[tuple[int, bytes]] | None,
+    store_ms: int,
+) -> tuple[list[Buffer], list[Position], int] | None:
     """Leave all to the general way; see `_measure_none`.
 
     Args:
@@ -112,13 +114,15 @@ def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs 
         sizes: Sizes of the records.
         keys: Their unique keys.
         physicals: Where they go.
-        middle: The header from sysFlag to the prepared offset, the same for all.
+        middle: The header from sysFlag to the prepared offset, for messages with none of their own.
         touched: Gets the queues.
         crc32: CRC-32 of bytes.
         joined_bytes_max: Largest record that is put together in memory.
+        origins: Born time and host of each message, where they differ.
+        store_ms: Their store timestamp.
 
     Returns:
-        Two buffers per record, and the positions; None, with nothing changed, when one of them is unusual.
+        What `Encoder.encode` does, two buffers per record; None, with nothing changed, when one of them is unusual.
     """
     return None
 
@@ -268,11 +272,22 @@ class Encoder:
             Buffers, the same number for each record; the positions; and the bits of sysFlag that any has.
         """
         tails, sizes, keys = measured
-        if origins is None and len(stamp.born_host) == 8:
-            middle = self._middle(stamp, 0, 0, 0)
-            usual = _encode(puts, tails, sizes, keys, physicals, middle, touched, crc32, _JOINED_BYTES_MAX)
+        if len(stamp.born_host) == 8:
+            usual = _encode(
+                puts,
+                tails,
+                sizes,
+                keys,
+                physicals,
+                self._middle(stamp, 0, 0, 0),
+                touched,
+                crc32,
+                _JOINED_BYTES_MAX,
+                origins,
+                stamp.store_ms,
+            )
             if usual is not None:
-                return (*usual, 0)
+                return usual
         if len(puts) == 1 and origins is None:
             return self._encode_one(puts[0], measured, physicals[0], stamp, touched)
         topics, queue_ids, bodies, _, tags, _, prepared, reconsumed, sys_flags, user_flags = zip(*puts, strict=True)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker import encoder as encoder_module
 from broker import leaves
 from broker.consume_queue import ConsumeQueue
 from broker.encoder import Encoder, Stamp
@@ -28,6 +29,7 @@ from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.properties import PROPERTIES_BYTES_MAX
 from broker.put import Put
+from broker.record import crc32
 from broker.saving import at_once
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
@@ -40,7 +42,7 @@ from proxy.wire import COMPACT, Call, SendMessage, scan_send_batch
 from proxy.wire.binary import STRUCT
 from proxy.wire.limits import PROPERTIES_MAX
 from proxy.wire.tables import StructType, Type, method
-from tests.leaf_ways import MODULES, PLACES, both, need_compiled
+from tests.leaf_ways import MODULES, PLACES, both, need_compiled, running
 from tests.unit.test_house_rules import MAY_IMPORT, ROOT
 from tests.wire_values import PROTOCOLS, UNKNOWN, UNKNOWN_TYPES, call, newer, table, values, values_of
 from upstream.limits import TokenBucket
@@ -246,20 +248,28 @@ def checked(messages: list[SendMessage]) -> None:
 
 OPTIONS = StoreOptions(segment_bytes=1 << 16, message_bytes_max=6000)
 block = b"KEYS\x01k\x02"
+i64 = st.sampled_from([0, 0, 0, 9, -1, 1 << 40, (1 << 63) - 1, -(1 << 63), 1 << 63])
+i32 = st.sampled_from([0, 0, 0, 8, -1, (1 << 31) - 1, -(1 << 31), 1 << 31])
 put_fields = st.tuples(
     st.sampled_from([0, 1, 2, 2, 0, -1, 3]),
     st.sampled_from([b"", b"body", bytes(range(256)) * 4, bytes(3800), bytes(6001), bytes(6000)]),
-    st.sampled_from([b"", block, block * 500, b"a\x01" + b"v" * PROPERTIES_BYTES_MAX]),
-    st.sampled_from([b"", b"paid", "bezählt".encode(), b"t" * 40, b"\xff"]) | st.just(77),
-    st.sampled_from([b"", b"", b"", b"KEY%05d" % 1]),
-    st.sampled_from([0, 0, 0, 9]),
-    st.sampled_from([0, 0, 0, 2]),
-    st.sampled_from([0, 0, 0, 8]),
-    st.sampled_from([0, 0, -1, (1 << 31) - 1]),
+    st.sampled_from([b"", block, block[:-1], block * 500, b"a\x01" + b"v" * PROPERTIES_BYTES_MAX]),
+    st.sampled_from([b"", b"paid", "bezählt".encode(), b"t" * 40, b"\xff"]) | i64,
+    st.sampled_from([b"", b"", b"", b"KEY%05d" % 1, b"K" * 32]),
+    i64,
+    i32,
+    i32,
+    i32,
 )
 usual_put = (1, b"body", block, b"paid", b"", 0, 0, 0, 0)
-nearly_usual_puts = st.tuples(st.integers(0, 8), put_fields).map(
-    lambda drawn: (*usual_put[: drawn[0]], drawn[1][drawn[0]], *usual_put[drawn[0] + 1 :])
+waited_put = (2, bytes(range(256)), block + b"UNIQ_KEY\x01K\x02", b"paid", b"K", 1 << 40, 3, 8, -1)
+nearly_usual_puts = st.tuples(st.integers(0, 8), put_fields, st.sampled_from([usual_put, waited_put])).map(
+    lambda drawn: (*drawn[2][: drawn[0]], drawn[1][drawn[0]], *drawn[2][drawn[0] + 1 :])
+)
+origins_of_puts = st.lists(
+    st.tuples(i64, st.sampled_from([bytes(range(8)), bytes(range(8)), b"h" * 8, bytes(20), b"h" * 7])),
+    min_size=5,
+    max_size=5,
 )
 
 
@@ -269,18 +279,18 @@ nearly_usual_puts = st.tuples(st.integers(0, 8), put_fields).map(
     st.sampled_from([8, 8, 20]),
     st.booleans(),
     st.integers(0, 2),
+    st.none() | origins_of_puts,
 )
-@example([usual_put] * 40, 8, True, 0)
-@example([(1, bytes(6000), block, b"", b"", 0, 0, 0, 0)] * 12, 8, True, 0)
-def test_records_of_any_puts_same(rows: list[Any], host_bytes: int, atomic: bool, topics: int) -> None:
+@example([usual_put] * 40, 8, True, 0, None)
+@example([waited_put] * 40, 8, False, 2, [(5, b"h" * 8), (-(1 << 63), bytes(8))] * 20)
+@example([(1, bytes(6000), block, b"", b"", 0, 0, 0, 0)] * 12, 8, True, 0, None)
+def test_records_of_any_puts_same(
+    rows: list[Any], host_bytes: int, atomic: bool, topics: int, origins: list[tuple[int, bytes]] | None
+) -> None:
     """Records, positions, units, what is touched, and the keys and offsets that come next; refusals, too."""
 
     def work() -> Any:
-        disk = SimDisk()
-        disk.make_folder("/store")
-        known = Topics("/store", disk=disk, clock=ManualClock(), queue_file_units=100)
-        made = [known.grow(name, 3) for name in ("permits", "t" * 127, "orders")]
-        puts = [Put(made[place % (topics + 1)], row[0], memoryview(row[1]), *row[2:]) for place, row in enumerate(rows)]
+        made, puts = puts_of(rows, topics)
         encoder = Encoder(OPTIONS, UniqueKeys(bytes(4), Random(1)))
         stamp = Stamp(5, bytes(range(host_bytes)), 1_700_000_000_000)
         told: list[Any] = []
@@ -288,7 +298,9 @@ def test_records_of_any_puts_same(rows: list[Any], host_bytes: int, atomic: bool
             measured = encoder.measure(puts, stamp, atomic=atomic)
             physicals = [1000 + sum(measured.sizes[:place]) for place in range(len(puts))]
             touched: dict[ConsumeQueue, Topic] = {}
-            buffers, positions, flags = encoder.encode(puts, measured, physicals, stamp, touched)
+            buffers, positions, flags = encoder.encode(
+                puts, measured, physicals, stamp, touched, origins=None if origins is None else origins[: len(puts)]
+            )
             each = len(buffers) // len(puts)
             records = [b"".join(buffers[at : at + each]) for at in range(0, len(buffers), each)]
             told += [measured, records, positions, flags, [(q.topic, q.queue_id) for q in touched]]
@@ -296,6 +308,32 @@ def test_records_of_any_puts_same(rows: list[Any], host_bytes: int, atomic: bool
         return told
 
     both(work)
+
+
+def test_what_waited_is_encoded_by_the_leaf() -> None:
+    """Keys, earlier records, flags, moments for tags and origins of their own, mixed with fresh ones."""
+    _, puts = puts_of([waited_put, usual_put, (*usual_put[:3], 60_000, *usual_put[4:]), waited_put], 2)
+    stamp = Stamp(5, bytes(8), 1_700_000_000_000)
+    origins = [(7, b"h" * 8)] * len(puts)
+    with running("compiled"):
+        encoder = Encoder(OPTIONS, UniqueKeys(bytes(4), Random(1)))
+        measured = encoder.measure(puts, stamp, atomic=False)
+        assert encoder_module._measure(puts, lambda count: measured.keys, None, 20, 108, 6000, 4000, 9000) is not None
+        middle = encoder._middle(stamp, 0, 0, 0)
+        places = list(range(len(puts)))
+        encode = encoder_module._encode
+        assert encode(puts, *measured, places, middle, {}, crc32, 4096, origins, stamp.store_ms) is not None
+
+
+def puts_of(rows: list[Any], topics: int) -> tuple[list[Topic], list[Put]]:
+    """Return three topics of three queues, and puts with these fields behind their topic, over so many more topics."""
+    disk = SimDisk()
+    disk.make_folder("/store")
+    known = Topics("/store", disk=disk, clock=ManualClock(), queue_file_units=100)
+    made = [known.grow(name, 3) for name in ("permits", "t" * 127, "orders")]
+    return made, [
+        Put(made[place % (topics + 1)], row[0], memoryview(row[1]), *row[2:]) for place, row in enumerate(rows)
+    ]
 
 
 # Indexing.
