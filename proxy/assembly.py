@@ -121,7 +121,7 @@ def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, T
     Raises OSError.
     """
     store, seams = node.store, node.seams
-    disk, clock, scheduler = seams.disk, seams.clock, seams.alarms or seams.loop
+    disk, clock, scheduler = seams.disk, seams.clock, node.steps
     metrics, notices = node.metrics, node.notices
     delays, timers, transactions = yield from together(
         store,

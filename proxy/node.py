@@ -51,6 +51,7 @@ from proxy.retaining import STEP_SECONDS, Retaining
 from proxy.server import ThriftServer
 from proxy.startup import Startup
 from proxy.topic_ports import TopicPorts
+from proxy.yielding import Yielding
 from upstream.budget import Budget
 from upstream.group import ConsumerGroup
 from upstream.pauses import Pauses
@@ -99,6 +100,8 @@ class Node:
         self._state = "starting"
         self._turn_asked = False
         self._periodic = PeriodicWork(seams.loop)
+        self.steps = Yielding(seams.alarms or seams.loop, lambda: self.store.unsettled)
+        """Schedules what waits in the store: it is delivered in steps."""
         self.is_open = False
         """Whether store and progress have been opened and recovered."""
         self.startup: Startup | None = None
@@ -324,6 +327,7 @@ class Node:
         self.producer.flush()
         if not self.store.unsettled:
             self.budget.flushed()
+            self.steps.synced()
         self._settle_memory()
         if flushed:
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.

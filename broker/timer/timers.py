@@ -89,7 +89,7 @@ class Timers:
         self.metrics = metrics
         self.table = TimerTable(timer_log, wheel, options, self._due_of)
         self.due = DueTimers(store, self.table, clock=clock, metrics=metrics, notices=notices)
-        self.due.on_done = self._arm
+        self.due.on_done = self._delivered
         self.entering = Entering(store, self.table, self.due.superseded, clock=clock, metrics=metrics, notices=notices)
         self.stages = Stages(clock, metrics)
         self.due.delivery.appending = partial(self.stages.timed, Stage.DEQUEUE_PUT_MESSAGE)
@@ -294,6 +294,11 @@ class Timers:
 
     def _arrived(self) -> None:
         self._arm(0.0)
+
+    def _delivered(self) -> None:
+        """Go on when as much was under way as may be; else the next step is set to its time already."""
+        if self._timer is None or self.due.aside:
+            self._arm()
 
     def _arm(self, seconds: float | None = None) -> None:
         """Have the next step run when something is due, not while too many are under way."""
