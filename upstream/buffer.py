@@ -21,6 +21,7 @@ from upstream.state import Event, State, move, next_state
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)
 _OUT = next_state(State.BUFFERED, Event.TAKE)
+_REFUSING = Pressure.REFUSING
 
 
 class Batch(NamedTuple):
@@ -180,7 +181,7 @@ class PullBuffer:
 
         While the node refuses for want of memory there is nothing (`upstream.budget`); `serve` goes on afterwards.
         """
-        if self.budget.level >= Pressure.REFUSING:
+        if self.budget.level >= _REFUSING:
             return None
         if topic is not None:
             line = self._lines.get(topic)
@@ -202,7 +203,7 @@ class PullBuffer:
         for _ in range(len(lanes)):
             lane = lanes.popleft()
             jobs = self._take_jobs(lane, count_max)
-            if len(lane.waiting) + len(lane.front) > lane.gone:
+            if (lane.waiting or lane.front) and len(lane.waiting) + len(lane.front) > lane.gone:
                 lanes.append(lane)
             else:
                 lane.listed = False
@@ -311,11 +312,12 @@ class PullBuffer:
         """Answer parked pulls from a line that got jobs. A wake that gives its batch back comes here again: in turn."""
         if not self.parked_count:
             return
-        self._woken.append(line)
         if self._serving:
+            self._woken.append(line)
             return
         self._serving = True
         try:
+            self._serve_line(line)
             while self._woken:
                 self._serve_line(self._woken.pop())
         finally:

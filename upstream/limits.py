@@ -10,9 +10,13 @@ from broker.seams import Clock
 
 
 class TokenBucket:
-    """maxTps or totalMaxTps as a rate: at most one second's worth of tokens gathers (R66)."""
+    """maxTps or totalMaxTps as a rate: at most one second's worth of tokens gathers (R66).
 
-    __slots__ = ("_burst", "_clock", "_filled", "_rate", "_tokens")
+    Attributes:
+        rate: Messages per second; None for no limit.
+    """
+
+    __slots__ = ("_burst", "_clock", "_filled", "_tokens", "rate")
 
     def __init__(self, rate: float | None, clock: Clock) -> None:
         """Start full.
@@ -22,28 +26,23 @@ class TokenBucket:
             clock: Its monotonic part refills.
         """
         self._clock = clock
-        self._rate: float | None = None
+        self.rate: float | None = None
         self._tokens = 0.0
         self._filled = clock.monotonic()
         self.configure(rate, full=True)
 
     def configure(self, rate: float | None, *, full: bool = False) -> None:
         """Change the rate; tokens already there stay, up to the new burst."""
-        full = full or self.unlimited
+        full = full or self.rate is None
         if not full:
             self.available()
-        self._rate = rate
+        self.rate = rate
         self._burst = max(1.0, rate or 0.0)
         self._tokens = self._burst if full or rate is None else min(self._tokens, self._burst)
 
-    @property
-    def unlimited(self) -> bool:
-        """Whether there is no limit."""
-        return self._rate is None
-
     def available(self) -> int | None:
         """Whole tokens there now, or None for no limit."""
-        rate = self._rate
+        rate = self.rate
         if rate is None:
             return None
         now = self._clock.monotonic()
@@ -54,12 +53,12 @@ class TokenBucket:
 
     def take(self, count: int) -> None:
         """Spend `count` tokens, which `available` reported."""
-        if self._rate is not None:
+        if self.rate is not None:
             self._tokens -= count
 
     def wait_seconds(self) -> float:
         """Seconds until the next whole token, as of the last `available`."""
-        return 0.0 if self._rate is None else max(0.0, (1.0 - self._tokens) / self._rate)
+        return 0.0 if self.rate is None else max(0.0, (1.0 - self._tokens) / self.rate)
 
 
 class Permits:
@@ -74,7 +73,8 @@ class Permits:
     @property
     def free(self) -> int:
         """Permits that may be taken; 0 also while a lowered maximum is exceeded."""
-        return max(0, self.maximum - self.used)
+        free = self.maximum - self.used
+        return free if free > 0 else 0
 
     def release(self, count: int) -> None:
         """Give `count` permits back; more than were taken is a bug (W36)."""

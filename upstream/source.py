@@ -176,6 +176,14 @@ class EmbeddedSource:
                     horizon = min(horizon, pending[-1][0])
             if pending:
                 active.append(lane)
+        if len(active) == 1 and self.lag_max is None:
+            # The horizon is this lane's own: all that is looked up may be given out.
+            [lane] = active
+            self._merged, lane.pending = lane.pending, []
+            self._at = 0
+            self._started(lane, self._merged)
+            self._dirty = lane.next < lane.queue.max_offset
+            return True
         allowed = {}
         if self.lag_max is not None:
             for lane in active:
@@ -186,6 +194,7 @@ class EmbeddedSource:
                     if self._strict_order:
                         horizon = min(horizon, lane.pending[room][0] - 1)
         merged: list[Unit] = []
+        rest = False
         for lane in active:
             pending = lane.pending
             cut = len(pending) if pending[-1][0] <= horizon else bisect_right(pending, horizon, key=_physical)
@@ -193,14 +202,22 @@ class EmbeddedSource:
             if cut:
                 merged += pending[:cut]
                 del pending[:cut]
-                lane.tracker.started = max(lane.tracker.started, merged[-1][3] + 1)
+                self._started(lane, merged)
+            rest = rest or lane.next < lane.queue.max_offset or bool(pending)
         if len(active) > 1:
             # Runs that are sorted already: this is a merge in C.
             merged.sort()
         self._merged = merged
         self._at = 0
-        self._dirty = bool(merged)
-        return self._dirty
+        # Where nothing is left over, what `arrived` tells of is next.
+        self._dirty = rest and bool(merged)
+        return bool(merged)
+
+    @staticmethod
+    def _started(lane: Lane, given: Sequence[Unit]) -> None:
+        """Note that units of a lane are given out, the last of `given` being the last of them."""
+        tracker = lane.tracker
+        tracker.started = max(tracker.started, given[-1][3] + 1)
 
     def _look_up(self, lane: Lane) -> list[Unit]:
         """Fetch the next units of one queue, passing over what is finished or no longer kept."""

@@ -290,18 +290,17 @@ class Subscription:
             self._pumping = False
 
     def _pump(self) -> None:
+        source, ready = self._source, self._ready
         for _ in range(READS_PER_PUMP):
-            while self._ready:
+            while ready:
                 if not self._admit():
                     return
-            if not self._may_read():
+            if (source.caught_up and not self.reading_stopped) or not self._may_read():
                 return
-            jobs = self._source.read(self._read_max())
+            jobs = source.read(READ_JOBS if self._gate is None else self._read_max())
             if jobs:
                 self.buffer.budget.add_jobs(len(jobs))
                 self._take_in(jobs)
-            elif self._source.caught_up:
-                return
         self._pump_later(0.0)
 
     def _read_max(self) -> int:
@@ -350,8 +349,11 @@ class Subscription:
         self.pump()
 
     def _may_read(self) -> bool:
-        eased = self.buffer.budget.level
-        if self.order.waiting >= (min(self.waiting_max, WAITING_EASED) if eased else self.waiting_max):
+        buffer = self.buffer
+        waiting_max = self.waiting_max
+        if waiting_max > WAITING_EASED and buffer.budget.level:
+            waiting_max = WAITING_EASED
+        if self.order.waiting >= waiting_max:
             if not self.reading_stopped:
                 self.reading_stopped = True
                 self.counters.reading_stopped.add()
@@ -364,17 +366,20 @@ class Subscription:
             return False
         if self._line.jobs >= self._read_ahead:
             return False
-        return self.permits.free > 0 and self.buffer.has_room(self._line, self.batch_max)
+        permits = self.permits
+        return permits.used < permits.maximum and buffer.has_room(self._line, self.batch_max)
 
     def _admit(self) -> bool:
         """Run ready jobs as far as permits and rate tokens go, which are taken together (W42); whether any could go."""
         ready = self._ready
-        room = min(len(ready), self.permits.free)
-        tokens = self._bucket.available()
-        if tokens is not None and tokens < room:
-            if not tokens:
-                self._pump_later(self._bucket.wait_seconds())
-            room = tokens
+        permits, bucket = self.permits, self._bucket
+        room = min(len(ready), permits.free)
+        if bucket.rate is not None:
+            tokens = bucket.available()
+            if tokens is not None and tokens < room:
+                if not tokens:
+                    self._pump_later(bucket.wait_seconds())
+                room = tokens
         admitted: list[UpstreamJob] = []
         taken = 0
         next_ready = ready.popleft
@@ -387,8 +392,9 @@ class Subscription:
             if job.history is not None and self.outcomes.postponed(job):
                 continue
             admitted.append(job)
-        self.permits.used += taken
-        self._bucket.take(taken)
+        permits.used += taken
+        if bucket.rate is not None:
+            bucket.take(taken)
         if admitted:
             self._running.run(admitted)
         return taken > 0 or not ready
