@@ -179,6 +179,7 @@ def _node(messages: int) -> tuple[Store, Progress, ConsumerGroup, _Server]:
     server.service_of_pulls = ConsumerService(
         {_GROUP: group},
         store=store,
+        clock=clock,
         scheduler=scheduler,
         metrics=metrics,
         notices=Notices(clock),

@@ -204,6 +204,7 @@ def consumer_service(node: Node) -> ConsumerService:
     return ConsumerService(
         node.groups,
         store=node.store,
+        clock=node.seams.clock,
         scheduler=node.seams.loop,
         metrics=node.metrics,
         linger_ms_max=node.config.node.max_linger_time,

@@ -113,8 +113,13 @@ class Connection(asyncio.Protocol):
         frame = None if self._slots or self._out_bytes or not self._reading else self._splitter.whole(data)
         if frame is not None:
             self.requests += 1
-            self._server.handle(self, frame)
-            if self._slots or self._out_bytes > self._server.limits.output_bytes_max:
+            server = self._server
+            server.handle(self, frame)
+            limits = server.limits
+            if (
+                len(self._slots) >= limits.outstanding_max
+                or self._out_bytes + self._slot_bytes > limits.output_bytes_max
+            ):
                 self._read_frames()
         else:
             try:
@@ -194,6 +199,19 @@ class Connection(asyncio.Protocol):
             slot.kept_bytes = len(slot.data)
             self._slot_bytes += slot.kept_bytes
             self._account(slot.kept_bytes)
+
+    def answered(self, slot: Slot, data: bytes, lost: Lost | None) -> None:
+        """Take the answer that a slot just got."""
+        slots = self._slots
+        if len(slots) == 1 and self._reading and not (self._unread or self._ended or self._settling):
+            # `settle`, inline, for the one request of a client that waits for its reply.
+            slots.clear()
+            self._counted -= SLOT_BYTES
+            self._server.budget.used -= SLOT_BYTES
+            self._queue(data, lost)
+        else:
+            self.keep(slot)
+            self.settle()
 
     def later(self) -> Slot:
         """Keep the place of the request being handled; its answer comes through the slot."""

@@ -16,11 +16,12 @@ from broker.errors import BodyUnusable
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.record import Located
-from broker.seams import Scheduler
+from broker.seams import Clock, Scheduler
 from broker.store import DamagedRecord, RecordGone, Store
 from proxy.connection import Connection
 from proxy.reply_slot import Slot
 from proxy.server import Handler
+from proxy.waiting_pulls import Lingers, WaitingPull
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     Call,
@@ -55,6 +56,8 @@ RECORDS_LOST_AT_PULL = declare(
 LINGER_MS_MIN = 20
 """R48: the shortest wait of a pull that finds nothing."""
 
+_REFUSING = Pressure.REFUSING
+
 LOW_LEVEL_TEXT = "fetch and ack (the low-level API) are not served by this version: use pull and submit"
 
 
@@ -66,6 +69,7 @@ class ConsumerService:
         groups: Mapping[str, ConsumerGroup],
         *,
         store: Store,
+        clock: Clock,
         scheduler: Scheduler,
         metrics: Metrics,
         linger_ms_max: int,
@@ -79,7 +83,7 @@ class ConsumerService:
         Args:
             groups: The node's live groups by name; read at each call, so that a reload shows at once.
             store: Where the records of a reply are read.
-            scheduler: The event loop, for the end of a linger.
+            clock, scheduler: Monotonic time and the event loop, for the end of a linger.
             metrics: The node's registry.
             linger_ms_max: Cap of maxLingerTime (W7).
             acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
@@ -91,7 +95,7 @@ class ConsumerService:
         self._groups = groups
         self._leaving = leaving
         self._store = store
-        self._scheduler = scheduler
+        self._lingers = Lingers(clock=clock, scheduler=scheduler, send=self._send)
         self._metrics = metrics
         self._acks_refused = acks_refused
         self._budget = budget
@@ -115,11 +119,14 @@ class ConsumerService:
         if request.results:
             self._apply(request.results, connection, refused)
         group = self._groups.get(request.group)
-        refusal = self._refusal(request, group, refused)
-        if refusal is not None:
-            connection.answer(self._refuse(call, *refusal, connection))
+        if (
+            group is None
+            or refused is not None
+            or self._budget.level >= _REFUSING
+            or not (group.consumes if request.topic is None else group.has_topic(request.topic))
+        ):
+            connection.answer(self._refuse(call, *self._refusal(request, group, refused), connection))
             return
-        assert group is not None, "a missing group is a refusal"
         if connection.may_start():
             batch = group.pull(request.topic, request.count_max, connection)
             if batch is not None:
@@ -127,10 +134,10 @@ class ConsumerService:
             elif connection.ended:
                 connection.answer(encode_empty_pull_reply(call))
             else:
-                self._park(connection.later(), call.header(), _without_results(request), group, connection)
+                self._park(connection.later(), call.header(), request, group, connection)
             return
         # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
-        call, request = call.header(), _without_results(request)
+        call, request = call.header(), request._replace(results=[])
         slot = connection.later()
         slot.start = partial(self._start, slot, call, request, group, connection)
         slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
@@ -194,7 +201,8 @@ class ConsumerService:
 
     def _refusal(
         self, request: PullRequest, group: ConsumerGroup | None, refused: ProgressFailed | None
-    ) -> tuple[PullCode, str] | None:
+    ) -> tuple[PullCode, str]:
+        """Say why a pull cannot be served."""
         if group is None:
             return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
         if not group.consumes:
@@ -202,12 +210,9 @@ class ConsumerService:
             return PullCode.GROUP_DISABLED, text
         if request.topic is not None and not group.has_topic(request.topic):
             return self._topic_refusal(group, request.topic)
-        if self._budget.level >= Pressure.REFUSING:
+        if refused is None or self._budget.level >= _REFUSING:
             return PullCode.OVERLOADED, "the node is short of memory (memoryMax): pull again in a moment"
-        if refused is not None:
-            ends_by_itself = isinstance(refused, ProgressFull)
-            return PullCode.ACKS_REFUSED if ends_by_itself else PullCode.STORE_FAILED, str(refused)
-        return None
+        return PullCode.ACKS_REFUSED if isinstance(refused, ProgressFull) else PullCode.STORE_FAILED, str(refused)
 
     @staticmethod
     def _topic_refusal(group: ConsumerGroup, topic: str) -> tuple[PullCode, str]:
@@ -232,26 +237,11 @@ class ConsumerService:
     def _park(self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
         linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)
-
-        def wake(batch: Batch) -> None:
-            timer.cancel()
-            slot.withdraw = None
-            self._send(slot.answer, call, group, batch, connection)
-
-        def withdraw() -> None:
-            timer.cancel()
-            slot.withdraw = None
-            group.unpark(parked)
-            if not connection.closed:
-                slot.answer(encode_empty_pull_reply(call))
-
         try:
-            parked = group.park(request.topic, request.count_max, connection, wake)
+            pull = WaitingPull(slot, call, group, connection, self._lingers)
+            pull.park(request.topic, request.count_max, linger_ms)
         except ParkedFull as error:
             slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}: use fewer connections", connection))
-            return
-        timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
-        slot.withdraw = withdraw
 
     def _send(
         self,
@@ -306,8 +296,3 @@ class ConsumerService:
         group.drop_unusable(unusable)
         group.return_undelivered(left)
         return jobs, found
-
-
-def _without_results(request: PullRequest) -> PullRequest:
-    """Return a pull whose results have been applied, without them."""
-    return request._replace(results=[]) if request.results else request

@@ -43,9 +43,9 @@ class Slot:
         self.data = data
         self.lost = lost
         self.withdraw = None
-        if self._connection.closed:
+        connection = self._connection
+        if connection.closed:
             if lost is not None:
                 lost()
             return
-        self._connection.keep(self)
-        self._connection.settle()
+        connection.answered(self, data, lost)
