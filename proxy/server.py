@@ -74,7 +74,11 @@ class ServerLimits:
 
 
 class ThriftServer:
-    """One service on one port."""
+    """One service on one port.
+
+    Attributes:
+        requests: How many calls it took so far.
+    """
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class ThriftServer:
             notices: Where refusals are told; of its own when left out.
         """
         self.service = service
+        self.requests = 0
         self.limits = limits
         self.admin_hint = admin_hint
         self.budget = budget or Budget()
@@ -202,11 +207,6 @@ class ThriftServer:
         """Let a connection go on after the end of this turn, which has been asked for."""
         self._scheduler.call_soon(connection.go_on)
 
-    @property
-    def requests(self) -> int:
-        """How many calls it took so far."""
-        return sum([requests.value for _, requests in self._handlers.values()])
-
     def handle(self, connection: Connection, frame: bytes) -> None:
         """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
         try:
@@ -222,6 +222,7 @@ class ThriftServer:
             return
         handler, requests = found
         requests.value += 1
+        self.requests += 1
         try:
             handler(connection, call)
         except WireError as error:

@@ -39,7 +39,7 @@ class Stages:
 
     def runs(self, stage: Stage) -> bool:
         """Whether a stage may work."""
-        return stage not in self._paused
+        return not self._paused or stage not in self._paused
 
     @property
     def paused(self) -> frozenset[Stage]:

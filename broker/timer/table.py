@@ -27,8 +27,8 @@ from broker.timer.log import (
 from broker.timer.names import TimerOptions
 from broker.timer.wheel import Slot, TimerWheel
 
-CHUNK_UNITS = 256
-"""Units read in one step: about 0.4 ms."""
+CHUNK_UNITS = 64
+"""Units read in one step: about a tenth of a millisecond, since others are due while a slot is read ahead."""
 SKIP_SLOTS = 16_384
 """Empty slots passed over in one step."""
 UNREAD_SLOTS = 4_096
