@@ -19,6 +19,20 @@ cdef extern from *:
     # Fingerprint of the sources; every leaf has it as SOURCE (`broker.leaves`).
     const char* LEAF_SOURCE
 
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <immintrin.h>
+    __attribute__((target("avx"), noinline)) static void leaf_zero_upper(void) { _mm256_zeroupper(); }
+    #define LEAF_LEAVE_VECTORS() do { if (__builtin_cpu_supports("avx")) leaf_zero_upper(); } while (0)
+    #else
+    #define LEAF_LEAVE_VECTORS() ((void)0)
+    #endif
+    """
+    # After a sum of ISA-L's: it leaves the upper halves of the vector registers in use, for which the next instruction
+    # that knows only the lower ones, and the next sum, wait 80 ns each.
+    void leave_vectors "LEAF_LEAVE_VECTORS"() noexcept
+
 ctypedef unsigned char u8
 ctypedef unsigned int u32
 ctypedef unsigned long long u64

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker import commit_log, encoder, locating, unique_key
+from broker import commit_log, encoder, locating, record, unique_key
 from broker.index import file, rows
 from broker.leaves import LeafState, compiled
 from proxy import message_checks
@@ -31,6 +31,7 @@ class Place(NamedTuple):
 PLACES = (
     Place(encoder, "_measure", "broker.encode_leaf", "measure", encoder._measure_none),
     Place(encoder, "_encode", "broker.encode_leaf", "encode", encoder._encode_none),
+    Place(record, "crc32", "broker.sum_leaf", "crc32", record.library_crc32),
     Place(unique_key, "_keys", "broker.unique_key_leaf", "numbered", unique_key._numbered),
     Place(rows, "_fed", "broker.index.rows_leaf", "fed_rows", rows._fed_none),
     Place(file, "_enter", "broker.index.rows_leaf", "enter", file._enter_by_columns),

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import zlib
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker import encoder as encoder_module
-from broker import leaves
+from broker import leaves, record
 from broker.consume_queue import ConsumeQueue
 from broker.encoder import Encoder, Stamp
 from broker.index import file
@@ -323,6 +324,15 @@ def test_what_waited_is_encoded_by_the_leaf() -> None:
         places = list(range(len(puts)))
         encode = encoder_module._encode
         assert encode(puts, *measured, places, middle, {}, crc32, 4096, origins, stamp.store_ms) is not None
+
+
+@given(st.binary(max_size=600), st.integers(0, (1 << 32) - 1))
+def test_sums_of_any_bytes_same(data: bytes, before: int) -> None:
+    """CRC-32 of bytes, of slices, and going on from another sum."""
+    for part in (data, memoryview(data)[1:], bytearray(data)):
+        assert both(lambda part=part: record.crc32(part)) == zlib.crc32(part)  # type: ignore[misc]
+        assert both(lambda part=part: record.crc32(part, before)) == zlib.crc32(part, before)  # type: ignore[misc]
+    both(lambda: record.crc32(None))
 
 
 def puts_of(rows: list[Any], topics: int) -> tuple[list[Topic], list[Put]]:
