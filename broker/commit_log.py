@@ -228,14 +228,17 @@ class CommitLog:
         Args:
             physicals: Their offsets.
             sizes: Their sizes in bytes.
-            buffers: Their bytes, the same number of buffers for each record.
+            buffers: Their bytes, the same number of buffers for each record, or, in one segment, however divided.
         """
         first = physicals[0]
         last_end = physicals[-1] + sizes[-1]
-        if first == self.end and last_end <= (first // self.segment_bytes + 1) * self.segment_bytes:
+        if last_end <= (first // self.segment_bytes + 1) * self.segment_bytes:
+            if first != self.end:
+                self._stage_blank(self.end)
             self._stage_run(first, buffers, last_end - first)
             return
         per_record = len(buffers) // len(physicals)
+        assert per_record * len(physicals) == len(buffers), "records of two segments have buffers of their own"
         for place, (physical, size) in enumerate(zip(physicals, sizes, strict=True)):
             if physical != self.end:
                 self._stage_blank(self.end)

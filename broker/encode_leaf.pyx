@@ -7,12 +7,12 @@ are usual is decided before anything is changed.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.long cimport PyLong_AsLongLong
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.string cimport memcpy
 
-from broker.leaf_parts cimport LEAF_SOURCE, fill, item, new_tuple, put32, put64, put_bytes, u8, u32
+from broker.leaf_parts cimport LEAF_SOURCE, fill, item, leave_vectors, new_tuple, put32, put64, put_bytes, u8, u32
 
 from broker.java import tags_code
 from broker.put import Position, Put
@@ -50,8 +50,8 @@ assert KEY_BYTES == _KEY_BYTES
 assert SYS_FLAG_AT + MIDDLE_BYTES + 4 == HEADER_BYTES
 
 
-def measure(object puts, object take, object ends, Py_ssize_t own_bytes, Py_ssize_t overhead, Py_ssize_t body_max,
-            Py_ssize_t block_max, Py_ssize_t record_max):
+def measure(object puts, object take, object store_ms, object ends, Py_ssize_t own_bytes, Py_ssize_t overhead,
+            Py_ssize_t body_max, Py_ssize_t block_max, Py_ssize_t record_max):
     """Return (tails, sizes, keys), or None when a put is not usual; see `encoder._measure_none`."""
     cdef Py_ssize_t count = len(puts), place, queues = 0, block_bytes, size, given = 0
     cdef object put, topic = None
@@ -81,7 +81,7 @@ def measure(object puts, object take, object ends, Py_ssize_t own_bytes, Py_ssiz
         sizes.append(size)
     # A record that takes the place of another one keeps its key: none is made when all do.
     if given < count:
-        taken = take(count)
+        taken = take(count, store_ms)
     if (taken is not None and len(taken) != count) or (ends is not None and len(ends) != count):
         raise ValueError("not as many keys and ends as messages")
     keys = [] if given else taken
@@ -170,24 +170,51 @@ cdef bint _is_usual(object put, object origin, long long store_ms) except -1:
     )
 
 
+cdef class _Span:
+    """A stretch of bytes in the making, lent to what sums it."""
+    cdef bytes owner
+    cdef u8* start
+    cdef Py_ssize_t size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.start, self.size, 1, flags)
+
+    cdef u32 sum(self, object crc32, u8* start, Py_ssize_t size) except? 0:
+        cdef u32 found
+        self.start, self.size = start, size
+        found = crc32(self)
+        leave_vectors()
+        return found
+
+
+cdef Py_ssize_t _joined_bytes(list sizes, list physicals):
+    """Size of all records where they stand one behind the other, so that they can be made in one piece; else -1."""
+    cdef Py_ssize_t place, total = 0
+    cdef long long physical = physicals[0]
+    for place in range(len(sizes)):
+        if <long long>physicals[place] != physical + total:
+            return -1
+        total += <Py_ssize_t>sizes[place]
+    return total
+
+
 def encode(object puts, list tails not None, list sizes not None, list keys not None, list physicals not None,
-           bytes middle not None, dict touched not None, object crc32, Py_ssize_t joined_max, object origins,
+           bytes middle not None, dict touched not None, object crc32, Py_ssize_t record_max, object origins,
            long long store_ms):
     """Return (buffers, positions, flags), or None when a put is not usual; see `encoder._encode_none`."""
-    cdef Py_ssize_t count = len(puts), place, size, body_bytes, queue_id
-    cdef long long physical, offset, code = 0, number
+    cdef Py_ssize_t count = len(puts), place, size, body_bytes, queue_id, last_id = -1, joined
+    cdef long long physical, offset = 0, code = 0, number
     cdef int flags = 0
-    cdef u32 total
-    cdef object put, topic, body, queue, origin = None, tags = None, position, offset_object
+    cdef object put, topic, last_topic = None, queue = None, origin = None, tags = None, position
     cdef list buffers = [], positions = []
-    cdef bytes tail, record
-    cdef bytearray units
-    cdef Py_buffer view
+    cdef bytes tail, made = None
+    cdef bytearray units = None
+    cdef _Span span = _Span()
     cdef u8* to
-    cdef u8* start
+    cdef u8* start = NULL
     if PyBytes_GET_SIZE(middle) != MIDDLE_BYTES or not len(tails) == len(sizes) == len(keys) == len(physicals) == count:
         return None
-    if origins is not None and len(origins) != count:
+    if not count or (origins is not None and len(origins) != count):
         return None
     for place in range(count):
         put = puts[place]
@@ -196,41 +223,50 @@ def encode(object puts, list tails not None, list sizes not None, list keys not 
         if origins is not None:
             origin = origins[place]
         size = sizes[place]
-        if size > joined_max or not _is_usual(put, origin, store_ms):
+        if size > record_max or not _is_usual(put, origin, store_ms):
             return None
+        tail = tails[place]
+        if size != _header_bytes + len(item(put, 2)) + PyBytes_GET_SIZE(tail) + _crc_bytes:
+            return None
+    joined = _joined_bytes(sizes, physicals)
+    if joined >= 0:
+        made = PyBytes_FromStringAndSize(NULL, joined)
+        start = <u8*>PyBytes_AS_STRING(made)
+        buffers.append(made)
     for place in range(count):
         put = puts[place]
         topic = item(put, 0)
         queue_id = item(put, 1)
-        body = item(put, 2)
         size = sizes[place]
         physical = physicals[place]
         tail = tails[place]
-        queue = topic.queues[queue_id]
-        offset_object = queue.next_offset
-        offset = offset_object
+        body_bytes = size - _header_bytes - PyBytes_GET_SIZE(tail) - _crc_bytes
+        if joined < 0:
+            made = PyBytes_FromStringAndSize(NULL, size)
+            start = <u8*>PyBytes_AS_STRING(made)
+            buffers.append(made)
+        span.owner = made
+        if topic is not last_topic or queue_id != last_id:
+            if queue is not None:
+                queue.next_offset = offset
+            last_topic, last_id = topic, queue_id
+            queue = topic.queues[queue_id]
+            offset = queue.next_offset
+            units = queue.tail
+            touched[queue] = topic
         if item(put, 4) is not tags:
             tags = item(put, 4)
             code = _code(tags) if PyBytes_CheckExact(tags) else store_ms + PyLong_AsLongLong(tags)
-        total = crc32(body)
-        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-        body_bytes = view.len
-        if size != _header_bytes + body_bytes + PyBytes_GET_SIZE(tail) + _crc_bytes:
-            PyBuffer_Release(&view)
-            raise ValueError("a record of another size than measured")
-        record = PyBytes_FromStringAndSize(NULL, size - _crc_bytes)
-        start = <u8*>PyBytes_AS_STRING(record)
-        memcpy(start + _header_bytes, view.buf, body_bytes)
-        PyBuffer_Release(&view)
+        _copy(start + _header_bytes, item(put, 2), body_bytes)
         to = put32(start, <u32>size)
         to = put32(to, <u32>MAGIC)
-        to = put32(to, total & 0x7FFFFFFF)
+        to = put32(to, span.sum(crc32, start + _header_bytes, body_bytes) & 0x7FFFFFFF)
         to = put32(to, <u32>queue_id)
         to = put32(to, <u32>PyLong_AsLongLong(item(put, 9)))
         to = put64(to, offset)
         to = put64(to, physical)
         to = put_bytes(to, middle)
-        put32(to, <u32>body_bytes)
+        to = put32(to, <u32>body_bytes)
         number = PyLong_AsLongLong(item(put, 8))
         if number:
             put32(start + SYS_FLAG_AT, <u32>number)
@@ -245,34 +281,44 @@ def encode(object puts, list tails not None, list sizes not None, list keys not 
         number = PyLong_AsLongLong(item(put, 6))
         if number:
             put64(start + PREPARED_AT, number)
-        put_bytes(start + _header_bytes + body_bytes, tail)
-        buffers.append(record)
-        buffers.append(_closing(crc32(record)))
-        units = queue.tail
+        to = put_bytes(to + body_bytes, tail)
+        _close(to, span.sum(crc32, start, to - start))
+        start += size
         PyByteArray_Resize(units, PyByteArray_GET_SIZE(units) + 20)
         to = <u8*>PyByteArray_AS_STRING(units) + PyByteArray_GET_SIZE(units) - 20
         to = put64(to, physical)
         to = put32(to, <u32>size)
         put64(to, code)
-        queue.next_offset = offset + 1
-        touched[queue] = topic
         position = new_tuple(_position_class, 4)
         fill(position, 0, item(put, 1))
-        fill(position, 1, offset_object)
+        fill(position, 1, offset)
         fill(position, 2, physicals[place])
         fill(position, 3, keys[place])
         positions.append(position)
+        offset += 1
+    queue.next_offset = offset
     return buffers, positions, flags
 
 
-cdef bytes _closing(u32 crc):
-    """Return the sum's property, which closes a record."""
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, _crc_bytes)
-    cdef u8* to = put_bytes(<u8*>PyBytes_AS_STRING(made), _crc_prefix)
+cdef int _copy(u8* to, object body, Py_ssize_t size) except -1:
+    """Copy a body of that size."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        if view.len != size:
+            raise ValueError("a body of another size than measured")
+        memcpy(to, view.buf, size)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef void _close(u8* to, u32 crc) noexcept:
+    """Write the sum's property, which closes a record."""
     cdef int digit
+    to = put_bytes(to, _crc_prefix)
     crc &= 0x7FFFFFFF
     for digit in range(10):
         to[digit] = <u8>(48 + crc % 10)
         crc //= 10
     to[10] = 2
-    return made

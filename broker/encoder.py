@@ -34,6 +34,7 @@ from broker.record import (
     crc32,
     crc_properties,
     crc_property,
+    library_crc32,
 )
 from broker.seams import Buffer
 from broker.topics import Topic
@@ -46,7 +47,7 @@ _JOINED_BYTES_MAX = 4096
 """Records up to this size are put together in memory: that costs less than a sum and a buffer for each part."""
 
 # NamedTuple's own constructor is a Python function; this one is not, and there is one call per message.
-_new_position = tuple.__new__
+_new = tuple.__new__
 
 
 class Measured(NamedTuple):
@@ -65,9 +66,13 @@ class Stamp(NamedTuple):
     store_ms: int
 
 
+stamp_of: Callable[[tuple[int, bytes, int]], Stamp] = partial(_new, Stamp)
+
+
 def _measure_none(  # noqa: PLR0917 - what compiled functions take by name costs more
     puts: Sequence[Put],
-    take: Callable[[int], list[bytes]],
+    take: Callable[[int, int], list[bytes]],
+    store_ms: int,
     ends: Sequence[bytes] | None,
     own_bytes: int,
     overhead: int,
@@ -79,7 +84,8 @@ def _measure_none(  # noqa: PLR0917 - what compiled functions take by name costs
 
     Args:
         puts: The messages.
-        take: Makes so many unique keys.
+        take: Makes so many unique keys of a moment.
+        store_ms: The moment, ms since the epoch.
         ends: What stands behind the unique key of each; None: the separator alone.
         own_bytes: Bytes of the broker's own properties behind that.
         overhead: Bytes of a record besides its body and its tail.
@@ -122,7 +128,7 @@ def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs 
         store_ms: Their store timestamp.
 
     Returns:
-        What `Encoder.encode` does, two buffers per record; None, with nothing changed, when one of them is unusual.
+        What `Encoder.encode` does; None, with nothing changed, when one of them is unusual.
     """
     return None
 
@@ -151,9 +157,10 @@ class Encoder:
             raise self._batch_refusal(count, 0)
         usual = _measure(
             puts,
-            partial(self._keys.take, now_ms=stamp.store_ms),
+            self._keys.take,
+            stamp.store_ms,
             _batch_ends(count) if atomic else None,
-            CRC_BYTES + (BATCH_BYTES if atomic else 0),
+            CRC_BYTES + BATCH_BYTES if atomic else CRC_BYTES,
             self._overhead(stamp),
             self._body_bytes_max,
             PROPERTIES_BYTES_MAX,
@@ -162,7 +169,7 @@ class Encoder:
         if usual is not None:
             if atomic and sum(usual[1]) > self._record_bytes_max:
                 raise self._batch_refusal(count, sum(usual[1]))
-            return Measured(*usual)
+            return _new(Measured, usual)
         if count == 1 and not atomic:
             return self._measure_one(puts[0], stamp)
         topics, queue_ids, bodies, blocks, _, given, *_ = zip(*puts, strict=True)
@@ -269,7 +276,8 @@ class Encoder:
             origins: Born time and host of each message, where they were not made together; as long as the stamp's.
 
         Returns:
-            Buffers, the same number for each record; the positions; and the bits of sysFlag that any has.
+            Buffers, the same number for each record, or one for all that stand one behind the other; the positions; and
+            the bits of sysFlag that any has.
         """
         tails, sizes, keys = measured
         if len(stamp.born_host) == 8:
@@ -279,12 +287,12 @@ class Encoder:
                 sizes,
                 keys,
                 physicals,
-                self._middle(stamp, 0, 0, 0),
+                _pack_usual_middle(0, stamp[0], stamp[1], stamp[2], self._store_host, 0, 0),
                 touched,
-                crc32,
+                library_crc32,
                 _JOINED_BYTES_MAX,
                 origins,
-                stamp.store_ms,
+                stamp[2],
             )
             if usual is not None:
                 return usual
@@ -343,7 +351,7 @@ class Encoder:
         else:
             buffers[0::4], buffers[1::4], buffers[2::4] = headers, bodies, tails
         buffers[parts - 1 :: parts] = crc_properties([value & 0x7FFFFFFF for value in sums])
-        positions = list(map(_new_position, repeat(Position), zip(queue_ids, offsets, physicals, keys, strict=True)))
+        positions = list(map(_new, repeat(Position), zip(queue_ids, offsets, physicals, keys, strict=True)))
         return buffers, positions, flags
 
     def _encode_one(
@@ -362,7 +370,7 @@ class Encoder:
         pack, _ = _header_packers(len(stamp.born_host))
         header = pack(size, MAGIC_V1, body_crc, queue_id, user_flag, offset, physical, shared, len(body))
         end = crc_property(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
-        return [header, body, tail, end], [_new_position(Position, (queue_id, offset, physical, key))], sys_flag
+        return [header, body, tail, end], [_new(Position, (queue_id, offset, physical, key))], sys_flag
 
     def _middles(
         self,
@@ -396,6 +404,9 @@ def _header_packers(host_bytes: int) -> tuple[_Pack, _Pack]:
     """Make a header of its parts before the sysFlag, its middle (`_middle`) and the body's length; make the middle."""
     middle = struct.Struct(f">iq{host_bytes}sq8siq")
     return struct.Struct(f">iiiiiqq{middle.size}si").pack, middle.pack
+
+
+_pack_usual_middle = _header_packers(8)[1]
 
 
 def _code_of(tags: bytes | int, stamp: Stamp) -> int:

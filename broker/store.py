@@ -27,7 +27,7 @@ import structlog
 
 from broker.consume_queue import ConsumeQueue
 from broker.decisions import Decided, decisions
-from broker.encoder import Encoder, Stamp
+from broker.encoder import Encoder, stamp_of
 from broker.errors import (
     DamagedRecord,
     DiskFull,
@@ -297,7 +297,7 @@ class Store:
                 done(None)
             return []
         self.store_ms = max(self.store_ms, self._clock.wall_ms())
-        stamp = Stamp(born_ms, born_host, self.store_ms)
+        stamp = stamp_of((born_ms, born_host, self.store_ms))
         try:
             measured = self._encoder.measure(puts, stamp, atomic=atomic)
         except MessageRefused:

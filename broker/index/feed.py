@@ -16,6 +16,8 @@ from broker.record import SYS_ROLLBACK
 RECORDS_MAX = 4096
 BYTES_MAX = 1 << 20
 """Bytes of topics and property blocks that are kept."""
+# NamedTuple's own constructor is a Python function; this one is not.
+_new = tuple.__new__
 
 
 class _Append(NamedTuple):
@@ -77,7 +79,7 @@ class IndexFeed:
         if self.start is None:
             self.start = physicals[0]
         cost = sum(map(len, tails))
-        self._appends.append(_Append(tails, unique_keys, physicals, store_ms, physicals[-1] + sizes[-1], cost))
+        self._appends.append(_new(_Append, (tails, unique_keys, physicals, store_ms, physicals[-1] + sizes[-1], cost)))
         self._records += len(tails)
         self._bytes += cost
         while self._records > RECORDS_MAX or self._bytes > BYTES_MAX:

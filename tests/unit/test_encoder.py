@@ -49,9 +49,9 @@ def encode(puts: list[Put], stamp: Stamp, *, atomic: bool) -> tuple[list[bytes],
     touched: dict[ConsumeQueue, Topic] = {}
     buffers, positions, _ = encoder.encode(puts, measured, physicals, stamp, touched)
     assert set(touched) == {put.topic.queues[put.queue_id] for put in puts}
-    per_record = len(buffers) // len(puts)
-    records = [b"".join(buffers[at : at + per_record]) for at in range(0, len(buffers), per_record)]
-    assert [len(record) for record in records] == measured.sizes
+    joined = b"".join(buffers)
+    records = [joined[at - 1000 : at - 1000 + size] for at, size in zip(physicals, measured.sizes, strict=True)]
+    assert len(joined) == sum(measured.sizes)
     assert [position.physical for position in positions] == physicals
     return records, positions
 

@@ -281,12 +281,14 @@ origins_of_puts = st.lists(
     st.booleans(),
     st.integers(0, 2),
     st.none() | origins_of_puts,
+    st.sampled_from([-1, -1, 0, 1]),
 )
-@example([usual_put] * 40, 8, True, 0, None)
-@example([waited_put] * 40, 8, False, 2, [(5, b"h" * 8), (-(1 << 63), bytes(8))] * 20)
-@example([(1, bytes(6000), block, b"", b"", 0, 0, 0, 0)] * 12, 8, True, 0, None)
-def test_records_of_any_puts_same(
-    rows: list[Any], host_bytes: int, atomic: bool, topics: int, origins: list[tuple[int, bytes]] | None
+@example([usual_put] * 40, 8, True, 0, None, -1)
+@example([waited_put] * 40, 8, False, 2, [(5, b"h" * 8), (-(1 << 63), bytes(8))] * 20, -1)
+@example([waited_put] * 40, 8, False, 0, None, 20)
+@example([(1, bytes(6000), block, b"", b"", 0, 0, 0, 0)] * 12, 8, True, 0, None, -1)
+def test_records_of_any_puts_same(  # noqa: PLR0917 - drawn one by one
+    rows: list[Any], host_bytes: int, atomic: bool, topics: int, origins: list[tuple[int, bytes]] | None, gap_after: int
 ) -> None:
     """Records, positions, units, what is touched, and the keys and offsets that come next; refusals, too."""
 
@@ -297,12 +299,16 @@ def test_records_of_any_puts_same(
         told: list[Any] = []
         for _ in range(2):
             measured = encoder.measure(puts, stamp, atomic=atomic)
-            physicals = [1000 + sum(measured.sizes[:place]) for place in range(len(puts))]
+            # Behind the end of a segment others have a place of their own.
+            physicals = [
+                1000 + sum(measured.sizes[:place]) + 50 * (place > gap_after >= 0) for place in range(len(puts))
+            ]
             touched: dict[ConsumeQueue, Topic] = {}
             buffers, positions, flags = encoder.encode(
                 puts, measured, physicals, stamp, touched, origins=None if origins is None else origins[: len(puts)]
             )
-            each = len(buffers) // len(puts)
+            # Records in one stretch may be one buffer.
+            each = len(buffers) // len(puts) if 0 <= gap_after < len(puts) - 1 else len(buffers)
             records = [b"".join(buffers[at : at + each]) for at in range(0, len(buffers), each)]
             told += [measured, records, positions, flags, [(q.topic, q.queue_id) for q in touched]]
             told += [(bytes(queue.tail), queue.next_offset) for topic in made for queue in topic.queues]
@@ -319,11 +325,13 @@ def test_what_waited_is_encoded_by_the_leaf() -> None:
     with running("compiled"):
         encoder = Encoder(OPTIONS, UniqueKeys(bytes(4), Random(1)))
         measured = encoder.measure(puts, stamp, atomic=False)
-        assert encoder_module._measure(puts, lambda count: measured.keys, None, 20, 108, 6000, 4000, 9000) is not None
-        middle = encoder._middle(stamp, 0, 0, 0)
-        places = list(range(len(puts)))
-        encode = encoder_module._encode
-        assert encode(puts, *measured, places, middle, {}, crc32, 4096, origins, stamp.store_ms) is not None
+        taken = encoder_module._measure(puts, lambda *_: measured.keys, 0, None, 20, 108, 6000, 4000, 9000)
+        assert taken is not None
+        middle, encode = encoder._middle(stamp, 0, 0, 0), encoder_module._encode
+        places = [sum(measured.sizes[:place]) for place in range(len(puts))]
+        made = encode(puts, *measured, places, middle, {}, crc32, 4096, origins, stamp.store_ms)
+        assert made is not None
+        assert [len(each) for each in made[0]] == [sum(measured.sizes)]
 
 
 @given(st.binary(max_size=600), st.integers(0, (1 << 32) - 1))
