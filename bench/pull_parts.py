@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import zlib
-from collections.abc import Callable
 from random import Random
-from time import process_time
 from typing import Any
 
 import structlog
@@ -21,6 +19,7 @@ import structlog
 from actions.registry import Registry
 from bench.compact import Pulled, pull_frame, scan_pull_reply
 from bench.load import PROPERTIES, TAG, body_of, key_of
+from bench.watch import Watch
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.properties import encode_properties
@@ -62,30 +61,6 @@ class _Peer(asyncio.Transport):
         return False
 
 
-class _Watch:
-    """Time spent in parts, each without the parts that it called."""
-
-    def __init__(self) -> None:
-        self.spent = dict.fromkeys(PARTS, 0.0)
-        self._inner = [0.0]
-
-    def run(self, part: str, work: Callable[..., Any], *given: Any) -> Any:
-        """Do some work and count its time for a part."""
-        before = process_time()
-        self._inner.append(0.0)
-        try:
-            return work(*given)
-        finally:
-            taken = process_time() - before
-            self.spent[part] += taken - self._inner.pop()
-            self._inner[-1] += taken
-
-    def watch(self, owner: Any, name: str, part: str) -> None:
-        """Count all calls of a function for a part from now on."""
-        work = getattr(owner, name)
-        setattr(owner, name, lambda *given: self.run(part, work, *given))
-
-
 def measure(batch: int, passes: int = PASSES, *, messages: int = MESSAGES, cold: bool = False) -> dict[str, float]:
     """Return microseconds per message by part."""
     best: dict[str, float] = {}
@@ -103,7 +78,7 @@ def measure(batch: int, passes: int = PASSES, *, messages: int = MESSAGES, cold:
 def _measure_once(batch: int, messages: int, caches: bytes) -> dict[str, float]:
     store, progress, group, server = _node(messages)
     service = server.service_of_pulls
-    peer, connection, watch = _Peer(), Connection(server), _Watch()
+    peer, connection, watch = _Peer(), Connection(server), Watch(PARTS)
     connection.connection_made(peer)
     watch.watch(consumer_service, _SCAN, "scan")
     watch.watch(service, "_apply", "acks")

@@ -12,10 +12,10 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.put import Put
+from broker.release_plain import Origin, Plain
 from broker.store import Store
 
 M = TypeVar("M")
-M_contra = TypeVar("M_contra", contravariant=True)
 
 
 class Due(NamedTuple):
@@ -26,14 +26,14 @@ class Due(NamedTuple):
     born_host: bytes
 
 
-class Waiter(Protocol[M_contra]):
+class Waiter(Protocol[M]):
     """Where messages wait."""
 
-    def release_plain(self, messages: Sequence[M_contra]) -> Sequence[Due | None]:
-        """Make what to append for those that need no second look, None for the others, which `release` gets."""
+    def release_plain(self, messages: list[M]) -> Plain:
+        """Make what to append for those that need no second look; `release` gets the others."""
         ...
 
-    def release(self, message: M_contra) -> Due | None:
+    def release(self, message: M) -> Due | None:
         """Make what to append; None when it needs nothing any more.
 
         Raises:
@@ -42,25 +42,41 @@ class Waiter(Protocol[M_contra]):
         """
         ...
 
-    def refuse(self, message: M_contra, reason: str) -> None:
+    def refuse(self, message: M, reason: str) -> None:
         """Set it aside."""
         ...
 
-    def lose(self, message: M_contra, error: StoreError) -> None:
+    def lose(self, message: M, error: StoreError) -> None:
         """Give it up."""
         ...
 
-    def wait(self, messages: Sequence[M_contra], error: StoreError) -> None:
+    def wait(self, messages: Sequence[M], error: StoreError) -> None:
         """Take these back: the store takes nothing now."""
         ...
 
-    def give_back(self, messages: Sequence[M_contra]) -> None:
+    def give_back(self, messages: Sequence[M]) -> None:
         """Take these back: others made the step long enough."""
         ...
 
-    def done(self, messages: Sequence[M_contra], error: StoreError | None) -> None:
+    def done(self, messages: list[M], error: StoreError | None) -> None:
         """They are stored, or the store has failed."""
         ...
+
+
+class _Run(NamedTuple, Generic[M]):
+    """Messages of one append, with what takes their places, and when and where each was made.
+
+    There is one put for each message, or several for a single one.
+    """
+
+    messages: list[M]
+    puts: list[Put]
+    origins: list[Origin]
+
+    @property
+    def is_together(self) -> bool:
+        """Whether a single message has several puts."""
+        return len(self.puts) > len(self.messages)
 
 
 class Delivery(Generic[M]):
@@ -81,7 +97,7 @@ class Delivery(Generic[M]):
         self._store = store
         self._waiter = waiter
 
-    def deliver(self, messages: Sequence[M], *, together_max: int) -> bool:
+    def deliver(self, messages: list[M], *, together_max: int) -> bool:
         """Append messages in their order; False when the store takes nothing now: the waiter has the rest back.
 
         Args:
@@ -90,75 +106,88 @@ class Delivery(Generic[M]):
         """
         waiter = self._waiter
         self._runs = []
-        run: list[tuple[M, Due]] = []
-        rest: Sequence[M] = ()
         plain = waiter.release_plain(messages)
-        for place, (message, made) in enumerate(zip(messages, plain, strict=True)):
-            due = made
-            if due is None:
+        if not plain.others:
+            left = self._append(_Run(messages, plain.puts, plain.origins)) if messages else None
+            if left is not None:
+                waiter.wait(*left)
+            return left is None
+        run: _Run[M] = _Run([], [], [])
+        rest: Sequence[M] = ()
+        made, others = zip(plain.puts, plain.origins, strict=True), set(plain.others)
+        for place, message in enumerate(messages):
+            puts: Sequence[Put]
+            if place not in others:
+                put, origin = next(made)
+                puts = (put,)
+            else:
                 try:
                     due = waiter.release(message)
                 except (DamagedRecord, RecordGone) as error:
                     waiter.lose(message, error)
+                    continue
                 except MessageRefused as error:
                     waiter.refuse(message, str(error))
-            if due is None:
-                continue
+                    continue
+                if due is None:
+                    continue
+                puts, origin = due.puts, (due.born_ms, due.born_host)
             # Hosts of one append are equally long, and what belongs together is an append of its own.
-            alone = len(due.puts) > 1
-            if run and (alone or len(run[0][1].puts) > 1 or len(run[0][1].born_host) != len(due.born_host)):
+            alone = len(puts) > 1
+            if run.messages and (alone or run.is_together or len(run.origins[0][1]) != len(origin[1])):
                 left = self._append(run)
                 if left is not None:
                     waiter.wait([*left[0], *messages[place:]], left[1])
                     return False
-                run = []
-            run.append((message, due))
+                run = _Run([], [], [])
+            run.messages.append(message)
+            run.puts.extend(puts)
+            run.origins.append(origin)
             if alone:
-                together_max -= len(due.puts)
+                together_max -= len(puts)
                 if together_max <= 0:
                     rest = messages[place + 1 :]
                     break
-        left = self._append(run) if run else None
+        left = self._append(run) if run.messages else None
         if left is not None:
             waiter.wait([*left[0], *rest], left[1])
         elif rest:
             waiter.give_back(rest)
         return left is None
 
-    def _append(self, run: Sequence[tuple[M, Due]]) -> tuple[list[M], StoreError] | None:
+    def _append(self, run: _Run[M]) -> tuple[list[M], StoreError] | None:
         """Append a run; return what was left of it and why, when the store takes nothing now."""
-        first = run[0][1]
-        messages = [message for message, _ in run]
-        together = len(first.puts) > 1
-        runs = self._runs
+        messages, puts, origins = run
+        born_ms, born_host = origins[0]
+        count, runs = len(messages), self._runs
         try:
             with self.appending():
                 self._store.append(
-                    first.puts if together else [due.puts[0] for _, due in run],
-                    born_ms=first.born_ms,
-                    born_host=first.born_host,
+                    puts,
+                    born_ms=born_ms,
+                    born_host=born_host,
                     done=partial(self._done, messages, runs),
-                    atomic=together,
-                    origins=[(due.born_ms, due.born_host) for _, due in run] if len(run) > 1 else None,
+                    atomic=run.is_together,
+                    origins=origins if count > 1 else None,
                 )
         except MessageRefused as error:
-            if len(run) == 1:
+            if count == 1:
                 self._waiter.refuse(messages[0], str(error))
                 return None
-            for place, each in enumerate(run):
-                left = self._append([each])
+            for place in range(count):
+                left = self._append(_Run([messages[place]], [puts[place]], [origins[place]]))
                 if left is not None:
                     return messages[place:], left[1]
             return None
         except StoreError as error:
             return messages, error
-        self.in_flight += len(run)
+        self.in_flight += count
         self.steps += not runs
         runs.append(None)
-        self.appended += len(first.puts) if together else len(run)
+        self.appended += len(puts)
         return None
 
-    def _done(self, messages: Sequence[M], runs: list[None], error: StoreError | None) -> None:
+    def _done(self, messages: list[M], runs: list[None], error: StoreError | None) -> None:
         self.in_flight -= len(messages)
         runs.pop()
         self.steps -= not runs

@@ -2,22 +2,23 @@
 
 `broker.release` knows every form, and what to say of a message that cannot be delivered. Here whatever is not plain is
 left to it: another layout, packed bodies, properties in another order, a topic that takes nothing. For the rest one
-look at header and properties does what takes a dozen there, at a fifth of the cost.
+look at header and properties does what takes a dozen there; it is a leaf (`broker.leaves`).
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
+from broker.leaves import leaf
 from broker.properties import find_property
 from broker.put import Put
 from broker.record import HEADER_BYTES, Located
 from broker.store import Store
-from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
+from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic
 
 _FIELDS = struct.Struct(">16xi16xiq8s16xi").unpack_from
 """Of a record with IPv4 hosts: flag, sysFlag, born timestamp, born host, reconsume times."""
@@ -30,94 +31,107 @@ _OTHER: Located = (memoryview(b""), 0, 0, 0, -1)
 # NamedTuple's own constructor is a Python function; this one is not, and there is one call per message.
 _new = tuple.__new__
 
+Origin = tuple[int, bytes]
+"""When and where a message was made: ms since the epoch, host (address and i32 port)."""
+Find = Callable[[bytes], Topic | None]
+
 
 class Plain(NamedTuple):
-    """A message that waited, as it goes to its topic: as `broker.release.Released`, and what its room noted first.
+    """Messages that waited, as they go to their topics.
 
     Attributes:
-        put: What to append.
-        born_ms: As it was sent.
-        born_host: Likewise; 8 bytes.
-        fact: The first group of the room's pattern.
+        puts: What to append for those that are plain, in order.
+        origins: Likewise when and where they were made; the hosts have 8 bytes.
+        others: Which are not plain: their places among those that were asked for, in order.
     """
 
-    put: Put
-    born_ms: int
-    born_host: bytes
-    fact: bytes
+    puts: list[Put]
+    origins: list[Origin]
+    others: Sequence[int]
 
 
-class PlainRelease:
-    """Releases what waits in one topic of the broker's own.
+class Facts:
+    """What a room adds to the properties of what waits in it, as it writes it.
 
     Args:
-        store: Where it waits, and where the topics are.
-        room: Name of the topic, UTF-8.
-        facts: `pattern` of what the room adds to the properties, as it writes it: a group of its own choice, then
-            those of the real topic and queue.
-        names: Bytes of which each property of the wait holds some: where one is left, the message is not plain.
+        fields: Names with their 0x01, and how many digits the value has at most; 0: any text. The first is a number,
+            and the others include the real topic and queue.
     """
 
-    def __init__(self, store: Store, *, room: bytes, facts: re.Pattern[bytes], names: tuple[bytes, ...]) -> None:
-        self._store = store
-        self._room = len(room).to_bytes(1, "big") + room
-        self._search = facts.search
-        self._names = (*names, _EMPTY)
+    def __init__(self, *fields: tuple[bytes, int]) -> None:
+        self.fields = fields
+        names = [name for name, _ in fields]
+        self.topic_at, self.queue_at = names.index(b"REAL_TOPIC\x01"), names.index(b"REAL_QID\x01")
+        values = [rb"(\d{1,%d})" % digits if digits else rb"([^\x01\x02]+)" for _, digits in fields]
+        pairs = [re.escape(name) + value + b"\x02" for name, value in zip(names, values, strict=True)]
+        self.search = re.compile(b"".join(pairs) + _STORED).search
+        """Finds the fields at the end of a stored property block, and behind them what the store adds."""
 
-    def release(self, places: Sequence[tuple[int, int]]) -> list[Plain | None]:
-        """Make messages to deliver from records, None where one is not plain; the bodies are not copied.
 
-        Args:
-            places: Commit-log offset and size of each.
-        """
-        try:
-            located = self._store.locate(places, _other)
-        except (DamagedRecord, RecordGone):
-            return [None] * len(places)
-        blocks = [view[body_end:end].tobytes() for view, _, body_end, _, end in located]
-        facts = list(map(self._search, blocks))
-        heads = [
-            block[found[3] - found[2] : match.start()] if match is not None and block.startswith(self._room) else None
-            for block, match, found in zip(blocks, facts, located, strict=True)
-        ]
-        # One search in all of them is cheaper than one in each.
-        every = b"\x01".join([head for head in heads if head])
-        if any(each in every for each in self._names):
-            heads = [None if head and any(each in head for each in self._names) else head for head in heads]
-        topics: dict[bytes, Topic | None] = {}
-        return [
-            None if head is None or match is None else self._plain(found, physical, head, match, topics)
-            for head, match, found, (physical, _) in zip(heads, facts, located, places, strict=True)
-        ]
+def _release(  # noqa: PLR0917 - what compiled functions take by name costs more
+    located: list[Located],
+    places: list[tuple[int, int]],
+    dues: list[int] | None,
+    room: bytes,
+    names: tuple[bytes, ...],
+    facts: Facts,
+    find: Find,
+    puts: list[Put],
+    origins: list[Origin],
+    others: list[int],
+) -> None:
+    """Release plain messages.
 
-    def _plain(
-        self, found: Located, physical: int, head: bytes, facts: re.Match[bytes], topics: dict[bytes, Topic | None]
-    ) -> Plain | None:
-        fact, name, queue, key = facts.groups()
-        if name not in topics:
-            topics[name] = _topic(name, self._store.topics)
-        topic = topics[name]
-        queue_id = int(queue)
-        if topic is None or queue_id >= len(topic.queues) or (head and (head[-1] != _END or head[0] == _END)):
-            return None
-        properties = head
-        tags = _value(head, b"TAGS\x01")
-        if key is None:
-            key = _value(head, _KEY)
-        elif _KEY in head:
-            return None
-        else:
-            properties += facts.string[facts.start(4) - len(_KEY) : facts.end(4) + 1]
-        view, body_at, body_end, _, _ = found
+    Args:
+        located: Where the parts of each record stand.
+        places: Commit-log offset and size of each.
+        dues: What the first field of each has to say; None: anything.
+        room: The topic in which they waited, as it stands in a record.
+        names: Bytes of which the properties that go out hold none.
+        facts: What the room added.
+        find: Returns the topic of a name that takes messages.
+        puts: Gets what to append for each that is plain.
+        origins: Likewise when and where it was made.
+        others: Gets the places of those that are not.
+    """
+    topics: dict[bytes, Topic | None] = {}
+    for place, (view, body_at, body_end, block_at, end) in enumerate(located):
+        block = view[body_end:end].tobytes()
+        begin = block_at - body_end
+        match = facts.search(block, begin) if block.startswith(room) else None
+        made = None
+        if match is not None and (dues is None or int(match[1]) == dues[place]):
+            head = block[begin : match.start()]
+            if not any(each in head for each in names):
+                made = _put(head, match, facts, topics, find)
+        if made is None:
+            others.append(place)
+            continue
+        topic, queue_id, properties, tags, key = made
         flag, sys_flag, born_ms, born_host, reconsumed = _FIELDS(view, body_at - HEADER_BYTES)
+        prepared = places[place][0] or -1
         body = view[body_at:body_end]
-        put = _new(Put, (topic, queue_id, body, properties, tags, key, physical or -1, reconsumed, sys_flag, flag))
-        return _new(Plain, (put, born_ms, born_host, fact))
+        fields = (topic, queue_id, body, properties, tags, key, prepared, reconsumed, sys_flag, flag)
+        puts.append(_new(Put, fields))
+        origins.append((born_ms, born_host))
 
 
-def pattern(facts: bytes) -> re.Pattern[bytes]:
-    """Return what finds a room's facts at the end of a stored property block, and behind them what the store adds."""
-    return re.compile(facts + _STORED)
+def _put(
+    head: bytes, match: re.Match[bytes], facts: Facts, topics: dict[bytes, Topic | None], find: Find
+) -> tuple[Topic, int, bytes, bytes, bytes] | None:
+    """Topic, queue id, properties, tags and unique key of a message, None when it is not plain."""
+    name, queue_id = match[facts.topic_at + 1], int(match[facts.queue_at + 1])
+    if name not in topics:
+        topics[name] = find(name)
+    topic = topics[name]
+    if topic is None or queue_id >= len(topic.queues) or (head and (head[-1] != _END or head[0] == _END)):
+        return None
+    key: bytes | None = match[len(facts.fields) + 1]
+    if key is None:
+        return topic, queue_id, head, _value(head, b"TAGS\x01"), _value(head, _KEY)
+    if _KEY in head:
+        return None
+    return topic, queue_id, b"%bUNIQ_KEY\x01%b\x02" % (head, key), _value(head, b"TAGS\x01"), key
 
 
 def _value(block: bytes, name: bytes) -> bytes:
@@ -128,13 +142,50 @@ def _value(block: bytes, name: bytes) -> bytes:
     return block[at + len(name) : block.index(_END, at + len(name))] if at >= 0 else b""
 
 
+release = leaf("broker.release_leaf", "release", _release)
+
+
+class PlainRelease:
+    """Releases what waits in one topic of the broker's own.
+
+    Args:
+        store: Where it waits, and where the topics are.
+        room: Name of the topic, UTF-8.
+        facts: What it adds to the properties.
+        names: Bytes of which each property of the wait holds some: where one is left, the message is not plain.
+    """
+
+    def __init__(self, store: Store, *, room: bytes, facts: Facts, names: tuple[bytes, ...]) -> None:
+        self._locate = store.locate
+        self._topics = store.topics
+        self._room = len(room).to_bytes(1, "big") + room
+        self._facts = facts
+        self._names = (*names, _EMPTY)
+
+    def release(self, places: list[tuple[int, int]], dues: list[int] | None = None) -> Plain:
+        """Make messages to deliver from records; the bodies are not copied.
+
+        Args:
+            places: Commit-log offset and size of each.
+            dues: What the first field of each has to say, or it is not plain; None: anything.
+        """
+        try:
+            located = self._locate(places, _other)
+        except (DamagedRecord, RecordGone):
+            return Plain([], [], range(len(places)))
+        puts: list[Put] = []
+        origins: list[Origin] = []
+        others: list[int] = []
+        release(located, places, dues, self._room, self._names, self._facts, self._topic, puts, origins, others)
+        return Plain(puts, origins, others)
+
+    def _topic(self, name: bytes) -> Topic | None:
+        """Return the topic that messages are delivered to, None when it is not there or takes none."""
+        topic = self._topics.get(name.decode("utf-8", "replace"))
+        if topic is not None and topic.system and not topic.name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            return None
+        return topic
+
+
 def _other(_: memoryview) -> Located:
     return _OTHER
-
-
-def _topic(name: bytes, topics: Mapping[str, Topic]) -> Topic | None:
-    """Return the topic that messages are delivered to, None when it is not there or takes none."""
-    topic = topics.get(name.decode("utf-8", "replace"))
-    if topic is not None and is_system(topic.name) and not topic.name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-        return None
-    return topic

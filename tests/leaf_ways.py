@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker import commit_log, encoder, locating, record, unique_key
+from broker import commit_log, encoder, locating, record, release_plain, unique_key
 from broker.index import file, rows
 from broker.leaves import LeafState, compiled
+from broker.timer import taking
 from proxy import message_checks
 from proxy.wire import pull_reply, scan_binary_send, scan_compact, scan_compact_send
 from tests.conftest import need
@@ -40,6 +41,11 @@ PLACES = (
     Place(scan_binary_send, "_scan", "proxy.wire.send_leaf", "binary_messages", scan_binary_send._by_layout),
     Place(commit_log, "locate_usual", "broker.locate_leaf", "locate", locating._locate_usual),
     Place(source, "message_keys", "broker.locate_leaf", "keys", locating._message_keys),
+    Place(release_plain, "release", "broker.release_leaf", "release", release_plain._release),
+    Place(taking, "read_units", "broker.timer.taking_leaf", "read", taking._read),
+    Place(taking, "fitting", "broker.timer.taking_leaf", "fitting", taking._fitting),
+    Place(taking, "usual", "broker.timer.taking_leaf", "usual", taking._usual),
+    Place(taking, "settled", "broker.timer.taking_leaf", "settled", taking._settled),
     Place(scan_compact, "_usual", "proxy.wire.pull_leaf", "scan", scan_compact._usual_none),
     Place(pull_reply, "_usual", "proxy.wire.pull_leaf", "reply", pull_reply._usual_none),
 )

@@ -34,8 +34,9 @@ from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
 from broker.pace import STEPS_MAX, Pace
-from broker.release import Released, release
-from broker.release_plain import Plain, PlainRelease, pattern
+from broker.put import Put
+from broker.release import release
+from broker.release_plain import Facts, Origin, PlainRelease
 from broker.repeated import Repeated
 from broker.saving import Saver, Saving, can_wait
 from broker.seams import Clock, Disk, Handle, Scheduler
@@ -53,9 +54,7 @@ DISK_FULL_SECONDS = 1.0
 SAVE_SECONDS = 5.0
 ASIDE_MAX = 1000
 _OPEN_UNITS = 8192
-FACTS = pattern(
-    rb"DELAY\x01(\d{1,4})\x02REAL_TOPIC\x01([^\x01\x02]+)\x02REAL_QID\x01(\d{1,4})\x02" + WAIT_NAME + rb"\x01\d+\x02"
-)
+FACTS = Facts((b"DELAY\x01", 4), (b"REAL_TOPIC\x01", 0), (b"REAL_QID\x01", 4), (WAIT_NAME + b"\x01", 18))
 """As `broker.delay.puts` writes them."""
 
 log = structlog.get_logger()
@@ -303,54 +302,67 @@ class Delays:
             store.flush()
         self._arm(None if taken else DISK_FULL_SECONDS)
 
-    def _deliver(self, level: DelayLevel, messages: Sequence[Waiting]) -> bool:
+    def _deliver(self, level: DelayLevel, messages: list[Waiting]) -> bool:
         """Append messages of a level in their order; False when the store takes nothing now."""
-        run: list[tuple[Waiting, Plain | Released]] = []
         plain = self._plain.release([(message.physical, message.size) for message in messages])
-        for message, made in zip(messages, plain, strict=True):
-            try:
-                released = made or release(self._record(message), self.store.topics, DELAY_NAMES)
-            except (DamagedRecord, RecordGone) as error:
-                self._lose(level, message, error)
-                continue
-            except MessageRefused as error:
-                self._set_aside(level, message, str(error))
-                continue
-            if run and len(run[0][1].born_host) != len(released.born_host):
+        if not plain.others:
+            return not messages or self._append(level, messages, plain.puts, plain.origins)
+        run: list[Waiting] = []
+        puts: list[Put] = []
+        origins: list[Origin] = []
+        made, others = zip(plain.puts, plain.origins, strict=True), set(plain.others)
+        for place, message in enumerate(messages):
+            if place not in others:
+                put, origin = next(made)
+            else:
+                try:
+                    put, born_ms, born_host = release(self._record(message), self.store.topics, DELAY_NAMES)
+                except (DamagedRecord, RecordGone) as error:
+                    self._lose(level, message, error)
+                    continue
+                except MessageRefused as error:
+                    self._set_aside(level, message, str(error))
+                    continue
+                origin = (born_ms, born_host)
+            if origins and len(origins[0][1]) != len(origin[1]):
                 # Hosts of one append are equally long.
-                if not self._append(level, run):
+                if not self._append(level, run, puts, origins):
                     return False
-                run = []
-            run.append((message, released))
-        return not run or self._append(level, run)
+                run, puts, origins = [], [], []
+            run.append(message)
+            puts.append(put)
+            origins.append(origin)
+        return not run or self._append(level, run, puts, origins)
 
     def _record(self, message: Waiting) -> memoryview:
         return self.store.read(message.physical, message.size)
 
-    def _append(self, level: DelayLevel, run: Sequence[tuple[Waiting, Plain | Released]]) -> bool:
-        messages = [message for message, _ in run]
-        first, runs = run[0][1], self._runs
+    def _append(self, level: DelayLevel, messages: list[Waiting], puts: list[Put], origins: list[Origin]) -> bool:
+        """Append messages; what takes the place of each, and when and where it was made."""
+        runs = self._runs
+        born_ms, born_host = origins[0]
         try:
             self.store.append(
-                [released.put for _, released in run],
-                born_ms=first.born_ms,
-                born_host=first.born_host,
+                puts,
+                born_ms=born_ms,
+                born_host=born_host,
                 done=partial(self._done, level, messages, runs),
-                origins=[(each.born_ms, each.born_host) for _, each in run] if len(run) > 1 else None,
+                origins=origins if len(messages) > 1 else None,
             )
         except MessageRefused as error:
-            if len(run) == 1:
+            if len(messages) == 1:
                 self._set_aside(level, messages[0], str(error))
                 return True
-            return all(self._append(level, [each]) for each in run)
+            each = zip(messages, puts, origins, strict=True)
+            return all(self._append(level, [message], [put], [origin]) for message, put, origin in each)
         except StoreError as error:
             if messages[0].offset not in level.aside:
                 level.back_to(messages[0].offset)
             self.metrics.counter(counted.WAITS).add()
             self._notices.note("delays_wait", level=level.level, error=str(error))
             return False
-        level.in_flight += len(run)
-        self.in_flight += len(run)
+        level.in_flight += len(messages)
+        self.in_flight += len(messages)
         self.steps += not runs
         runs.append(None)
         return True

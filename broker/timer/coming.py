@@ -53,21 +53,21 @@ class Coming:
         """Due time of the first, None when there is none."""
         return self._dues[0] if self._dues else None
 
-    def take(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
-        """Return (due time, position) of those that are due, in order, and let go of them."""
-        found: list[tuple[int, int]] = []
+    def take(self, now_ms: int, count_max: int) -> list[int]:
+        """Return the positions of those that are due, in order, and let go of them."""
+        found: list[int] = []
         while self._dues and self._dues[0] <= now_ms and len(found) < count_max:
             due = self._dues[0]
             bucket = self._buckets[due]
             start = self._taken.get(due, 0)
-            part = bucket[start : start + count_max - len(found)]
-            found += [(due, position) for position in part]
-            if start + len(part) == len(bucket):
+            end = start + count_max - len(found)
+            found += bucket[start:end]
+            if end >= len(bucket):
                 heappop(self._dues)
                 del self._buckets[due]
                 self._taken.pop(due, None)
             else:
-                self._taken[due] = start + len(part)
+                self._taken[due] = end
         self.count -= len(found)
         return found
 

@@ -7,11 +7,9 @@ further ones are put again at the log's tail, due DEFER_MS later, so that memory
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker.delivery import Delivery, Due
 from broker.errors import DamagedRecord, RecordGone, StoreError
@@ -22,14 +20,15 @@ from broker.properties import find_property
 from broker.put import Put
 from broker.record import prepared_offset, split, topic_of
 from broker.release import REAL_TOPIC_NAME, Released, moved, release, without
-from broker.release_plain import PlainRelease, pattern
+from broker.release_plain import Facts, Plain, PlainRelease
 from broker.seams import Clock
 from broker.store import Store
 from broker.timer import metrics as counted
+from broker.timer import taking
 from broker.timer.coming import Coming
-from broker.timer.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, TimersDamaged, Unit
+from broker.timer.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, Taken, TimersDamaged, Unit
 from broker.timer.names import CANCEL_NAME, DELIVER_NAME, OUT_NAME, ROLLS_NAME, TIMER_NAME, TIMER_NAMES, due_of, slot_of
-from broker.timer.table import TimerTable
+from broker.timer.table import TimerTable, key_of
 
 STEP_MESSAGES = 512
 STEP_BYTES = 1 << 20
@@ -41,8 +40,6 @@ RETRIES_PER_STEP = 64
 ASIDE_MAX = 1000
 DEFER_MS = 600_000
 MARK = b"__PYDDMQ_LOOP"
-# NamedTuple's own constructor is a Python function; this one is not, and there is one call per timer.
-_new = tuple.__new__
 
 
 class Followed(Protocol):
@@ -68,13 +65,6 @@ class Follower(Protocol):
     def cancelled(self, properties: bytes) -> None:
         """A waiting record with these properties was cancelled, and nothing follows it."""
         ...
-
-
-class Taken(NamedTuple):
-    """A timer that is being delivered: where its unit is, -1 for one that was aside when the store was opened."""
-
-    position: int
-    unit: Unit
 
 
 @dataclass(slots=True)
@@ -114,7 +104,7 @@ class DueTimers:
         self._clock = clock
         self._metrics = metrics
         self._notices = notices
-        self._plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_"))
+        self._plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_", MARK))
         self._cancelled: dict[int, set[bytes]] = {}
         self._followed: set[int] = set()
         self._late_max = metrics.counter(counted.LATE_MAX)
@@ -145,7 +135,7 @@ class DueTimers:
         self.pace.end(max(len(taken) + len(rolls), self.delivery.appended - before))
         return len(taken) + len(rolls), goes_on
 
-    def _deliver(self, messages: Sequence[Taken], count_max: int) -> bool:
+    def _deliver(self, messages: list[Taken], count_max: int) -> bool:
         # A loop's missed occurrences come in bunches: one of them at least, however small a step is.
         return self.delivery.deliver(messages, together_max=max(count_max, TOGETHER_LEAST))
 
@@ -153,12 +143,12 @@ class DueTimers:
         next_due = coming.next_due
         if next_due is None or next_due > now_ms:
             return []
-        keys = coming.take(now_ms, count_max)
-        units = self._table.log.units([position for _, position in keys])
-        count = max(1, bisect_right(list(accumulate([unit.size for unit in units])), STEP_BYTES))
-        if count < len(keys):
-            coming.give_back(keys[count:])
-        return [_new(Taken, (position, unit)) for (_, position), unit in zip(keys[:count], units, strict=False)]
+        taken = taking.take(self._table.log, coming.take(now_ms, count_max))
+        count = taking.fitting(taken, STEP_BYTES)
+        if count < len(taken):
+            coming.give_back([(key_of(unit), position) for position, unit in taken[count:]])
+            del taken[count:]
+        return taken
 
     def retry(self) -> bool:
         """Try a bounded number of the refused again, those tried least first; False when the store takes nothing."""
@@ -170,29 +160,16 @@ class DueTimers:
 
     # What a delivery asks
 
-    def release_plain(self, messages: Sequence[Taken]) -> list[Due | None]:
+    def release_plain(self, messages: list[Taken]) -> Plain:
         """Make what to append for timers as this broker writes them: no rolls, loops or cancels."""
-        superseded, cancels, is_marked = self.superseded, self._table.cancels, self._table.log.is_marked
-        # What was replaced has no size.
-        usual = [
-            unit.size > 0
-            and unit.magic == MAGIC_TIMER
-            and unit.physical not in superseded
-            and unit.slot_ms not in cancels
-            and not is_marked(position)
-            for position, unit in messages
-        ]
-        units = [unit for (_, unit), wanted in zip(messages, usual, strict=True) if wanted]
-        plain = self._plain.release([(unit.physical, unit.size) for unit in units])
-        made = iter(
-            [
-                None
-                if each is None or int(each.fact) != unit.due_ms or MARK in each.put.properties
-                else _new(Due, ((each.put,), each.born_ms, each.born_host))
-                for each, unit in zip(plain, units, strict=True)
-            ]
-        )
-        return [next(made) if wanted else None for wanted in usual]
+        table = self._table
+        places, dues, others = taking.usual(messages, self.superseded, table.cancels, table.log.marked)
+        plain = self._plain.release(places, dues)
+        if not others:
+            return plain
+        unusual = set(others)
+        known = [place for place in range(len(messages)) if place not in unusual]
+        return plain._replace(others=sorted([*others, *[known[each] for each in plain.others]]))
 
     def release(self, message: Taken) -> Due | None:
         """Make what to append for a timer; None when it was cancelled.
@@ -329,29 +306,27 @@ class DueTimers:
         timers = [(each.unit.due_ms, each.position) for each in back if not each.unit.magic & MAGIC_ROLL]
         self._table.coming.give_back(timers)
 
-    def done(self, messages: Sequence[Taken], error: StoreError | None) -> None:
+    def done(self, messages: list[Taken], error: StoreError | None) -> None:
         """Settle what is stored."""
         if error is not None:
             return
-        units = [unit for _, unit in messages]
+        news, again = messages, []
         if self.aside:
-            # Tried again: some of these are not new.
-            units = [unit for unit in units if unit.physical not in self.aside]
-        dues = [unit.due_ms for unit in units if not unit.magic & MAGIC_ROLL]
-        rolled = sum([bool(unit.magic & MAGIC_ROLL) for _, unit in messages])
-        self._rolled_count.add(rolled)
-        self._delivered_count.add(len(messages) - rolled)
-        if dues:
-            self._late_max.value = max(self._late_max.value, self._clock.wall_ms() - min(dues))
+            news = [each for each in messages if each.unit.physical not in self.aside]
+            again = [each for each in messages if each.unit.physical in self.aside]
+        first_due_ms, rolls, slots, topics = taking.settled(news)
+        rolls += sum([bool(unit.magic & MAGIC_ROLL) for _, unit in again])
+        self._rolled_count.value += rolls
+        self._delivered_count.value += len(messages) - rolls
+        if first_due_ms is not None:
+            self._late_max.value = max(self._late_max.value, self._clock.wall_ms() - first_due_ms)
         if self._followed and self.follower is not None:
             for physical in self._followed.intersection([unit.physical for _, unit in messages]):
                 self.follower.done(physical)
                 self._followed.discard(physical)
-        self._table.settle_all(units)
-        if len(units) < len(messages):
-            for each in messages:
-                if each.unit.physical in self.aside:
-                    self._settle(each)
+        self._table.settle_all(slots, topics)
+        for each in again:
+            self._settle(each)
         self.on_done()
 
     def _settle(self, message: Taken) -> None:
@@ -379,10 +354,7 @@ class DueTimers:
         self.aside[physical] = Aside(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
 
 
-_FACTS = pattern(
-    rb"TIMER_DELIVER_MS\x01(\d{1,18})\x02TIMER_OUT_MS\x01\d{1,18}\x02"
-    rb"REAL_TOPIC\x01([^\x01\x02]+)\x02REAL_QID\x01(\d{1,4})\x02"
-)
+_FACTS = Facts((b"TIMER_DELIVER_MS\x01", 18), (b"TIMER_OUT_MS\x01", 18), (b"REAL_TOPIC\x01", 0), (b"REAL_QID\x01", 4))
 """As `broker.timer.puts` writes them."""
 _ROLLS = b"TIMER_ROLL_TIMES\x01%d\x02"
 _MOMENT = b"TIMER_DELIVER_MS\x01%d\x02TIMER_OUT_MS\x01%d\x02"

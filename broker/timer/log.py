@@ -22,7 +22,7 @@ log: what follows the checkpoint is compared with its records, and damage has ev
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from broker.commit_log import segment_name
@@ -38,7 +38,7 @@ BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 MAGIC_TIMER = 1
 MAGIC_ROLL = 2
 MAGIC_DELETE = 4
-_MAGIC_END = 1 << 4
+MAGIC_END = 1 << 4
 _PREVIOUS_AT, _PHYSICAL_AT, _SIZE_AT, _DUE_AT = 4, 28, 36, 44
 WHAT_WAITS = struct.Struct(">12xiqi8xii8x")
 """Of a unit: magic, write time, delay to its slot, size, topic's hash."""
@@ -46,6 +46,7 @@ assert WHAT_WAITS.size == UNIT_BYTES
 _I64 = struct.Struct(">q")
 _unpack = UNIT.unpack_from
 _unpack_i64 = _I64.unpack_from
+# NamedTuple's own constructor is a Python function; this one is not.
 _new = tuple.__new__
 
 
@@ -65,6 +66,13 @@ class Unit(NamedTuple):
     due_ms: int
 
 
+class Taken(NamedTuple):
+    """A timer that is being delivered: where its unit is, -1 for one that was aside when the store was opened."""
+
+    position: int
+    unit: Unit
+
+
 class TimerLog:
     """The timer log of one store.
 
@@ -72,6 +80,7 @@ class TimerLog:
         file_bytes: Size of its files.
         count: Number of the next unit; units count from the log's beginning, files that are gone included.
         first: Number of the oldest unit that is kept.
+        marked: Positions of units that need nothing any more, and whose size is not 0 in the file yet.
     """
 
     def __init__(self, root: str, *, disk: Disk, file_bytes: int) -> None:
@@ -82,8 +91,7 @@ class TimerLog:
         self._files: dict[int, DiskFile] = {}
         self._views: dict[int, memoryview] = {}
         self._unsynced: set[int] = set()
-        self._marked: set[int] = set()
-        """Positions of units that need nothing any more, and whose size is not 0 in the file yet."""
+        self.marked: set[int] = set()
         self._per_file = (file_bytes - _BLANK.size) // UNIT_BYTES
 
     # Opening
@@ -132,7 +140,7 @@ class TimerLog:
         if self._disk.exists(self._folder):
             self._disk.sync_folder(self._folder)
         self.count = self.first = 0
-        self._marked.clear()
+        self.marked.clear()
 
     def cut(self, count: int) -> None:
         """Make everything from a unit's number on empty. Raises OSError."""
@@ -146,7 +154,7 @@ class TimerLog:
             self._files[number].truncate(self.file_bytes)
             self._unsynced.add(number)
         end = self.position(count)
-        self._marked = {position for position in self._marked if position < end}
+        self.marked = {position for position in self.marked if position < end}
         self.count = count
         self.first = min(self.first, count)
 
@@ -211,26 +219,26 @@ class TimerLog:
 
     def mark(self, position: int) -> None:
         """Note that a unit needs nothing any more; in the file with the next `write_marks`."""
-        self._marked.add(position)
+        self.marked.add(position)
 
     def is_marked(self, position: int) -> bool:
         """Whether `mark` was called for it since the last `write_marks`."""
-        return position in self._marked
+        return position in self.marked
 
     @property
     def has_marks(self) -> bool:
         """Whether there are marks that are not in the file."""
-        return bool(self._marked)
+        return bool(self.marked)
 
     def write_marks(self) -> None:
         """Write the marks. Whoever calls it made durable before what they follow from. Raises OSError."""
-        for position in list(self._marked):
+        for position in list(self.marked):
             self._write_at(position + _SIZE_AT, bytes(4))
-            self._marked.discard(position)
+            self.marked.discard(position)
 
     def unmark(self, position: int, size: int) -> None:
         """Give a unit its record's size back. Raises OSError."""
-        self._marked.discard(position)
+        self.marked.discard(position)
         self._write_at(position + _SIZE_AT, size.to_bytes(4, "big"))
 
     def relink(self, position: int, previous: int) -> None:
@@ -256,7 +264,7 @@ class TimerLog:
         """
         for first, behind in self.runs(start, end, self._per_file):
             number, place = divmod(first, self._per_file)
-            view = self._views[number] if number in self._views else self._map(number)
+            view = self.view(number)
             data = bytes(view[place * UNIT_BYTES : (place + behind - first) * UNIT_BYTES])
             self._files[number].write(place * UNIT_BYTES, [data])
             self._unsynced.add(number)
@@ -283,40 +291,15 @@ class TimerLog:
             OSError: The file cannot be mapped.
         """
         number, at = divmod(position, self.file_bytes)
-        view = self._views.get(number)
-        if view is None:
-            view = self._map(number)
-        if position < 0 or at > (self._per_file - 1) * UNIT_BYTES:
+        view = self.view(number)
+        if position < 0 or at > self.last_at:
             raise TimersDamaged(f"no unit of the timer log begins at {position}")
         unit_bytes, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = _unpack(view, at)
-        if unit_bytes != UNIT_BYTES or not 0 < magic < _MAGIC_END or physical < 0 or size < 0:
+        if unit_bytes != UNIT_BYTES or not 0 < magic < MAGIC_END or physical < 0 or size < 0:
             raise TimersDamaged(f"the unit of the timer log at {position} is damaged")
-        if position in self._marked:
+        if position in self.marked:
             size = 0
         return _new(Unit, (previous, magic, write_ms + delay_ms, physical, size, topic_hash, due_ms))
-
-    def units(self, positions: Sequence[int]) -> list[Unit]:
-        """Return the units at positions: `unit` for many.
-
-        Raises:
-            TimersDamaged, OSError: As `unit`.
-        """
-        marked, views, file_bytes = self._marked, self._views, self.file_bytes
-        end = (self._per_file - 1) * UNIT_BYTES
-        found: list[Unit] = []
-        for position in positions:
-            number, at = divmod(position, file_bytes)
-            view = views.get(number)
-            if view is not None and at <= end:
-                unit_bytes, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = _unpack(view, at)
-                if unit_bytes == UNIT_BYTES and 0 < magic < _MAGIC_END and physical >= 0 and size >= 0:
-                    if position in marked:
-                        size = 0
-                    fields = (previous, magic, write_ms + delay_ms, physical, size, topic_hash, due_ms)
-                    found.append(_new(Unit, fields))
-                    continue
-            found.append(self.unit(position))
-        return found
 
     def chain(self, position: int, slot_ms: int, *, above: int, count_max: int) -> tuple[list[tuple[int, Unit]], int]:
         """Return the units of a slot from a position on back, and the position to go on at, -1 at the end.
@@ -359,9 +342,7 @@ class TimerLog:
         """
         number, place = divmod(start, self._per_file)
         assert end <= (number + 1) * self._per_file
-        view = self._views.get(number)
-        if view is None:
-            view = self._map(number)
+        view = self.view(number)
         return fields.iter_unpack(view[place * UNIT_BYTES : (place + end - start) * UNIT_BYTES])
 
     def runs(self, start: int, end: int, count_max: int) -> Iterator[tuple[int, int]]:
@@ -389,17 +370,29 @@ class TimerLog:
 
     def _physical(self, unit: int) -> int:
         number, place = divmod(unit, self._per_file)
-        view = self._views.get(number)
-        if view is None:
-            view = self._map(number)
+        view = self.view(number)
         return int(_unpack_i64(view, place * UNIT_BYTES + _PHYSICAL_AT)[0])
 
-    def _map(self, number: int) -> memoryview:
+    def view(self, number: int) -> memoryview:
+        """Return a mapped file; they are numbered from 0 on, those that are gone included.
+
+        Raises:
+            TimersDamaged: It is not there.
+            OSError: It cannot be mapped.
+        """
+        view = self._views.get(number)
+        if view is not None:
+            return view
         file = self._files.get(number)
         if file is None:
             raise TimersDamaged(f"file {segment_name(number * self.file_bytes)} of the timer log is missing")
         view = self._views[number] = file.view()
         return view
+
+    @property
+    def last_at(self) -> int:
+        """Where the last unit of a file begins in it."""
+        return (self._per_file - 1) * UNIT_BYTES
 
     # Retention
 

@@ -10,7 +10,6 @@ than `roll_slots` from now is entered nearer and rolled: its record is put again
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
@@ -313,10 +312,15 @@ class TimerTable:
         if not marked:
             self.forget(unit)
 
-    def settle_all(self, units: Sequence[Unit]) -> None:
-        """`settle` for many timers that were taken and are still counted as pending."""
+    def settle_all(self, slots: Sequence[tuple[int, int]], topics: Sequence[tuple[int, int]]) -> None:
+        """`settle` for many timers that were taken and are still counted as pending.
+
+        Args:
+            slots: Times of their slots, and how many are of each.
+            topics: Likewise hashes of their topics; delete units have none.
+        """
         advance = False
-        for slot_ms, count in Counter([unit.slot_ms for unit in units]).items():
+        for slot_ms, count in slots:
             left = self._left.pop(slot_ms, 0) - count
             if left > 0:
                 self._left[slot_ms] = left
@@ -324,7 +328,7 @@ class TimerTable:
                 advance = True
         if advance:
             self._advance()
-        for topic_hash, count in Counter([unit.topic_hash for unit in units if not unit.magic & MAGIC_DELETE]).items():
+        for topic_hash, count in topics:
             self.pending[topic_hash] = self.pending.get(topic_hash, 0) - count
 
     def forget(self, unit: Unit) -> None:

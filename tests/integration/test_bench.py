@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import pull_parts
+from bench import pull_parts, timer_parts
 from bench.parts import PARTS, measure
 from bench.processes import redis_version
 
@@ -82,6 +82,15 @@ def test_parts_of_a_pull_are_all_measured() -> None:
         found = pull_parts.measure(batch, passes=1, messages=320, cold=cold)
         assert set(found) == set(pull_parts.PARTS)
         assert all(value > 0 for value in found.values())
+
+
+def test_parts_of_a_due_timer_are_all_measured() -> None:
+    """Likewise of what waited, in small and large steps."""
+    for delays, parts in ((False, timer_parts.PARTS), (True, timer_parts.DELAY_PARTS)):
+        for step in (5, 64):
+            found = timer_parts.measure(step, passes=1, messages=320, delays=delays)
+            assert set(found) == set(parts)
+            assert all(value > 0 for value in found.values())
 
 
 def test_parts_of_a_publish_are_all_measured() -> None:

@@ -61,9 +61,9 @@ def _patched(owner: Any, name: str, make: Callable[[Any], Any]) -> Apply:
 
 
 def _unnamed(release: Any) -> Any:
-    def without_origins(*args: Any) -> list[Plain | None]:
-        made: list[Plain | None] = release(*args)
-        return [each and each._replace(put=each.put._replace(prepared_offset=0)) for each in made]
+    def without_origins(*args: Any) -> Plain:
+        made: Plain = release(*args)
+        return made._replace(puts=[each._replace(prepared_offset=0) for each in made.puts])
 
     return without_origins
 
@@ -77,10 +77,10 @@ def _hurried(due: Any) -> Any:
 
 
 def _settled_first(append: Any) -> Any:
-    def settle(delays: DelayDelivery, level: DelayLevel, run: Any) -> bool:
-        for message, _ in run:
+    def settle(delays: DelayDelivery, level: DelayLevel, messages: Any, *made: Any) -> bool:
+        for message in messages:
             level.settle(message.offset)
-        taken: bool = append(delays, level, run)
+        taken: bool = append(delays, level, messages, *made)
         return taken
 
     return settle
@@ -107,8 +107,8 @@ def _kept_in_memory(_: Any) -> Any:
 
 
 def _ahead(take: Any) -> Any:
-    def early(coming: Coming, now_ms: int, count_max: int) -> list[tuple[int, int]]:
-        taken: list[tuple[int, int]] = take(coming, now_ms + 500, count_max)
+    def early(coming: Coming, now_ms: int, count_max: int) -> list[int]:
+        taken: list[int] = take(coming, now_ms + 500, count_max)
         return taken
 
     return early

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from broker.timer.due import _FACTS
 from broker.timer.names import TIMER_NAME, TIMER_NAMES, TIMER_TOPIC
 from broker.topics import Topic
 
+pytestmark = pytest.mark.usefixtures("each_leaf_way")
 HOST = bytes([127, 0, 0, 1, 0, 0, 0, 9])
 _WORDS = st.sampled_from(
     [b"", b"a", b"TAGS", b"UNIQ_KEY", b"KEYS", b"REAL_TOPIC", b"TIMER_OUT_MS", b"XTAGS", b"UNIQ_KEYS", b"UNIQ_KEY\x01k"]
@@ -35,10 +37,22 @@ def _store() -> tuple[Store, Topic, ManualClock]:
     return store, store.create_topic("orders", 4), clock
 
 
-def _both(store: Store) -> list[tuple[Plain | None, Released | None]]:
+def _releases(store: Store) -> PlainRelease:
+    return PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_"))
+
+
+def _each(plain: Plain, count: int) -> list[Released | None]:
+    """Put, born time and host by place, None for one that is not plain."""
+    made = iter([Released(put, *origin) for put, origin in zip(plain.puts, plain.origins, strict=True)])
+    found = [None if place in plain.others else next(made) for place in range(count)]
+    assert next(made, None) is None
+    return found
+
+
+def _both(store: Store, dues: list[int] | None = None) -> list[tuple[Released | None, Released | None]]:
     """What both make of everything in the timer topic."""
     places = [(physical, size) for physical, size, _ in store.topics[TIMER_TOPIC].queues[0].read(0, 100)]
-    plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_")).release(places)
+    plain = _each(_releases(store).release(places, dues), len(places))
     full: list[Released | None] = []
     for place in places:
         try:
@@ -63,10 +77,7 @@ def test_plain_is_what_a_full_release_makes(
     store.append(puts, born_ms=77, born_host=HOST)
     store.flush()
     for plain, full in _both(store):
-        if plain is not None:
-            assert full is not None
-            assert plain[:3] == tuple(full)
-            assert int(plain.fact) == clock.wall_ms() + 1500
+        assert plain is None or plain == full
 
 
 def test_what_producers_send_is_plain() -> None:
@@ -95,10 +106,20 @@ def test_messages_of_delay_levels_are_plain() -> None:
     store.flush()
     places = [(physical, size) for physical, size, _ in store.topics[SCHEDULE_TOPIC].queues[2].read(0, 9)]
     releases = PlainRelease(store, room=SCHEDULE_NAME, facts=FACTS, names=(b"DELAY\x01", b"REAL_", WAIT_NAME))
-    for plain, place in zip(releases.release(places), places, strict=True):
-        assert plain is not None
-        assert plain[:3] == tuple(release(store.read(*place), store.topics, DELAY_NAMES))
-        assert plain.fact == b"3"
+    wanted = [release(store.read(*place), store.topics, DELAY_NAMES) for place in places]
+    assert _each(releases.release(places), 2) == wanted
+    assert _each(releases.release(places, [3, 3]), 2) == wanted
+    assert _each(releases.release(places, [4, 3]), 2) == [None, wanted[1]]
+
+
+def test_a_message_of_another_moment_is_not_plain() -> None:
+    """A unit that says another due time than its record is looked at by the full way."""
+    store, topic, clock = _store()
+    due = clock.wall_ms() + 5
+    store.append([store.timed.timed(Put(topic, 0, b"b", b""), due + n) for n in range(3)], born_ms=5, born_host=HOST)
+    store.flush()
+    found = _both(store, [due, due, due + 2])
+    assert [plain is None for plain, _ in found] == [False, True, False]
 
 
 def test_atomic_batches_are_plain_and_lose_their_mark() -> None:
@@ -109,8 +130,7 @@ def test_atomic_batches_are_plain_and_lose_their_mark() -> None:
     store.flush()
     for plain, full in _both(store):
         assert plain is not None
-        assert full is not None
-        assert plain[:3] == tuple(full)
+        assert plain == full
         assert b"BATCH" not in plain.put.properties
 
 
@@ -120,8 +140,8 @@ def test_a_record_that_cannot_be_read_leaves_all_to_the_full_way() -> None:
     store.append([store.timed.timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1)], born_ms=5, born_host=HOST)
     store.flush()
     [(physical, size, _)] = store.topics[TIMER_TOPIC].queues[0].read(0, 1)
-    releases = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_"))
-    assert releases.release([(physical, size), (physical, size + 1)]) == [None, None]
+    plain = _releases(store).release([(physical, size), (physical, size + 1)])
+    assert (plain.puts, plain.origins, list(plain.others)) == ([], [], [0, 1])
 
 
 def test_other_rooms_and_missing_topics_are_left_to_the_full_way() -> None:
@@ -135,5 +155,4 @@ def test_other_rooms_and_missing_topics_are_left_to_the_full_way() -> None:
     store.flush()
     ends = [*[each.physical for each in positions[1:]], store.end]
     places = [(each.physical, end - each.physical) for each, end in zip(positions, ends, strict=True)]
-    releases = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_"))
-    assert releases.release(places) == [None, None, None]
+    assert _releases(store).release(places).others == [0, 1, 2]

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.testing import PowerCut, SimDisk
 from broker.timer.log import BLANK_MAGIC, MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, UNIT, TimerLog, TimersDamaged, Unit
+from broker.timer.taking import take
 
 ROOT = "/s"
 SLOTS_MS = [1_700_000_000_000 + 1000 * number for number in range(3)]
@@ -279,7 +280,8 @@ class TimerLogModel(RuleBasedStateMachine):
         assert [log.position(number) for number in numbers] == [self.place(number) for number in numbers]
         assert [log.number(self.place(number)) for number in numbers] == list(numbers)
         assert [log.unit(self.place(number)) for number in numbers] == wanted
-        assert log.units([self.place(number) for number in numbers]) == wanted
+        places = [self.place(number) for number in numbers]
+        assert take(log, places) == list(zip(places, wanted, strict=True))
         raw = [each for run in log.runs(self.first, len(self.units), 4) for each in log.raw(*run)]
         assert [each[5] for each in raw] == [unit.physical for unit in wanted]
         for number in numbers:
