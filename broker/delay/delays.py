@@ -377,8 +377,7 @@ class Delays:
         late = self.clock.wall_ms() - messages[0].due_ms
         if late > self._late_max.value and messages[0].offset not in level.aside:
             self._late_max.value = late
-        for message in messages:
-            level.settle(message.offset)
+        level.settle_all(messages)
         self.metrics.counter(counted.DELIVERED, str(level.level)).add(len(messages))
         self._arm()
 

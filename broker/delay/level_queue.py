@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -146,6 +146,18 @@ class DelayLevel:
             self.next = max(self.next, self.position)
         elif offset > self.position:
             self.settled.add(offset, offset + 1)
+
+    def settle_all(self, messages: Sequence[Waiting]) -> None:
+        """`settle` for messages in the order of their offsets."""
+        first, end = messages[0].offset, messages[-1].offset + 1
+        if self.aside or end - first != len(messages):
+            for message in messages:
+                self.settle(message.offset)
+        elif first > self.position:
+            self.settled.add(first, end)
+        elif end > self.position:
+            self.position = self.settled.cut(end)
+            self.next = max(self.next, self.position)
 
     # When they are due
 

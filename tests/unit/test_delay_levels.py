@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.consume_queue import ConsumeQueue
-from broker.delay.level_queue import DelayLevel, Ranges
+from broker.delay.level_queue import Aside, DelayLevel, Ranges, Waiting
 from broker.delay.levels import DelayLevels, due_ms, unit_code
 from broker.java import tags_code
 from broker.testing import SimDisk
@@ -70,3 +70,22 @@ def test_due_times_never_fall_and_are_those_of_what_came_later(dues: list[int]) 
         queue.restore(offset, offset.to_bytes(8, "big") + (100).to_bytes(4, "big") + due.to_bytes(8, "big"))
         assert level.look()
     assert [each.due_ms for each in level.waiting(0)] == [min(dues[offset:]) for offset in range(len(dues))]
+
+
+@given(st.lists(st.integers(0, 12), max_size=6), st.sets(st.integers(0, 12), min_size=1), st.sets(st.integers(0, 12)))
+def test_settling_many_is_settling_each(before: list[int], offsets: set[int], aside: set[int]) -> None:
+    """Position, what is settled above it and what is aside are the same, whatever was settled before."""
+    found = []
+    for many in (False, True):
+        level = DelayLevel(1, 10_000, ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000))
+        for offset in before:
+            level.settle(offset)
+        messages = [Waiting(offset, offset * 100, 100, 5) for offset in sorted(offsets)]
+        level.aside = {offset: Aside(messages[0], "refused", 0) for offset in sorted(aside)}
+        if many:
+            level.settle_all(messages)
+        else:
+            for message in messages:
+                level.settle(message.offset)
+        found.append((level.position, level.next, level.settled.ranges, list(level.aside)))
+    assert found[0] == found[1]
