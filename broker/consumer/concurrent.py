@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from broker.consume_queue import ConsumeQueue
 from broker.consumer.burial import Burial
 from broker.consumer.counters import CONSUMED, FAILED
+from broker.consumer.leaving import Leaving
 from broker.consumer.member import Consumer
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.reading import ConsumedMessage
@@ -81,7 +82,7 @@ class ConcurrentWork(QueueWork):
         self._ready: deque[ConsumedMessage] = deque()
         self._unfinished: set[int] = set()
         self._running = 0
-        self._leaving: dict[int, Burial | SendingBack] = {}
+        self._leaving: dict[int, Leaving] = {}
 
     @property
     def busy_batches(self) -> int:
@@ -185,7 +186,7 @@ class ConcurrentWork(QueueWork):
             message, Burial(owner.consumers, owner.group, message, reason=reason, label=label, settled=self._has_left)
         )
 
-    def _leave(self, message: ConsumedMessage, leaving: Burial | SendingBack) -> None:
+    def _leave(self, message: ConsumedMessage, leaving: Leaving) -> None:
         if not self.busy_batches:
             self.begin()
         self._leaving[message.offset] = leaving
