@@ -21,6 +21,7 @@ from broker.retention import RetentionLimits
 from broker.seams import Clock, Disk, Scheduler, Syncs
 from broker.shared_walk import together
 from broker.store import Store, StoreOptions, StoreUnwritable
+from broker.store_seams import StoreSeams
 from broker.timer.names import TimerOptions
 from broker.timer.timers import Timers
 from broker.transaction.settings import CheckSettings
@@ -120,23 +121,19 @@ def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, T
 
     Raises OSError.
     """
-    store, seams = node.store, node.seams
-    disk, clock, scheduler = seams.disk, seams.clock, node.steps
-    metrics, notices = node.metrics, node.notices
+    store = node.store
+    seams: StoreSeams = {
+        "disk": node.seams.disk,
+        "clock": node.seams.clock,
+        "scheduler": node.steps,
+        "metrics": node.metrics,
+        "notices": node.notices,
+    }
     delays, timers, transactions = yield from together(
         store,
-        Delays.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices),
-        Timers.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices),
-        Transactions.reading(
-            store,
-            offsets=node.progress.offsets,
-            disk=disk,
-            clock=clock,
-            scheduler=scheduler,
-            metrics=metrics,
-            notices=notices,
-            settings=check_settings(node.config.node),
-        ),
+        Delays.reading(store, **seams),
+        Timers.reading(store, **seams),
+        Transactions.reading(store, offsets=node.progress.offsets, settings=check_settings(node.config.node), **seams),
     )
     for pace in (delays.pace, timers.entering.pace, timers.due.pace, transactions.pace):
         pace.requests = lambda: node.consumer.requests + node.producer.requests

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from functools import partial
+from typing import Unpack
 
 import structlog
 
@@ -29,6 +30,7 @@ from broker.delay.level_queue import Aside, DelayLevel, Waiting
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
 from broker.delay.puts import DELAY_NAMES
 from broker.delay.state import DelayState, restore
+from broker.earliest import Earliest
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -39,9 +41,10 @@ from broker.release import release
 from broker.release_plain import Facts, Origin, PlainRelease
 from broker.repeated import Repeated
 from broker.saving import Saver, Saving, can_wait
-from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.seams import Clock, Disk, Scheduler
 from broker.shared_walk import Reading, alone, decided
 from broker.store import Store
+from broker.store_seams import StoreSeams
 
 STEP_MESSAGES = 256
 STEP_BYTES = 1 << 20
@@ -87,12 +90,10 @@ class Delays:
         self.levels: dict[int, DelayLevel] = {}
         self.store = store
         self.clock = clock
-        self._scheduler = scheduler
         self.metrics = metrics
         self._notices = notices
         self._state = DelayState(store.root, disk=disk, clock=clock, metrics=metrics)
-        self._timer: Handle | None = None
-        self._timer_at = 0.0
+        self._next = Earliest(clock, scheduler, self._step)
         self._saver = Saver(disk, store.savings, self._saving)
         self._saves = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
         self._retry_at = 0.0
@@ -109,23 +110,18 @@ class Delays:
     # Opening and closing
 
     @classmethod
-    def opening(
-        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
-    ) -> Generator[None, None, Delays]:
+    def opening(cls, store: Store, **seams: Unpack[StoreSeams]) -> Generator[None, None, Delays]:
         """Find out what is pending, in steps of bounded work; returns the delivery, which `start` sets going.
 
         Raises:
             OSError: A file cannot be read.
         """
-        reading = cls.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
-        return alone(store, reading)
+        return alone(store, cls.reading(store, **seams))
 
     @classmethod
-    def reading(
-        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
-    ) -> Reading[Delays]:
+    def reading(cls, store: Store, **seams: Unpack[StoreSeams]) -> Reading[Delays]:
         """`opening`, for `broker.shared_walk.together`."""
-        delays = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
+        delays = cls(store, **seams)
         positions, checkpoint = delays._state.load()
         delays._attach()
         store.delayed.on_topic = delays._attach
@@ -179,9 +175,7 @@ class Delays:
         """Deliver nothing any more."""
         self._running = False
         self._saves.end()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next.end()
 
     def close(self) -> None:
         """Stop, and save how far the levels are; call it before the store is closed."""
@@ -253,13 +247,7 @@ class Delays:
             seconds = self._seconds_left()
             if seconds is None:
                 return
-        at = self.clock.monotonic() + seconds
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._scheduler.call_later(seconds, self._step)
+        self._next.within(seconds)
 
     def _seconds_left(self) -> float | None:
         """Time to the next step; None when nothing is pending."""
@@ -273,7 +261,6 @@ class Delays:
     # Delivering
 
     def _step(self) -> None:
-        self._timer = None
         store = self.store
         if not self._running or store.failed is not None or store.closed:
             return

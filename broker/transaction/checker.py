@@ -14,12 +14,12 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.body import BODY_BYTES_MAX, SYS_PACKED, unpack
+from broker.earliest import Earliest
 from broker.errors import DiskFull, StoreError
 from broker.pace import Pace
 from broker.properties import find_property
 from broker.put import Position
 from broker.record import sys_flag
-from broker.seams import Handle as Timer
 from broker.seams import Scheduler
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, discard_of, message_block
@@ -86,8 +86,7 @@ class Checker:
         self._ops = ops
         self._scheduler = scheduler
         self.pace = Pace(halves.clock, STEP_HALVES)
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
+        self._next = Earliest(halves.clock, scheduler, self._step)
         self._running = False
         self._aged_at = 0.0
         self._discarding: set[int] = set()
@@ -103,9 +102,7 @@ class Checker:
     def stop(self) -> None:
         """Do nothing any more by itself."""
         self._running = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next.end()
 
     def changed(self) -> None:
         """Settings or lines are others now: look at once."""
@@ -147,13 +144,7 @@ class Checker:
             seconds = self._seconds_left()
             if seconds is None:
                 return
-        at = self._halves.clock.monotonic() + seconds
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._scheduler.call_later(seconds, self._step)
+        self._next.within(seconds)
 
     def _seconds_left(self) -> float | None:
         """Time to the next step; None while nothing is undecided."""
@@ -188,7 +179,6 @@ class Checker:
     # A step
 
     def _step(self) -> None:
-        self._timer = None
         halves = self._halves
         if not self._running or halves.store.failed is not None or halves.store.closed:
             return

@@ -14,7 +14,7 @@ Guarantees:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Unpack
 
 from broker.delay.level_queue import Ranges
 from broker.metrics import Metrics
@@ -27,6 +27,7 @@ from broker.saving import Saver, Saving, can_wait
 from broker.seams import Clock, Disk, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
+from broker.store_seams import TransactionSeams
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
 from broker.transaction.ending import Ending, Told
@@ -99,59 +100,18 @@ class Transactions:
     # Opening and closing
 
     @classmethod
-    def opening(
-        cls,
-        store: Store,
-        *,
-        offsets: ConsumerOffsets,
-        disk: Disk,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        notices: Notices,
-        settings: CheckSettings | None = None,
-    ) -> Generator[None, None, Transactions]:
+    def opening(cls, store: Store, **seams: Unpack[TransactionSeams]) -> Generator[None, None, Transactions]:
         """Find out what is undecided, in steps of bounded work; returns the transactions, which `start` sets going.
 
         Raises:
             OSError: A file cannot be read.
         """
-        reading = cls.reading(
-            store,
-            offsets=offsets,
-            disk=disk,
-            clock=clock,
-            scheduler=scheduler,
-            metrics=metrics,
-            notices=notices,
-            settings=settings,
-        )
-        return alone(store, reading)
+        return alone(store, cls.reading(store, **seams))
 
     @classmethod
-    def reading(
-        cls,
-        store: Store,
-        *,
-        offsets: ConsumerOffsets,
-        disk: Disk,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        notices: Notices,
-        settings: CheckSettings | None = None,
-    ) -> Reading[Transactions]:
+    def reading(cls, store: Store, **seams: Unpack[TransactionSeams]) -> Reading[Transactions]:
         """`opening`, for `broker.shared_walk.together`."""
-        transactions = cls(
-            store,
-            offsets=offsets,
-            disk=disk,
-            clock=clock,
-            scheduler=scheduler,
-            metrics=metrics,
-            notices=notices,
-            settings=settings,
-        )
+        transactions = cls(store, **seams)
         replay = Replay(transactions.halves, transactions._ops, transactions._files)
         yield from replay.steps()
         transactions.resumed = replay.resumed

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from broker.delay.delays import Delays
     from broker.retry.redrive import Redrives
+    from broker.store_seams import StoreSeams
     from broker.timer.timers import Timers
     from broker.transaction.transactions import Transactions
     from proxy.admin.timers import TimerSearch, TimerShow
@@ -73,24 +74,26 @@ class _Answers:
             "/api/dead-letters": self._dead_letters,
         }
 
+    def _seams(self) -> StoreSeams:
+        from broker.notices import Notices
+
+        found = self._found
+        return {
+            "disk": found.disk,
+            "clock": found.clock,
+            "scheduler": found.loop,
+            "metrics": found.metrics,
+            "notices": Notices(found.clock),
+        }
+
     def _list_delays(self, given: dict[str, str]) -> dict[str, Any]:
         from broker.delay.delays import Delays
-        from broker.notices import Notices
         from broker.opening import run_to_end
         from proxy.admin import delays
 
         found = self._found
         if self._delays is None:
-            self._delays = run_to_end(
-                Delays.opening(
-                    found.store,
-                    disk=found.disk,
-                    clock=found.clock,
-                    scheduler=found.loop,
-                    metrics=found.metrics,
-                    notices=Notices(found.clock),
-                )
-            )
+            self._delays = run_to_end(Delays.opening(found.store, **self._seams()))
         limit, now_ms = int(given.get("limit", "0")), found.clock.wall_ms()
         answer = run_to_end(delays.search(self._delays, given, limit=limit, now_ms=now_ms))
         if not self._delays.levels:
@@ -101,22 +104,12 @@ class _Answers:
         return answer
 
     def _opened_timers(self) -> Timers:
-        from broker.notices import Notices
         from broker.opening import run_to_end
         from broker.timer.timers import Timers
 
         if self._timers is None:
             found = self._found
-            self._timers = run_to_end(
-                Timers.opening(
-                    found.store,
-                    disk=found.disk,
-                    clock=found.clock,
-                    scheduler=found.loop,
-                    metrics=found.metrics,
-                    notices=Notices(found.clock),
-                )
-            )
+            self._timers = run_to_end(Timers.opening(found.store, **self._seams()))
             _enter_all(self._timers, found.loop)
         return self._timers
 
@@ -140,7 +133,6 @@ class _Answers:
         return _run(TimerShow(found.store, given, _broker_name(given.get("id", "")), found.clock.wall_ms()))
 
     def _opened_transactions(self) -> Transactions:
-        from broker.notices import Notices
         from broker.offsets import ConsumerOffsets
         from broker.opening import run_to_end
         from broker.transaction.transactions import Transactions
@@ -148,17 +140,7 @@ class _Answers:
         if self._transactions is None:
             found = self._found
             offsets = ConsumerOffsets.open(found.root, disk=found.disk, clock=found.clock, metrics=found.metrics)
-            self._transactions = run_to_end(
-                Transactions.opening(
-                    found.store,
-                    offsets=offsets,
-                    disk=found.disk,
-                    clock=found.clock,
-                    scheduler=found.loop,
-                    metrics=found.metrics,
-                    notices=Notices(found.clock),
-                )
-            )
+            self._transactions = run_to_end(Transactions.opening(found.store, offsets=offsets, **self._seams()))
         return self._transactions
 
     def _list_transactions(self, given: dict[str, str]) -> dict[str, Any]:

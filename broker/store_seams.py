@@ -1,0 +1,28 @@
+"""What is handed to whoever works on an open store by itself: delays, timers, transactions."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.offsets import ConsumerOffsets
+from broker.seams import Clock, Disk, Scheduler
+from broker.transaction.settings import CheckSettings
+
+
+class StoreSeams(TypedDict):
+    """Keyword arguments of `Delays`, `Timers` and `Transactions`, whose texts say what each is for."""
+
+    disk: Disk
+    clock: Clock
+    scheduler: Scheduler
+    metrics: Metrics
+    notices: Notices
+
+
+class TransactionSeams(StoreSeams):
+    """Those of `Transactions`."""
+
+    offsets: ConsumerOffsets
+    settings: NotRequired[CheckSettings | None]
