@@ -15,7 +15,7 @@ from broker.seams import Clock
 from proxy.client import Consumer, OutgoingMessage, Producer
 from proxy.demo.delay_checker import DelayChecker
 from proxy.demo.events import CASE_COLUMN, RUN_PROPERTY
-from proxy.demo.report import Check
+from proxy.demo.report import Judged
 from proxy.demo.run import GROUP, TOPIC
 
 NAME_FIELD = "demo:name"
@@ -43,35 +43,18 @@ class DelayOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DelayReport:
+class DelayReport(Judged):
     """What one run showed; late: from due to receipt, in ms."""
 
-    run: str
-    checks: tuple[Check, ...]
     deliveries: int
     late_ms_median: int
     late_ms_max: int
     foreign: int
 
-    @property
-    def passed(self) -> bool:
-        """Whether every check passed."""
-        return all(check.passed for check in self.checks)
-
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return {
-            "run": self.run,
-            "passed": self.passed,
-            "checks": [
-                {
-                    "check": check.name,
-                    "passed": check.passed,
-                    "violations": check.findings.count,
-                    "examples": check.findings.examples,
-                }
-                for check in self.checks
-            ],
+            **self.verdict(),
             "deliveries": self.deliveries,
             "lateMsMedian": self.late_ms_median,
             "lateMsMax": self.late_ms_max,

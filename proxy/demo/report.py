@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +24,46 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What one run showed.
+class Judged:
+    """What the outcomes of all demos begin with.
 
     Attributes:
         run: Run id.
+        checks: In the order in which they are printed.
+    """
+
+    run: str
+    checks: Sequence[Check]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    def verdict(self) -> dict[str, Any]:
+        """Return run and checks as JSON values."""
+        return {
+            "run": self.run,
+            "passed": self.passed,
+            "checks": [
+                {
+                    "check": check.name,
+                    "passed": check.passed,
+                    "violations": check.findings.count,
+                    "examples": check.findings.examples,
+                }
+                for check in self.checks
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Judged):
+    """What one run showed.
+
+    Attributes:
         events: Events sent.
         clients: Pull clients.
-        checks: In the order in which they are printed.
         deliveries: Deliveries of this run's events, with retries.
         failures: Deliveries failed on purpose.
         repeats: Deliveries of events that had succeeded already.
@@ -41,10 +74,8 @@ class Report:
         lag_seconds: Age of the oldest event of this run that had not succeeded, at the end; 0.0 when all had.
     """
 
-    run: str
     events: int
     clients: int
-    checks: tuple[Check, ...]
     deliveries: int
     failures: int
     repeats: int
@@ -53,11 +84,6 @@ class Report:
     consume_seconds: float
     lag: int
     lag_seconds: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether every check passed."""
-        return all(check.passed for check in self.checks)
 
     @property
     def sent_per_second(self) -> float:
@@ -72,17 +98,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return {
-            "run": self.run,
-            "passed": self.passed,
-            "checks": [
-                {
-                    "check": check.name,
-                    "passed": check.passed,
-                    "violations": check.findings.count,
-                    "examples": check.findings.examples,
-                }
-                for check in self.checks
-            ],
+            **self.verdict(),
             "events": self.events,
             "clients": self.clients,
             "deliveries": self.deliveries,

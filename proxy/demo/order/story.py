@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from broker.seams import Clock
 from proxy.demo.checker import Findings
-from proxy.demo.report import Check
+from proxy.demo.report import Check, Judged
 
 STEPS = ("call", "accept", "pay")
 RIDERS = ("A", "B")
@@ -181,42 +181,23 @@ def spoil(kind: str | None, moments: Sequence[Moment]) -> list[Moment]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderReport:
+class OrderReport(Judged):
     """The outcome of a run.
 
     Attributes:
-        run: Run id.
         key: What happened in order by key, at the node.
         queue: What happened in order by queue lock, in this process.
-        checks: Of both ways.
         foreign: Messages of other runs and producers, acked on the way.
     """
 
-    run: str
     key: Sequence[Moment]
     queue: Sequence[Moment]
-    checks: Sequence[Check]
     foreign: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether every check passed."""
-        return all(check.passed for check in self.checks)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return {
-            "run": self.run,
-            "passed": self.passed,
-            "checks": [
-                {
-                    "check": check.name,
-                    "passed": check.passed,
-                    "violations": check.findings.count,
-                    "examples": check.findings.examples,
-                }
-                for check in self.checks
-            ],
+            **self.verdict(),
             "key": [_moment_json(each) for each in self.key],
             "queue": [_moment_json(each) for each in self.queue],
             "foreign": self.foreign,

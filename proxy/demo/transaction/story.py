@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from proxy.client import LocalState
 from proxy.demo.checker import Findings
-from proxy.demo.report import Check
+from proxy.demo.report import Check, Judged
 
 MESSAGES = 10
 Spoil = Literal["visible", "loss"]
@@ -135,35 +135,18 @@ def judge(story: Story, *, checks_max: int) -> list[Check]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionReport:
+class TransactionReport(Judged):
     """What one run showed; `seconds` from the first half to the last delivery."""
 
-    run: str
     story: Story
-    checks: list[Check]
     foreign: int
     seconds: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether every check passed."""
-        return all(check.passed for check in self.checks)
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the report as JSON values."""
         story = self.story
         return {
-            "run": self.run,
-            "passed": self.passed,
-            "checks": [
-                {
-                    "check": check.name,
-                    "passed": check.passed,
-                    "violations": check.findings.count,
-                    "examples": check.findings.examples,
-                }
-                for check in self.checks
-            ],
+            **self.verdict(),
             "messages": [
                 {
                     "number": number,
