@@ -29,7 +29,8 @@ MECHANISMS = {
     ),
     "Loops": ("ids", "loop and growing gaps", "missed occurrences", "cancel by any id"),
     "Transactions": (
-        "names", "producer: half", "producer: checks", "put of a half", "end of a transaction", "op records",
+        "names", "message types of topics", "producer: half", "producer: checks",
+        "put of a half", "end of a transaction", "op records",
         "check service", "put-back", "metrics of transactions", "escape",
     ),
     "Order": (
