@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Pull in C: compact calls are scanned as `scan_compact.pull` does, and compact replies made as `pull_reply._compact` does.
+"""Pull in C: compact calls are scanned as `scan_compact.pull` does, and replies made as `pull_reply` does in both protocols.
 
 What is unusual or wrong is given to the general way as a whole, which decides and says what is wrong; so nothing here
 refuses. Usual are calls of known fields in ascending order, and replies whose messages all have property blocks in
@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from libc.string cimport memchr, memcmp, memcpy
 
-from broker.leaf_parts cimport LEAF_SOURCE, Cursor, put32, put_bytes, take_size, take_varint, u8, u32, u64, zigzag
+from broker.leaf_parts cimport LEAF_SOURCE, Cursor, put32, put64, put_bytes, take_size, take_varint, u8, u32, u64, zigzag
 
 from broker.properties import SYSTEM_PROPERTIES
 from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
@@ -323,6 +323,38 @@ cdef bint _take_apart(const u8* block, Py_ssize_t size, Parts* parts) except -1:
     return <const u8*>memchr(at, 2, end - at) == end - 1
 
 
+cdef inline u8* _binary_text(u8* to, const u8* data, Py_ssize_t size) noexcept:
+    to = put32(to, <u32>size)
+    memcpy(to, data, size)
+    return to + size
+
+
+cdef inline u8* _binary_head(u8* to, u8 kind, u8 field) noexcept:
+    to[0] = kind
+    to[1] = 0
+    to[2] = field
+    return to + 3
+
+
+cdef inline u8* _binary_message(u8* to, Parts* parts, const u8* body, Py_ssize_t body_bytes, u64 offset) noexcept:
+    cdef Py_ssize_t pair
+    if parts.key.data != NULL:
+        to = _binary_text(_binary_head(to, 11, 1), parts.key.data, parts.key.size)
+    to = _binary_text(_binary_head(to, 11, 2), body, body_bytes)
+    if parts.tags.data != NULL:
+        to = _binary_text(_binary_head(to, 11, 3), parts.tags.data, parts.tags.size)
+    to = put64(_binary_head(to, 10, 4), offset)
+    if parts.pairs:
+        to = _binary_head(to, 13, 5)
+        to[0] = to[1] = 11
+        to = put32(to + 2, <u32>parts.pairs)
+        for pair in range(parts.pairs):
+            to = _binary_text(to, parts.names[pair].data, parts.names[pair].size)
+            to = _binary_text(to, parts.values[pair].data, parts.values[pair].size)
+    to[0] = 0
+    return to + 1
+
+
 cdef inline u8* _message(u8* to, Parts* parts, const u8* body, Py_ssize_t body_bytes, u64 offset) noexcept:
     cdef Py_ssize_t pair
     if parts.key.data == NULL:
@@ -366,18 +398,20 @@ cdef Py_ssize_t _room(list messages) except -1:
         _, body_at, body_end, block_at, end = <tuple?>located
         if not 0 <= body_at <= body_end <= block_at <= end:
             return -2
-        # A separator of the block becomes a length of at most three bytes; numbers and heads of fields are the rest.
+        # A separator of the block becomes a length: of at most three bytes, or in binary of four, where a pair has two
+        # separators and at least as many bytes. Numbers and heads of fields are the rest.
         room += body_end - body_at + 3 * (end - block_at) + HEAD_BYTES_MAX
     return room
 
 
-def reply(bytes head, bytes context, list messages):
-    """Return the whole frame of a compact reply, or None when a message is unusual.
+def reply(bytes head, bytes context, list messages, bint binary):
+    """Return the whole frame of a reply, or None when a message is unusual.
 
     Args:
         head: The header of the message.
-        context: What `_context` gives.
+        context: What `_context` or `_binary_context` gives.
         messages: (offset, located) of each.
+        binary: In which protocol.
     """
     cdef Py_ssize_t room = _room(messages)
     cdef Py_ssize_t body_at, body_end, block_at, end, count = len(messages)
@@ -395,7 +429,9 @@ def reply(bytes head, bytes context, list messages):
     frame = PyBytes_New(NULL, room)
     start = <u8*>PyBytes_AS_STRING(<object>frame)
     to = put_bytes(put_bytes(start + 4, head), context)
-    if count < 15:
+    if binary:
+        to = put32(to, <u32>count)
+    elif count < 15:
         to[0] = <u8>(count << 4 | 12)
         to += 1
     else:
@@ -416,7 +452,10 @@ def reply(bytes head, bytes context, list messages):
             ):
                 usual = False
                 break
-            to = _message(to, &parts, <const u8*>buffer.buf + body_at, body_end - body_at, offset)
+            if binary:
+                to = _binary_message(to, &parts, <const u8*>buffer.buf + body_at, body_end - body_at, offset)
+            else:
+                to = _message(to, &parts, <const u8*>buffer.buf + body_at, body_end - body_at, offset)
     except:
         Py_DECREF(frame)
         raise

@@ -109,23 +109,23 @@ def encode_pull_reply(
         The frame with its length.
     """
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
-    if call.protocol == COMPACT:
-        frame = _usual(head, _context(group, topic, qid), list(messages))
-        if frame is not None:
-            return frame
-        body = _compact(head, group, topic, qid, messages)
-    else:
-        body = _binary(head, group, topic, qid, messages)
+    binary = call.protocol != COMPACT
+    context = (_binary_context if binary else _context)(group, topic, qid)
+    frame = _usual(head, context, list(messages), binary)
+    if frame is not None:
+        return frame
+    body = (_binary if binary else _compact)(head, context, messages)
     return _LENGTH(len(body)) + body
 
 
-def _usual_none(head: bytes, context: bytes, messages: list[tuple[int, Located]]) -> bytes | None:
+def _usual_none(head: bytes, context: bytes, messages: list[tuple[int, Located]], binary: bool) -> bytes | None:
     """Leave all to the general way; the leaf `proxy.wire.pull_leaf` does more.
 
     Args:
         head: The header of the reply.
-        context: What `_context` returns.
+        context: What `_context` or `_binary_context` returns.
         messages: As `encode_pull_reply` gets them.
+        binary: In which protocol.
 
     Returns:
         The frame with its length, as the general way makes it, or None.
@@ -136,9 +136,9 @@ def _usual_none(head: bytes, context: bytes, messages: list[tuple[int, Located]]
 _usual = leaf("proxy.wire.pull_leaf", "reply", _usual_none)
 
 
-def _compact(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
+def _compact(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
     count = len(messages)
-    parts: list[bytes | memoryview] = [head, _context(group, topic, qid)]
+    parts: list[bytes | memoryview] = [head, context]
     parts.append(bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count))
     shapes = _shapes.by_length
     size, size_bytes = -1, b""
@@ -215,12 +215,16 @@ def _varint(value: int) -> bytes:
     return bytes((value & 127 | 128, value >> 7)) if value < 16384 else encode_varint(value)
 
 
-def _binary(head: bytes, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
+@lru_cache(maxsize=1024)
+def _binary_context(group: bytes, topic: bytes, qid: bytes) -> bytes:
+    """`_context` in the binary protocol, with the type of the messages' list; their count follows."""
+    texts = [_BINARY_STRING(11, field, len(text)) + text for field, text in enumerate((group, topic, qid), 1)]
+    return b"\x0c\x00\x00\x0c\x00\x01%b\x00\x0f\x00\x02\x0c" % b"".join(texts)
+
+
+def _binary(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
     field = _BINARY_STRING
-    parts: list[bytes | memoryview] = [head, b"\x0c\x00\x00\x0c\x00\x01"]
-    for field_id, text in enumerate((group, topic, qid), 1):
-        parts += (field(11, field_id, len(text)), text)
-    parts.append(b"\x00\x0f\x00\x02\x0c" + _LENGTH(len(messages)))
+    parts: list[bytes | memoryview] = [head, context, _LENGTH(len(messages))]
     for offset, (view, body_at, body_end, block_at, end) in messages:
         key, tags, pairs = take_apart(view[block_at:end].tobytes())
         if key is not None:

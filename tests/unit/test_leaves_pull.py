@@ -18,7 +18,7 @@ from broker.put import Put
 from broker.record import Located, locate
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from proxy.wire import COMPACT, Call, encode_pull_reply, scan_pull
+from proxy.wire import BINARY, COMPACT, Call, encode_pull_reply, scan_pull
 from proxy.wire.binary import STRUCT
 from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
 from proxy.wire.tables import StructType, Type, method
@@ -173,8 +173,9 @@ def blocks(draw: st.DrawFn) -> bytes:
 
 
 def replied(located: list[tuple[int, Located]], seqid: int = 1) -> None:
-    """Encode a reply both ways."""
-    both(lambda: encode_pull_reply(Call(COMPACT, "pull", seqid, 0, b""), b"g", b"t", b"q", located))
+    """Encode a reply both ways, in both protocols."""
+    for protocol in (COMPACT, BINARY):
+        both(lambda: encode_pull_reply(Call(protocol, "pull", seqid, 0, b""), b"g", b"t", b"q", located))  # noqa: B023
 
 
 bodies = st.sampled_from([b"", b"b", bytes(127), bytes(128), b"\xff" * 1024, bytes(20_000)])
@@ -205,14 +206,15 @@ def test_reply_of_a_block_with_one_odd_property_same(pair: tuple[bytes, bytes], 
             replied([(1, found)])
 
 
-def test_usual_reply_is_made_by_the_leaf() -> None:
+@pytest.mark.parametrize("binary", [False, True])
+def test_usual_reply_is_made_by_the_leaf(binary: bool) -> None:
     """Records of our own do not go the general way."""
     from proxy.wire import pull_reply
 
     found = locate(record(b"body", block([(b"KEYS", b"k"), (b"TAGS", b"t"), (b"n", b"v")]) + broker_end(True)))
     with running("compiled"):
-        assert pull_reply._usual(b"head", b"context", [(1, found)]) is not None
-        assert pull_reply._usual(b"head", b"context", []) is not None
+        assert pull_reply._usual(b"head", b"context", [(1, found)], binary) is not None
+        assert pull_reply._usual(b"head", b"context", [], binary) is not None
 
 
 @given(blocks(), st.integers(-1, 40_000), st.integers(-1, 40_000))
@@ -224,7 +226,8 @@ def test_reply_of_places_outside_of_their_view_is_refused(found: bytes, body_at:
     for place in ((view, body_at, body_end, block_at, end), (view, body_end, body_at, end, block_at)):
         inside = 0 <= place[1] <= place[2] <= place[3] <= place[4] <= len(view)
         with running("compiled"):
-            assert inside or pull_reply._usual(b"head", b"context", [(1, place)]) is None
+            for binary in (False, True):
+                assert inside or pull_reply._usual(b"head", b"context", [(1, place)], binary) is None
             assert inside or message_keys_of([place]) is None or 0 <= place[3] <= place[4] <= len(view)
 
 
