@@ -16,7 +16,7 @@ from broker.timer import taking
 from proxy import message_checks
 from proxy.wire import pull_reply, scan_binary_send, scan_compact, scan_compact_send
 from tests.conftest import need
-from upstream import source
+from upstream import job_loops, source
 
 
 class Place(NamedTuple):
@@ -48,6 +48,10 @@ PLACES = (
     Place(taking, "settled", "broker.timer.taking_leaf", "settled", taking._settled),
     Place(scan_compact, "_usual", "proxy.wire.pull_leaf", "scan", scan_compact._usual_none),
     Place(pull_reply, "_usual", "proxy.wire.pull_leaf", "reply", pull_reply._usual_none),
+    *(
+        Place(job_loops, name, "upstream.jobs_leaf", name, getattr(job_loops, f"_{name}"))
+        for name in ("make", "submit", "admit", "buffer", "take", "hand_out", "settle")
+    ),
 )
 MODULES = sorted({place.module for place in PLACES})
 WAYS = ("pure", "compiled")

@@ -14,13 +14,13 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from broker.seams import Clock
+from upstream import job_loops
 from upstream.budget import Budget, Pressure
 from upstream.job import UpstreamJob
 from upstream.lane import Delivery, Holder, Lane
 from upstream.state import Event, State, move, next_state
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)
-_OUT = next_state(State.BUFFERED, Event.TAKE)
 _REFUSING = Pressure.REFUSING
 
 
@@ -120,14 +120,7 @@ class PullBuffer:
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs of one topic at the end of their queues' lines and wake parked pulls."""
-        size = 0
-        for job in jobs:
-            job.state = _BUFFERED
-            lane = job.lane
-            lane.waiting.append(job)
-            size += job.size
-            if not lane.listed:
-                self._list(lane)
+        size = job_loops.buffer(jobs, self._list)
         line = jobs[0].lane.line
         line.jobs += len(jobs)
         self.jobs += len(jobs)
@@ -219,12 +212,23 @@ class PullBuffer:
         count = subscription.batch_max
         if count_max is not None and 0 < count_max < count:
             count = count_max
-        room = self.limits.reply_bytes_max
+        reply_bytes_max = self.limits.reply_bytes_max
+        if lane.front or lane.gone:
+            jobs, room = self._take_mixed(lane, count, reply_bytes_max)
+        else:
+            jobs, room = job_loops.take(lane.waiting, count, reply_bytes_max)
+        taken = len(jobs)
+        lane.line.jobs -= taken
+        self.jobs -= taken
+        self.bytes -= reply_bytes_max - room
+        return jobs
+
+    @staticmethod
+    def _take_mixed(lane: Lane, count: int, room: int) -> tuple[list[UpstreamJob], int]:
+        """Do `job_loops.take` where jobs came back, which go first, or are over."""
         jobs: list[UpstreamJob] = []
         waiting, front = lane.waiting, lane.front
-        take = waiting.popleft
         while len(jobs) < count:
-            # What came back goes first; there is hardly ever any.
             if front:
                 job = front[0][1]
             elif waiting:
@@ -242,22 +246,15 @@ class PullBuffer:
             if front:
                 heappop(front)
             else:
-                take()
-        taken = len(jobs)
-        lane.line.jobs -= taken
-        self.jobs -= taken
-        self.bytes -= self.limits.reply_bytes_max - room
-        return jobs
+                waiting.popleft()
+        return jobs, room
 
     def _hand_out(self, lane: Lane, jobs: list[UpstreamJob], holder: Holder) -> None:
         subscription = lane.subscription
         assert subscription is not None, "only a running lane has jobs"
         now = self._clock.monotonic()
         delivery = Delivery(holder, now, now + subscription.timeout_seconds, jobs)
-        for job in jobs:
-            job.state = _OUT
-            job.delivery = delivery
-            job.deliveries += 1
+        job_loops.hand_out(jobs, delivery)
         subscription.handed_out(delivery)
 
     def park(self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[Batch], None]) -> Parked:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from upstream import job_loops
 from upstream.job import OrderKey, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
 _WAITING = next_state(State.READ, Event.QUEUE_BEHIND)
-_READY = next_state(State.READ, Event.PASS_GATE)
 _RELEASED = next_state(State.WAITING, Event.RELEASE)
 _FINISHED = State.FINISHED
 
@@ -24,17 +24,18 @@ class OrderQueue:
     """Chains of jobs per key.
 
     Attributes:
+        tails: The last job of each key that is active.
         waiting: Jobs behind another one of their key, among them those that a late success finished in the meantime.
     """
 
-    __slots__ = ("_tails", "waiting")
+    __slots__ = ("tails", "waiting")
 
     def __init__(self) -> None:
-        self._tails: dict[OrderKey, UpstreamJob] = {}
+        self.tails: dict[OrderKey, UpstreamJob] = {}
         self.waiting = 0
 
     def __len__(self) -> int:
-        return len(self._tails)
+        return len(self.tails)
 
     def submit_many(self, jobs: Sequence[UpstreamJob], ready: Callable[[UpstreamJob], None]) -> int:
         """Queue jobs in order; those that may run at once become READY and go to `ready`.
@@ -42,23 +43,7 @@ class OrderQueue:
         Returns:
             How many of them have no key (unordered).
         """
-        tails = self._tails
-        unordered = 0
-        behind = 0
-        for job in jobs:
-            key = job.key
-            if key is None:
-                unordered += 1
-            else:
-                tail = tails.get(key)
-                tails[key] = job
-                if tail is not None:
-                    tail.successor = job
-                    job.state = _WAITING
-                    behind += 1
-                    continue
-            job.state = _READY
-            ready(job)
+        unordered, behind = job_loops.submit(self.tails, jobs, ready)
         self.waiting += behind
         return unordered
 
@@ -84,14 +69,14 @@ class OrderQueue:
         job.successor = None
         if following is None:
             assert job.key is not None, "a job without a key holds nothing up"
-            del self._tails[job.key]
+            del self.tails[job.key]
             return None
         move(following, Event.RELEASE)
         return following
 
     def clear(self) -> None:
         """Forget all chains, at the end of a generation."""
-        self._tails.clear()
+        self.tails.clear()
         self.waiting = 0
 
 

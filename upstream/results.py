@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from upstream import job_loops
 from upstream.job import UpstreamJob
 from upstream.lane import Delivery, Holder, Lane
-from upstream.state import Event, State, move, next_state
+from upstream.state import Event, State, move
 from upstream.subscription import Subscription
 
-_OUT = State.OUT
-_FINISHED = next_state(State.OUT, Event.SUCCEED)
 _new = tuple.__new__
 
 
@@ -45,38 +44,18 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
         return _apply_idle(lane, success, fail)
     done: list[int] = []
     slow: list[int] = []
-    live = lane.live
     order = subscription.order if not subscription.outcomes.draining else None
-    release = subscription.make_ready
-    current: Delivery | None = None
-    answered = 0
     last: UpstreamJob | None = None
-    for offset in success:
-        job = live.get(offset)
-        if job is None or job.state is not _OUT:
-            slow.append(offset)
-            continue
-        delivery = job.delivery
-        if delivery is not current:
-            if delivery is None or delivery.holder is not holder:
-                slow.append(offset)
-                continue
-            if current is not None:
-                _close(subscription, current, answered)
-                answered = 0
-            current = delivery
-        answered += 1
-        job.state = _FINISHED
-        del live[offset]
-        done.append(offset)
-        last = job
-        if job.key is not None and order is not None:
-            following = order.release(job)
-            if following is not None:
-                release(following)
+    at, found = 0, (done, slow)
+    while at < len(success):
+        before = len(done)
+        at, delivery, ended = job_loops.settle(success, at, lane, holder, order, subscription.make_ready, found)
+        if delivery is not None:
+            last = ended
+            delivery.open -= len(done) - before
+            if not delivery.open:
+                subscription.deadlines.close(delivery)
     if done:
-        if current is not None:
-            _close(subscription, current, answered)
         lane.tracker.finish_many(done)
         if last is not None:
             lane.tracker.place = last.offset, last.physical
@@ -95,12 +74,6 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
             ignored += 1
     subscription.pump()
     return _new(Applied, (finished, repeated, failed, ignored))
-
-
-def _close(subscription: Subscription, delivery: Delivery, answered: int) -> None:
-    delivery.open -= answered
-    if not delivery.open:
-        subscription.deadlines.close(delivery)
 
 
 def _apply_idle(lane: Lane, success: Sequence[int], fail: Sequence[int]) -> Applied:

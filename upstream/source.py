@@ -19,6 +19,7 @@ from broker.java import tags_code
 from broker.locating import message_keys
 from broker.properties import is_system_property, parse_properties
 from broker.record import Located, born_timestamp, locate, split
+from upstream import job_loops
 from upstream.action import BodyUnprocessable, MessageUnreadable
 from upstream.counters import SubscriptionCounters
 from upstream.job import History, Message, OrderKey, UpstreamJob
@@ -255,16 +256,7 @@ class EmbeddedSource:
             units = self._with_wanted_code(units)
         if self._inspects:
             return self._make_inspected(units)
-        jobs: list[UpstreamJob] = []
-        for physical, size, _, offset, lane in units:
-            if offset < lane.check_until and lane.tracker.is_finished(offset):
-                continue
-            job = UpstreamJob(self._subscription, lane, offset, physical, size, lane.qid if self._queue_keys else None)
-            lane.live[offset] = job
-            if lane.tracker.failures:
-                self._recall(job)
-            jobs.append(job)
-        return jobs
+        return self._make_keyed(units, [unit[4].qid if self._queue_keys else None for unit in units])
 
     def _make_retries(self, units: Sequence[Unit]) -> list[UpstreamJob]:
         """Make jobs of what came back from the retry topic."""
@@ -307,6 +299,9 @@ class EmbeddedSource:
     def _make_keyed(self, units: Sequence[Unit], keys: Sequence[OrderKey | None]) -> list[UpstreamJob]:
         """Make jobs of messages that everybody may get, with their keys."""
         subscription = self._subscription
+        made = job_loops.make(subscription, units, keys)
+        if made is not None:
+            return made
         jobs: list[UpstreamJob] = []
         for (physical, size, _, offset, lane), key in zip(units, keys, strict=True):
             if offset < lane.check_until and lane.tracker.is_finished(offset):

@@ -15,6 +15,7 @@ from broker.notices import Notices
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
+from upstream import job_loops
 from upstream.action import Action
 from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters
@@ -380,11 +381,10 @@ class Subscription:
                 if not tokens:
                     self._pump_later(bucket.wait_seconds())
                 room = tokens
-        admitted: list[UpstreamJob] = []
-        taken = 0
-        next_ready = ready.popleft
+        admitted = job_loops.admit(ready, room)
+        taken = len(admitted)
         while taken < room and ready:
-            job = next_ready()
+            job = ready.popleft()
             if job.state is not _READY:
                 continue
             job.state = _RUNNING
