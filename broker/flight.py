@@ -16,21 +16,22 @@ class Flight:
     """What one flush took of what was staged.
 
     Attributes:
+        dones: Who is told.
         last_record: Commit-log offset of its last record.
     """
 
-    __slots__ = ("_dones", "_end", "_error", "_queues", "_syncing", "_topics", "last_record")
+    __slots__ = ("_end", "_error", "_queues", "_syncing", "_topics", "dones", "last_record")
 
     def __init__(self, dones: list[Done], touched: dict[ConsumeQueue, Topic], *, end: int, last_record: int) -> None:
         """Take it.
 
         Args:
-            dones: Who is told.
+            dones: As the attribute.
             touched: Queues that got units, and their topics.
             end: Commit-log offset behind its last record.
             last_record: As the attribute.
         """
-        self._dones = dones
+        self.dones = dones
         self._queues = [(queue, queue.next_offset) for queue in touched]
         self._topics = dict.fromkeys(touched.values())
         self._end = end
@@ -82,7 +83,7 @@ class Flight:
     def tell(self, error: StoreError | None) -> Exception | None:
         """Call the `done`s, then without an error the listeners; return the first exception of one of them."""
         raised = None
-        for done in self._dones:
+        for done in self.dones:
             try:
                 done(error)
             except Exception as failure:

@@ -53,16 +53,7 @@ from broker.record import Entry, Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
 from broker.seams import Clock, Disk, Lock, Syncs
 from broker.single_puts import SinglePuts
-from broker.store_metrics import (
-    APPENDED,
-    DAMAGED,
-    FAILED,
-    FLUSHES,
-    GONE,
-    REFUSED,
-    SYNCS,
-    WRITTEN,
-)
+from broker.store_metrics import APPENDED, DAMAGED, FAILED, FLUSHES, GONE, REFUSED, SYNCS, WRITTEN
 from broker.store_parts import StoreParts
 from broker.topics import Topic
 from broker.unique_key import UniqueKeys
@@ -395,6 +386,14 @@ class Store:
     def unsettled(self) -> bool:
         """Whether something is staged, on its way, or durable and not told."""
         return self.pending or self._flight is not None or bool(self._landed)
+
+    def tell_settled(self, done: Done) -> None:
+        """Call a `done` when what is staged or on its way is durable and told, or has failed; at once without any."""
+        last = self._flight or (self._landed[-1] if self._landed else None)
+        if not self.pending and last is None:
+            done(None)
+        else:
+            (self._dones if self.pending or last is None else last.dones).append(done)
 
     def _take(self) -> Flight:
         flight = Flight(self._dones, self._touched, end=self._log.end, last_record=self._staged_record)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from functools import partial
 from typing import Annotated, TypeVar
 
 import msgspec
 
+from broker.awaited import AwaitedSteps
 from broker.cancelling import CancelOutcome
 from broker.errors import MessageRefused
 from proxy.admin.changes import ChangeRefused
@@ -31,7 +32,12 @@ class MessageName(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     topic: str | None = None
 
 
-async def run_steps(steps: Generator[None, None, Result]) -> Result:
+def _end(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
+
+
+async def run_steps(steps: AwaitedSteps[Result]) -> Result:
     """Make a change in steps, between which the node does everything else.
 
     Raises:
@@ -39,7 +45,11 @@ async def run_steps(steps: Generator[None, None, Result]) -> Result:
     """
     try:
         while True:
-            next(steps)
+            awaited = next(steps)
+            if awaited is not None:
+                told = asyncio.get_running_loop().create_future()
+                awaited.then(partial(_end, told))
+                await told
             await asyncio.sleep(0)
     except StopIteration as end:
         result: Result = end.value

@@ -47,7 +47,6 @@ class _Delays:
             if topic:
                 outcome = await run_steps(self._node.delays.cancelling(topic, name.id))
             results.append(await self._told(name.id, topic, record, outcome))
-        self._node.settle()
         return {"results": results}
 
     async def _look(self, name: MessageName) -> tuple[str, Message | None]:

@@ -9,10 +9,11 @@ first and is answered like it, without being stored a second time.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from broker.awaited import AwaitedSteps
 from broker.cancelling import CancelOutcome
 from broker.java import string_hash
 from broker.loop import metrics as counted
@@ -184,9 +185,9 @@ class DelayService:
         steps = self._cancels.steps(topic, occurrence)
         self._scheduler.call_later(0, self._step, steps, slot, call, occurrence.id)
 
-    def _step(self, steps: Generator[None, None, CancelOutcome], slot: Slot, call: Call, delay_id: str) -> None:
+    def _step(self, steps: AwaitedSteps[CancelOutcome], slot: Slot, call: Call, delay_id: str) -> None:
         try:
-            next(steps)
+            awaited = next(steps)
         except StopIteration as ended:
             outcome: CancelOutcome = ended.value
             self._metrics.counter(counted.CANCELS, outcome.value).add()
@@ -196,7 +197,11 @@ class DelayService:
             self._publishing.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), None)
             slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
         else:
-            self._scheduler.call_later(0, self._step, steps, slot, call, delay_id)
+            again = partial(self._scheduler.call_later, 0, self._step, steps, slot, call, delay_id)
+            if awaited is None:
+                again()
+            else:
+                awaited.then(again)
 
 
 def _encoded(properties: Mapping[str, str]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from typing import Annotated
 
 import msgspec
 
+from broker.awaited import AwaitedSteps
 from broker.cancelling import CancelOutcome
 from broker.loop.cancel import DelayCancels
 from broker.query import QueryRefused
@@ -67,10 +67,9 @@ class _Timers:
             if found.topic:
                 outcome = await run_steps(self._cancelling(found))
             results.append(await self._told(found, outcome))
-        self._node.settle()
         return {"results": results}
 
-    def _cancelling(self, found: TimerLookup) -> Generator[None, None, CancelOutcome]:
+    def _cancelling(self, found: TimerLookup) -> AwaitedSteps[CancelOutcome]:
         if found.occurrence is None:
             return self._node.timers.cancelling(found.topic, found.unique_key)
         return DelayCancels(self._node.store, self._node.timers).steps(found.topic, found.occurrence)
@@ -102,7 +101,6 @@ class _Timers:
             rescheduled = await run_steps(
                 self._node.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms)
             )
-        self._node.settle()
         outcome, new_id = rescheduled
         if outcome is CancelOutcome.CANCELLED and not new_id and found.occurrence and found.delivery:
             # A move to a moment that was over has delivered it, and DDMQ's id is that of the message.

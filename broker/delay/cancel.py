@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from broker.cancelling import CancelOutcome, delivered, run_query
+from broker.awaited import Awaited, AwaitedSteps, settled
+from broker.cancelling import LOOKS, CancelOutcome, delivered, run_query
 from broker.decisions import prepared_offset_of
 from broker.delay import metrics as counted
 from broker.delay.levels import SCHEDULE_TOPIC
+from broker.errors import StoreError
 from broker.message import Message
 from broker.put import Put
 from broker.query import by_unique_key
+from broker.store import Store
 
 if TYPE_CHECKING:
     from broker.delay.delays import Delays
@@ -29,7 +32,7 @@ _FOUND_MAX = 64
 """Records of one UNIQ_KEY that are looked at, the newest."""
 
 
-def cancelling(delays: Delays, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+def cancelling(delays: Delays, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
     """Cancel what waits under a name, in steps of bounded work; durable when it ends.
 
     All of it, where a producer stored it more than once.
@@ -39,20 +42,22 @@ def cancelling(delays: Delays, topic: str, unique_key: str) -> Generator[None, N
         OSError: The store cannot be read.
     """
     store = delays.store
-    found: list[Message] = []
-    if SCHEDULE_TOPIC in store.topics:
-        found = yield from run_query(by_unique_key(store, SCHEDULE_TOPIC, unique_key, limit=_FOUND_MAX))
-    mine = [each for each in found if each.properties.get("REAL_TOPIC") == topic]
+    mine: list[Message] = []
     cancels: list[Message] = []
-    if CANCEL_TOPIC in store.topics:
-        cancels = yield from run_query(by_unique_key(store, CANCEL_TOPIC, unique_key, limit=_FOUND_MAX))
-        cancels = [each for each in cancels if each.properties.get("REAL_TOPIC") == topic]
-    # What is under way is durable after this, and settled.
-    store.flush()
-    waiting = [each for each in mine if delays.is_waiting(each.queue_id + 1, each.offset)]
-    if waiting:
-        _append(delays, waiting, topic, unique_key)
-        return CancelOutcome.CANCELLED
+    for left in reversed(range(LOOKS)):
+        # What was under way is durable after this, and settled.
+        yield from settled(store)
+        mine = yield from _stored(store, SCHEDULE_TOPIC, topic, unique_key)
+        cancels = yield from _stored(store, CANCEL_TOPIC, topic, unique_key)
+        if not left:
+            store.flush()
+        waiting = [each for each in mine if delays.is_waiting(each.queue_id + 1, each.offset)]
+        sure = all(delays.is_sure(each.queue_id + 1, each.offset) for each in mine)
+        if waiting and not any(each.offset in delays.levels[each.queue_id + 1].held for each in waiting):
+            yield from _append(delays, waiting, topic, unique_key)
+            return CancelOutcome.CANCELLED
+        if sure:
+            break
     newest = max(mine, key=lambda each: each.physical, default=None)
     if newest is None:
         return CancelOutcome.CANCELLED if cancels else (yield from delivered(store, topic, unique_key))
@@ -60,8 +65,16 @@ def cancelling(delays: Delays, topic: str, unique_key: str) -> Generator[None, N
     return CancelOutcome.CANCELLED if prepared_offset_of(newest.physical) in replaced else CancelOutcome.TOO_LATE
 
 
-def _append(delays: Delays, waiting: list[Message], topic: str, unique_key: str) -> None:
-    """Append, flush, and settle; nothing is delivered in between, since one thread does all of it."""
+def _stored(store: Store, where: str, topic: str, unique_key: str) -> Generator[None, None, list[Message]]:
+    """Find the records of a name in one of the two topics."""
+    if where not in store.topics:
+        return []
+    found = yield from run_query(by_unique_key(store, where, unique_key, limit=_FOUND_MAX))
+    return [each for each in found if each.properties.get("REAL_TOPIC") == topic]
+
+
+def _append(delays: Delays, waiting: list[Message], topic: str, unique_key: str) -> AwaitedSteps[None]:
+    """Append, and settle what was replaced when that is durable; until then it is held."""
     store = delays.store
     own = store.create_topic(CANCEL_TOPIC, 1, system=True)
     properties = _PROPERTIES % (topic.encode(), unique_key.encode())
@@ -76,10 +89,19 @@ def _append(delays: Delays, waiting: list[Message], topic: str, unique_key: str)
         )
         for each in waiting
     ]
-    store.append(puts, born_ms=waiting[0].born_ms, born_host=waiting[0].born_host, atomic=len(puts) > 1)
-    store.flush()
-    if store.failed is not None:
-        raise store.failed
+    awaited = Awaited(store)
+
+    def done(error: StoreError | None) -> None:
+        for each in waiting:
+            level = delays.levels[each.queue_id + 1]
+            level.held.discard(each.offset)
+            if error is None:
+                level.settle(each.offset)
+        awaited.tell(error)
+
+    first = waiting[0]
+    store.append(puts, born_ms=first.born_ms, born_host=first.born_host, atomic=len(puts) > 1, done=done)
     for each in waiting:
-        delays.take_out(each.queue_id + 1, each.offset)
+        delays.levels[each.queue_id + 1].held.add(each.offset)
+    yield from awaited.steps()
     delays.metrics.counter(counted.CANCELLED).add(len(waiting))

@@ -22,6 +22,7 @@ from typing import Unpack
 
 import structlog
 
+from broker.awaited import AwaitedSteps, run_now
 from broker.cancelling import CancelOutcome
 from broker.decisions import Decision
 from broker.delay import metrics as counted
@@ -34,7 +35,6 @@ from broker.earliest import Earliest
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.opening import run_to_end
 from broker.pace import STEPS_MAX, Pace
 from broker.put import Put
 from broker.release import release
@@ -215,9 +215,9 @@ class Delays:
             DiskFull, StoreFailed: It cannot be stored; the message stays.
             OSError: The store cannot be read.
         """
-        return run_to_end(self.cancelling(topic, unique_key))
+        return run_now(self.cancelling(topic, unique_key))
 
-    def cancelling(self, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
         """`cancel` in steps of bounded work; returns the outcome."""
         return cancelling(self, topic, unique_key)
 
@@ -228,9 +228,10 @@ class Delays:
             return False
         return not level.in_flight or offset >= level.next
 
-    def take_out(self, number: int, offset: int) -> None:
-        """Settle a waiting message whose record was just replaced."""
-        self.levels[number].settle(offset)
+    def is_sure(self, number: int, offset: int) -> bool:
+        """Whether what `is_waiting` says of a message holds: no delivery or cancel is on its way that may be of it."""
+        level = self.levels.get(number)
+        return level is None or not (level.in_flight or offset in level.held)
 
     # When
 
@@ -400,9 +401,12 @@ class Delays:
 
     def _retry(self) -> bool:
         """Try a bounded number of the refused again, those tried least first; False when the store takes nothing."""
-        refused = [(aside.tries, level, aside) for level in self.levels.values() for aside in level.aside.values()]
+        refused = [
+            (aside.tries, level, aside)
+            for level in self.levels.values()
+            for offset, aside in level.aside.items()
+            if offset not in level.held
+        ]
         refused.sort(key=lambda each: each[0])
-        if not refused:
-            return True
         self._retry_at = self.clock.monotonic() + RETRY_SECONDS
         return all(self._deliver(level, [aside.message]) for _, level, aside in refused[:RETRIES_PER_STEP])

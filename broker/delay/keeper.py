@@ -31,6 +31,9 @@ class DelayKeeper:
     def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
         """Put refused messages again; BLOCKED while one is not due."""
         store = self._delays.store
+        if any(level.held or (level.aside and level.in_flight) for level, _ in self._behind(doomed)):
+            # Refused ones may be on their way, and cancelled ones: that ends first.
+            store.flush()
         left, waits = count_max, False
         for level, minimum in self._behind(doomed):
             for message in level.waiting(level.position):

@@ -101,6 +101,7 @@ class DelayLevel:
         settled: Offsets from `position` on that are settled.
         aside: Refused messages by offset, all below `next`.
         in_flight: Messages whose delivery is not durable yet.
+        held: Offsets that a cancel under way takes the place of: not delivered meanwhile.
     """
 
     def __init__(self, level: int, delay_ms: int, queue: ConsumeQueue) -> None:
@@ -111,6 +112,7 @@ class DelayLevel:
         self.settled = Ranges()
         self.aside: dict[int, Aside] = {}
         self.in_flight = 0
+        self.held: set[int] = set()
         self._caps: deque[tuple[int, int]] = deque()
         """(end offset, due time), both rising."""
         self._seen = self.position
@@ -209,7 +211,7 @@ class DelayLevel:
         """Return the next message that was not tried, None when there is none."""
         if self.next >= self.queue.max_offset:
             return None
-        head = next(self.waiting(self.next, _HEAD_UNITS), None)
+        head = next((each for each in self.waiting(self.next, _HEAD_UNITS) if each.offset not in self.held), None)
         self.next = self.queue.max_offset if head is None else head.offset
         return head
 
@@ -218,6 +220,8 @@ class DelayLevel:
         found: list[Waiting] = []
         if self.next < self.queue.max_offset:
             for each in self.waiting(self.next, count_max):
+                if each.offset in self.held:
+                    continue
                 if each.due_ms > now_ms or len(found) >= count_max or (found and each.size > bytes_max):
                     break
                 found.append(each)

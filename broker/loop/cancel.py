@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker.cancelling import CancelOutcome
+from broker.awaited import AwaitedSteps, run_now, settled
+from broker.cancelling import LOOKS, CancelOutcome
 from broker.loop.occurrence import Occurrence, parse_id
 from broker.loop.puts import LOOP_NAME
 from broker.message import Message
@@ -31,7 +32,7 @@ class DelayCancels:
         self._store = store
         self._timers = timers
 
-    def steps(self, topic: str, occurrence: Occurrence) -> Generator[None, None, CancelOutcome]:
+    def steps(self, topic: str, occurrence: Occurrence) -> AwaitedSteps[CancelOutcome]:
         """Cancel, in steps of bounded work; the outcome is durable when it is returned.
 
         Args:
@@ -43,28 +44,40 @@ class DelayCancels:
             OSError: The index cannot be read.
         """
         store, key = self._store, occurrence.first.id
+        is_cancelled = False
         if TIMER_TOPIC in store.topics:
             # Brings the index up to date and has its files checked; the search that counts is then short.
             yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
-            self._flush()
-            query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX).run()
-            waited = [each for each in query.found if each.properties.get("REAL_TOPIC") == topic]
-            pending = {each.unique_key for each in waited if self._timers.is_pending(each.physical, each.offset)}
-            outcomes = {self._timers.cancel(topic, unique_key) for unique_key in pending}
-            if CancelOutcome.CANCELLED in outcomes:
-                return CancelOutcome.CANCELLED
+            for left in reversed(range(LOOKS)):
+                yield from settled(store)
+                if not left or store.failed is not None:
+                    self._flush()
+                under_way = self._timers.due.delivery.in_flight
+                query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX).run()
+                waited = [each for each in query.found if each.properties.get("REAL_TOPIC") == topic]
+                pending = {each.unique_key for each in waited if self._timers.is_pending(each.physical, each.offset)}
+                for unique_key in pending:
+                    cancelling = self._timers.cancelling(topic, unique_key)
+                    # An occurrence that was due meanwhile has a next one: another look finds it.
+                    outcome = (yield from cancelling) if left else run_now(cancelling)
+                    is_cancelled = is_cancelled or outcome is CancelOutcome.CANCELLED
+                if is_cancelled:
+                    return CancelOutcome.CANCELLED
+                if not waited or not (pending or under_way):
+                    break
             if waited:
                 return (yield from self._ended(topic, occurrence, waited[0]))
         # It did not wait, or what waited is no longer kept.
         was_delivered = yield from self._is_delivered(topic, occurrence)
         return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN
 
-    def _ended(self, topic: str, occurrence: Occurrence, newest: Message) -> Generator[None, None, CancelOutcome]:
+    def _ended(self, topic: str, occurrence: Occurrence, newest: Message) -> AwaitedSteps[CancelOutcome]:
         """Tell how it ended, from the newest record that waited: a move cancels a record too, and delivers later."""
         last = (_occurrence(newest) or occurrence) if occurrence.is_loop else occurrence
         if (yield from self._is_delivered(topic, last)):
             return CancelOutcome.TOO_LATE
-        return (yield from self._timers.cancelling(topic, newest.unique_key))
+        outcome: CancelOutcome = yield from self._timers.cancelling(topic, newest.unique_key)
+        return outcome
 
     def _is_delivered(self, topic: str, occurrence: Occurrence) -> Generator[None, None, bool]:
         delivered = by_key(self._store, topic, occurrence.id, limit=1)

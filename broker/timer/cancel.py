@@ -12,9 +12,10 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cancelling import CancelOutcome, delivered, run_query
+from broker.awaited import Awaited, AwaitedSteps, settled
+from broker.cancelling import LOOKS, CancelOutcome, delivered, run_query
 from broker.decisions import prepared_offset_of
-from broker.errors import DamagedRecord, RecordGone
+from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.message import Message
 from broker.properties import find_property
 from broker.put import Put
@@ -23,6 +24,7 @@ from broker.record import split
 from broker.release import release
 from broker.timer import metrics as counted
 from broker.timer.due import MARK
+from broker.timer.log import TimersDamaged
 from broker.timer.names import CANCEL_NAME, OUT_NAME, TIMER_NAMES, TIMER_TOPIC
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class _Target(NamedTuple):
     record: memoryview
 
 
-def cancelling(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+def cancelling(timers: Timers, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
     """Cancel a timer, in steps of bounded work; durable when it ends.
 
     Raises:
@@ -60,12 +62,12 @@ def cancelling(timers: Timers, topic: str, unique_key: str) -> Generator[None, N
     target = yield from _find(timers, topic, unique_key)
     if isinstance(target, CancelOutcome):
         return target
-    _append(timers, target, [_cancel_put(timers, target)])
+    yield from _append(timers, target, [_cancel_put(timers, target)])
     timers.due.count_cancel(split(target.record)[1])
     return CancelOutcome.CANCELLED
 
 
-def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> Generator[None, None, Rescheduled]:
+def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
     """Give a timer another moment, in steps of bounded work; one that is over delivers it. Durable when it ends.
 
     A loop's occurrence waits also when the moment is over, for a millisecond: its delivery makes the one after it. What
@@ -84,14 +86,27 @@ def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> Ge
     again = timers.store.timed.put(moved, due_ms)
     if again is moved and find_property(moved.properties, MARK) is not None:
         again = timers.store.timed.timed(moved, timers.clock.wall_ms() + 1)
-    positions = _append(timers, target, [_cancel_put(timers, target), again])
+    keys = yield from _append(timers, target, [_cancel_put(timers, target), again])
     timers.metrics.counter(counted.CANCELLED).add()
-    return Rescheduled(CancelOutcome.CANCELLED, positions[1])
+    return Rescheduled(CancelOutcome.CANCELLED, keys[1])
 
 
-def _find(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, _Target | CancelOutcome]:
+def _find(timers: Timers, topic: str, unique_key: str) -> AwaitedSteps[_Target | CancelOutcome]:
     """Find the pending record of a timer, or tell why there is none."""
-    store = timers.store
+    for left in reversed(range(LOOKS)):
+        # A refused one may be on its way into the log again.
+        yield from settled(timers.store)
+        found = yield from _look(timers, topic, unique_key, sure=not left)
+        if found is not None:
+            return found
+    raise AssertionError("the last look is sure")
+
+
+def _look(
+    timers: Timers, topic: str, unique_key: str, *, sure: bool
+) -> Generator[None, None, _Target | CancelOutcome | None]:
+    """`_find`, once; None while something is under way that may be of this timer. With `sure` that is ended first."""
+    store, due = timers.store, timers.due
     if TIMER_TOPIC not in store.topics:
         return (yield from delivered(timers.store, topic, unique_key))
     found = yield from run_query(by_unique_key(store, TIMER_TOPIC, unique_key, limit=_FOUND_MAX))
@@ -103,9 +118,12 @@ def _find(timers: Timers, topic: str, unique_key: str) -> Generator[None, None, 
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
         return CancelOutcome.CANCELLED
-    # A refused one may be on its way into the log again.
-    store.flush()
-    if not timers.is_pending(newest.physical, newest.offset):
+    if sure:
+        store.flush()
+    is_pending, under_way = timers.is_pending(newest.physical, newest.offset), due.delivery.in_flight > 0
+    if newest.physical in due.held or (under_way and (not is_pending or newest.physical in due.aside)):
+        return None
+    if not is_pending:
         return CancelOutcome.TOO_LATE
     try:
         return _Target(newest, store.read(newest.physical, newest.size))
@@ -132,15 +150,26 @@ def _cancel_put(timers: Timers, target: _Target) -> Put:
     )
 
 
-def _append(timers: Timers, target: _Target, puts: list[Put]) -> list[str]:
-    """Append, flush, and take the timer out; return the UNIQ_KEYs."""
+def _append(timers: Timers, target: _Target, puts: list[Put]) -> AwaitedSteps[list[str]]:
+    """Append, and take the timer out when that is durable, until when it is held; return the UNIQ_KEYs."""
     store, message = timers.store, target.message
-    positions = store.append(puts, born_ms=message.born_ms, born_host=message.born_host, atomic=len(puts) > 1)
-    # Nothing is delivered between these two: one thread does both.
-    store.flush()
-    if store.failed is not None:
-        raise store.failed
-    timers.take_out(message.physical)
+    awaited = Awaited(store)
+
+    def done(error: StoreError | None) -> None:
+        try:
+            if error is None:
+                timers.take_out(message.physical)
+        except (TimersDamaged, OSError):
+            # The next step finds that the timer log is damaged, or cannot be read; it is not delivered meanwhile.
+            timers.due.superseded.add(message.physical)
+        timers.due.let_go(message.physical)
+        awaited.tell(error)
+
+    positions = store.append(
+        puts, born_ms=message.born_ms, born_host=message.born_host, atomic=len(puts) > 1, done=done
+    )
+    timers.due.hold(message.physical)
+    yield from awaited.steps()
     if store.options.flush == "sync":
         # Durable as it is, it may stand in the timer log: after a kill RocketMQ delivers what is overdue and is put
         # again by it (a roll) without a look at cancels. What cannot be written now is with the next checkpoint.

@@ -83,6 +83,8 @@ class DueTimers:
     Attributes:
         aside: Refused timers, by the commit-log offset of their record.
         superseded: Records that were replaced or cancelled by one that is not in the wheel yet.
+        held: Records that a cancel under way takes the place of, by commit-log offset: not delivered meanwhile. With
+            what of them came due.
         aside_max: With so many aside, further ones are put again.
         delivery: Appends.
         follower: Asked for timers whose properties hold `MARK`.
@@ -93,6 +95,7 @@ class DueTimers:
     def __init__(self, store: Store, table: TimerTable, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
         self.aside: dict[int, Aside] = {}
         self.superseded: set[int] = set()
+        self.held: dict[int, list[Taken]] = {}
         self.aside_max = ASIDE_MAX
         self.follower: Follower | None = None
         self.on_done: Callable[[], None] = lambda: None
@@ -163,7 +166,8 @@ class DueTimers:
     def release_plain(self, messages: list[Taken]) -> Plain:
         """Make what to append for timers as this broker writes them: no rolls, loops or cancels."""
         table = self._table
-        places, dues, others = taking.usual(messages, self.superseded, table.cancels, table.log.marked)
+        unwanted = self.superseded | self.held.keys() if self.held else self.superseded
+        places, dues, others = taking.usual(messages, unwanted, table.cancels, table.log.marked)
         plain = self._plain.release(places, dues)
         if not others:
             return plain
@@ -180,6 +184,11 @@ class DueTimers:
             TimersDamaged: Its unit says something else than the record.
         """
         unit = message.unit
+        held = self.held.get(unit.physical)
+        if held is not None:
+            if unit.physical not in self.aside:
+                held.append(message)
+            return None
         if not unit.size or self._table.log.is_marked(message.position):
             self._table.settle(unit, marked=True)
             return None
@@ -340,6 +349,16 @@ class DueTimers:
         self._metrics.counter(counted.CANCELLED).add()
         if self.follower is not None and MARK in properties:
             self.follower.cancelled(properties)
+
+    # Cancels under way
+
+    def hold(self, physical: int) -> None:
+        """Do not deliver a pending timer until `let_go`."""
+        self.held[physical] = []
+
+    def let_go(self, physical: int) -> None:
+        """Go on with it: deliver it, or find that it was taken out."""
+        self.give_back(self.held.pop(physical))
 
     # What was aside
 

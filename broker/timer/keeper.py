@@ -42,6 +42,9 @@ class TimerKeeper:
         if timers.entering.offset < minimum or timers.is_mending:
             # They are not in the wheel yet: the next steps enter them.
             return Rescue.BLOCKED
+        if timers.due.held or (timers.due.aside and timers.due.delivery.in_flight):
+            # Refused ones may be on their way, and cancelled ones: that ends first.
+            timers.store.flush()
         places = [(each.timer.unit.physical, each.timer.unit.size) for each in timers.due.aside.values()]
         places = [place for place in places if place[0] < doomed.end][:count_max]
         number = max(self._next, table.log.first)

@@ -19,13 +19,13 @@ from functools import partial
 
 import structlog
 
+from broker.awaited import AwaitedSteps, run_now
 from broker.cancelling import CancelOutcome
 from broker.consume_queue import ConsumeQueue
 from broker.errors import NO_SPACE
 from broker.java import tags_code
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.opening import run_to_end
 from broker.properties import find_property
 from broker.record import prepared_offset, split
 from broker.release import REAL_TOPIC_NAME
@@ -237,9 +237,9 @@ class Timers:
             DiskFull, StoreFailed: It cannot be stored; the timer stays.
             OSError: The store cannot be read.
         """
-        return run_to_end(self.cancelling(topic, unique_key))
+        return run_now(self.cancelling(topic, unique_key))
 
-    def cancelling(self, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
         """`cancel` in steps of bounded work; returns the outcome."""
         return cancelling(self, topic, unique_key)
 
@@ -250,9 +250,9 @@ class Timers:
             MessageRefused: The moment is too far away, or the message would be refused as a new one; the timer stays.
             DiskFull, StoreFailed, OSError: As `cancel`.
         """
-        return run_to_end(self.rescheduling(topic, unique_key, due_ms))
+        return run_now(self.rescheduling(topic, unique_key, due_ms))
 
-    def rescheduling(self, topic: str, unique_key: str, due_ms: int) -> Generator[None, None, Rescheduled]:
+    def rescheduling(self, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
         """`reschedule` in steps of bounded work; returns the outcome."""
         return rescheduling(self, topic, unique_key, due_ms)
 

@@ -20,7 +20,7 @@ from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.timer.timers import Timers
 from tests.integration.store_tools import HOST, open_store
-from tests.integration.waiting_tools import make_durable
+from tests.integration.waiting_tools import drive, make_durable
 
 TOPIC = "t"
 START_S = 1_700_000_000
@@ -75,7 +75,7 @@ class World:
 
     def cancel(self, occurrence: Occurrence, topic: str = TOPIC) -> CancelOutcome:
         """Cancel a message, by any of its occurrences."""
-        return run_to_end(DelayCancels(self.store, self.timers).steps(topic, occurrence))
+        return drive(DelayCancels(self.store, self.timers).steps(topic, occurrence), self.scheduler)
 
     def delivered(self, topic: str = TOPIC) -> list[tuple[str, int]]:
         """Ids in the topic with when they were stored, in ms after the start, in their order."""

@@ -6,9 +6,11 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from broker.awaited import AwaitedSteps
 from broker.consume_queue import FILLER_SIZE
 from broker.delay.delays import Delays
 from broker.errors import DiskFull, StoreError
@@ -16,12 +18,14 @@ from broker.metrics import Metrics
 from broker.properties import encode_properties
 from broker.put import Position, Put
 from broker.record import store_timestamp
+from broker.seams import Syncs
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from broker.timer.timers import Timers
 from tests.integration.store_tools import ROOT, bodies
 
 TOPIC = "t"
+Result = TypeVar("Result")
 START_MS = 1_700_000_000_000
 Sent = dict[bytes, int]
 """What was acknowledged, with its due time."""
@@ -34,6 +38,37 @@ def let_pass(scheduler: ManualScheduler, until: Callable[[], bool]) -> None:
         due = scheduler.next_due()
         assert due is not None, "nothing is under way that could end this"
         scheduler.advance(max(due - scheduler.time(), 0.0))
+
+
+def drive(steps: AwaitedSteps[Result], scheduler: ManualScheduler) -> Result:
+    """Make a change in its steps, letting time pass where it waits for the disk; return its result."""
+    while True:
+        try:
+            awaited = next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        if awaited is not None:
+            told: list[bool] = []
+            awaited.then(partial(told.append, True))
+            let_pass(scheduler, partial(bool, told))
+        scheduler.run_until_idle()
+
+
+def flush_in_background(store: Store, syncs: Syncs, scheduler: ManualScheduler) -> None:
+    """Have what is appended to a store flushed as a node does it."""
+
+    def pending() -> None:
+        scheduler.call_soon(store.begin_flush)
+
+    def durable() -> None:
+        store.begin_flush()
+        store.settle()
+        store.begin_flush()
+
+    store.syncs = syncs
+    store.on_durable = durable
+    store.on_pending = pending
 
 
 def make_durable(store: Store, scheduler: ManualScheduler) -> None:
@@ -110,19 +145,9 @@ class WaitingStore(ABC):
 
     def flush_in_background(self, random: Random, *, seconds_max: float = 0.002) -> None:
         """Have what is appended flushed as a node does it, with syncs that end up to so much later."""
-        store = self.store
-
-        def pending() -> None:
-            self.scheduler.call_soon(store.begin_flush)
-
-        def durable() -> None:
-            store.begin_flush()
-            store.settle()
-            store.begin_flush()
-
-        store.syncs = SimSyncs(self.disk, self.scheduler, random, seconds_max=seconds_max)
-        store.on_durable = durable
-        store.on_pending = pending
+        flush_in_background(
+            self.store, SimSyncs(self.disk, self.scheduler, random, seconds_max=seconds_max), self.scheduler
+        )
 
     def fill(self) -> None:
         """Publish until the disk is full."""

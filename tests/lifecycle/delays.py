@@ -17,7 +17,7 @@ from broker.retention import RetentionLimits
 from broker.store import Store
 from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import ROOT
-from tests.integration.waiting_tools import put_durably
+from tests.integration.waiting_tools import drive, put_durably
 from tests.lifecycle.scenario import DERIVED, Scenario
 from tests.lifecycle.walk import Walk
 
@@ -84,9 +84,9 @@ class Delays(Scenario):
     def _cancel(self, body: bytes, topic: str) -> None:
         self.account.unsure(body)
         name = self._ids[body]
-        assert self._made.delays.cancel(topic, name) is CancelOutcome.CANCELLED
-        self.account.forbid(body)
         self._cancelled.add(body)
+        assert drive(self._made.delays.cancelling(topic, name), self._made.scheduler) is CancelOutcome.CANCELLED
+        self.account.forbid(body)
         self._see()
 
     def _refuse(self) -> None:
@@ -233,9 +233,9 @@ class Delays(Scenario):
         ]
         if found:
             return found[-1]
-        if body in self._cancelled:
-            return "cancelled"
-        return "delivered" if body in [thing for thing, _ in self.account.visible.values()] else "lost"
+        if body in [thing for thing, _ in self.account.visible.values()]:
+            return "delivered"
+        return "cancelled" if body in self._cancelled else "lost"
 
     def _state_in(self, level: DelayLevel, offset: int) -> str:
         if level.in_flight and offset < level.next:

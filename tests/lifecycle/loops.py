@@ -11,6 +11,7 @@ from broker.message import message_of
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
 from tests.integration.timer_tools import SMALL
+from tests.integration.waiting_tools import drive
 from tests.lifecycle.delays import GONE
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
@@ -160,7 +161,8 @@ class Loops(Scenario):
         due_ms = self.clock.wall_ms() + seconds * 1000
         before_ms = self.account.promised[occurrence.id]
         self.account.promised[occurrence.id] = min(due_ms, before_ms)
-        moved = self._made.timers.reschedule(TOPIC, self._keys[occurrence.id], due_ms)
+        made = self._made
+        moved = drive(made.timers.rescheduling(TOPIC, self._keys[occurrence.id], due_ms), made.scheduler)
         assert moved.outcome is CancelOutcome.CANCELLED
         # Those behind it wait for their own moments, and for it.
         for each in walked(occurrence):

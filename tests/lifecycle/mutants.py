@@ -117,11 +117,11 @@ def _ahead(take: Any) -> Any:
 def _remembered_only(append: Any) -> Any:
     """Cancels are not stored."""
 
-    def cancel(timers: Any, target: Any, puts: list[Any]) -> list[str]:
+    def cancel(timers: Any, target: Any, puts: list[Any]) -> Generator[Any, None, list[str]]:
         if len(puts) == 1:
             timers.take_out(target.message.physical)
             return []
-        keys: list[str] = append(timers, target, puts)
+        keys: list[str] = yield from append(timers, target, puts)
         return keys
 
     return cancel

@@ -14,7 +14,7 @@ from broker.timer.keeper import TimerKeeper
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import TOPIC, Broker, broker
-from tests.integration.waiting_tools import put_durably
+from tests.integration.waiting_tools import drive, put_durably
 from tests.lifecycle.delays import GONE, tell
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
@@ -41,6 +41,8 @@ class Timers(Scenario):
         self._keys: dict[bytes, str] = {}
         """UNIQ_KEY of each body, the last that it was given."""
         self._due: dict[str, int] = {}
+        self._ending: dict[str, str] = {}
+        """By UNIQ_KEY: what is to end a timer before its time."""
         self._damaged = ""
         self._answered: list[tuple[str, str]] = []
         """Topics and UNIQ_KEYs of cancels that were answered."""
@@ -235,20 +237,22 @@ class Timers(Scenario):
 
     def _cancel(self, body: bytes, topic: str) -> None:
         self.account.unsure(body)
-        assert self._made.timers.cancel(topic, self._keys[body]) is CancelOutcome.CANCELLED
+        made = self._made
+        self._ending[self._keys[body]] = "a cancel is durable"
+        assert drive(made.timers.cancelling(topic, self._keys[body]), made.scheduler) is CancelOutcome.CANCELLED
         self.account.forbid(body)
         self._answered.append((topic, self._keys[body]))
-        self._went(body, "a cancel is durable")
+        self._see()
 
     def _reschedule(self, body: bytes, delay_ms: int) -> None:
         """Until it is answered either moment holds; the message comes once in any case."""
         key, due = self._keys[body], self.clock.wall_ms() + delay_ms
         self.account.promised[body] = min(due, self._due[key])
-        outcome, again = self._made.timers.reschedule(TOPIC, key, due)
+        self._ending[key] = "it is rescheduled"
+        outcome, again = drive(self._made.timers.rescheduling(TOPIC, key, due), self._made.scheduler)
         assert outcome is CancelOutcome.CANCELLED
         self.account.promised[body] = due
         self._answered.append((TOPIC, key))
-        self._went(body, "it is rescheduled")
         self._name(body, again, due)
         self._see()
 
@@ -271,6 +275,8 @@ class Timers(Scenario):
             again = len(self._records[key]) > before.get(key, 0)
             if (was, state) == ("pending", "aside"):
                 self._walk.went(key, state, TIME, REFUSED)
+            elif state != was and state == "cancelled" and key in self._ending:
+                self._walk.went(key, state, self._ending[key])
             elif again and (was, state) == ("rolling", "pending"):
                 self._walk.went(key, state, "the copy is durable")
             elif again and (was, state) == ("delivering", "pending"):

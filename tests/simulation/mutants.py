@@ -330,9 +330,9 @@ def _hasty_timers(deliver: Any) -> Any:
 
 
 def _unkept_cancel(append: Any) -> Any:
-    def settle_only(timers: Timers, target: Any, puts: list[Put]) -> list[str]:
+    def settle_only(timers: Timers, target: Any, puts: list[Put]) -> Generator[Any, None, list[str]]:
         if len(puts) > 1:
-            return list(append(timers, target, puts))
+            return list((yield from append(timers, target, puts)))
         timers.take_out(target.message.physical)
         return [""]
 
@@ -340,10 +340,10 @@ def _unkept_cancel(append: Any) -> Any:
 
 
 def _kept_original(append: Any) -> Any:
-    def leave(timers: Timers, target: Any, puts: list[Put]) -> list[str]:
+    def leave(timers: Timers, target: Any, puts: list[Put]) -> Generator[Any, None, list[str]]:
         if len(puts) == 1:
-            return list(append(timers, target, puts))
-        return ["", *append(timers, target, [puts[1]._replace(prepared_offset=0)])]
+            return list((yield from append(timers, target, puts)))
+        return ["", *(yield from append(timers, target, [puts[1]._replace(prepared_offset=0)]))]
 
     return leave
 
