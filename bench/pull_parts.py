@@ -1,9 +1,10 @@
-"""What a pull with acks costs by its parts, in one process: `python -m bench.pull_parts [--batch N] [--cold]`.
+"""What a pull with acks costs by its parts, in one process: `python -m bench.pull_parts [--batch N] [--parked] ...`.
 
 The load of the other benchmarks (1 KiB bodies, 12-byte keys, one tag, two properties), stored on a simulated disk, is
 pulled in order per key over a connection without a socket; each pull carries the acks of the one before. System calls
 and the loop are left out. Microseconds of processor time per message, the best of some passes. `--cold` empties the
-caches of the processor before each request, which is what a node finds that waited for its client.
+caches of the processor before each request, which is what a node finds that waited for its client. `--parked` has each
+pull wait until its messages are stored: `wake` is from there to the reply, without what the other parts are of it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from upstream.progress import Progress
 
 MESSAGES = 4_800
 PASSES = 5
-PARTS = ("scan", "acks", "read ahead", "take", "reply", "journal", "rest")
+PARTS = ("scan", "acks", "wake", "read ahead", "take", "reply", "journal", "rest")
 _GROUP = "bench"
 _SCAN = "scan_pull"
 _BATCH = 32
@@ -61,13 +62,15 @@ class _Peer(asyncio.Transport):
         return False
 
 
-def measure(batch: int, passes: int = PASSES, *, messages: int = MESSAGES, cold: bool = False) -> dict[str, float]:
-    """Return microseconds per message by part."""
+def measure(
+    batch: int, passes: int = PASSES, *, messages: int = MESSAGES, parked: bool = False, cold: bool = False
+) -> dict[str, float]:
+    """Return microseconds per message by part; with `parked` each pull waits for its messages."""
     best: dict[str, float] = {}
     scan = vars(consumer_service)[_SCAN]
     for _ in range(passes):
         try:
-            spent = _measure_once(batch, messages, b"x" * _CACHES_BYTES if cold else b"")
+            spent = _measure_once(batch, messages, b"x" * _CACHES_BYTES if cold else b"", parked=parked)
         finally:
             setattr(consumer_service, _SCAN, scan)
         if not best or sum(spent.values()) < sum(best.values()):
@@ -75,18 +78,21 @@ def measure(batch: int, passes: int = PASSES, *, messages: int = MESSAGES, cold:
     return best
 
 
-def _measure_once(batch: int, messages: int, caches: bytes) -> dict[str, float]:
-    store, progress, group, server = _node(messages)
+def _measure_once(batch: int, messages: int, caches: bytes, *, parked: bool) -> dict[str, float]:
+    store, clock, progress, group, server = _node(0 if parked else messages + _BATCH)
     service = server.service_of_pulls
     peer, connection, watch = _Peer(), Connection(server), Watch(PARTS)
     connection.connection_made(peer)
     watch.watch(consumer_service, _SCAN, "scan")
     watch.watch(service, "_apply", "acks")
-    watch.watch(group, "pull", "take")
+    watch.watch(vars(group)["_buffer"], "take", "take")
     watch.watch(service, "_send", "reply")
+    watch.watch(vars(service)["_lingers"], "send", "reply")
     watch.watch(progress, "flush", "journal")
     [subscription] = {lane.subscription for lane in group.lanes()}
     watch.watch(subscription, "pump", "read ahead")
+    [listener] = store.topics["bench"].listeners
+    store.topics["bench"].listeners[:] = [lambda: watch.run("wake", listener)]
     held: list[Pulled] = []
     count = 0
     while count < messages:
@@ -94,13 +100,17 @@ def _measure_once(batch: int, messages: int, caches: bytes) -> dict[str, float]:
         zlib.crc32(caches)
         watch.run("rest", connection.data_received, request)
         watch.run("rest", progress.flush)
+        if parked:
+            _store_batch(store, clock, count, batch)
+            zlib.crc32(caches)
+            store.flush()
         watch.run("rest", server.flush)
         pulled = scan_pull_reply(peer.written.pop()[_FRAME_LENGTH_BYTES:])
         assert pulled is not None, "there are messages"
         held = [pulled]
         count += len(pulled.bodies)
     store.close()
-    return {part: seconds / count * 1e6 for part, seconds in watch.spent.items()}
+    return {part: seconds / count * 1e6 for part, seconds in watch.spent.items() if parked or part != "wake"}
 
 
 class _Server(ThriftServer):
@@ -109,18 +119,24 @@ class _Server(ThriftServer):
     service_of_pulls: ConsumerService
 
 
-def _node(messages: int) -> tuple[Store, Progress, ConsumerGroup, _Server]:
+def _store_batch(store: Store, clock: ManualClock, number: int, count: int) -> None:
+    """Append messages to one queue, the first of them with that number."""
+    topic = store.topics["bench"]
+    puts = []
+    for each in range(number, number + count):
+        pairs = [(b"KEYS", key_of(each)), (b"TAGS", TAG), *PROPERTIES]
+        block = encode_properties([(name.decode(), value.decode()) for name, value in pairs])
+        puts.append(Put(topic, number // count % 8, body_of(), block, TAG))
+    store.append(puts, born_ms=clock.wall_ms(), born_host=bytes(8), atomic=True)
+
+
+def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _Server]:
     clock, metrics, disk = ManualClock(), Metrics(), SimDisk()
     scheduler = ManualScheduler(clock)
     store = Store.open("/bench", options=StoreOptions(), disk=disk, clock=clock, random=Random(1), metrics=metrics)
-    topic = store.create_topic("bench", 8)
-    for at in range(0, messages + _BATCH, _BATCH):
-        puts = []
-        for number in range(at, at + _BATCH):
-            pairs = [(b"KEYS", key_of(number)), (b"TAGS", TAG), *PROPERTIES]
-            block = encode_properties([(name.decode(), value.decode()) for name, value in pairs])
-            puts.append(Put(topic, at // _BATCH % 8, body_of(), block, TAG))
-        store.append(puts, born_ms=clock.wall_ms(), born_host=bytes(8), atomic=True)
+    store.create_topic("bench", 8)
+    for at in range(0, messages, _BATCH):
+        _store_batch(store, clock, at, _BATCH)
         store.flush()
     progress = Progress.open("/bench", store=store, disk=disk, clock=clock, metrics=metrics, scheduler=scheduler)
     subscription = {
@@ -164,17 +180,18 @@ def _node(messages: int) -> tuple[Store, Progress, ConsumerGroup, _Server]:
     )
     server.serve(server.service_of_pulls.handlers())
     group.start()
-    return store, progress, group, server
+    return store, clock, progress, group, server
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.pull_parts", description=(__doc__ or "").partition(":")[0])
     parser.add_argument("--batch", type=int, default=_BATCH, help="messages per pull")
+    parser.add_argument("--parked", action="store_true", help="each pull waits until its messages are stored")
     parser.add_argument("--cold", action="store_true", help="with cold caches of the processor")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    found = measure(options.batch, cold=options.cold)
+    found = measure(options.batch, parked=options.parked, cold=options.cold)
     parts = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
     print(f"pull, batch {options.batch}, us per message: {parts}")
     print(f"together {sum(found.values()):.1f}")

@@ -38,6 +38,7 @@ from proxy.wire import (
     scan_submit,
 )
 from proxy.wire.codes import PullCode
+from upstream import job_loops
 from upstream.budget import Budget, Pressure
 from upstream.group import Batch, ConsumerGroup, ParkedFull
 from upstream.job import UpstreamJob
@@ -252,12 +253,13 @@ class ConsumerService:
         connection: Connection,
     ) -> None:
         """Assemble the reply from record slices."""
-        jobs = batch.jobs
+        places, offsets = job_loops.places(batch.jobs)
         try:
-            located = self._store.locate([(job.physical, job.size) for job in jobs], locate_unpacked)
+            located = self._store.locate(places, locate_unpacked)
         except (DamagedRecord, RecordGone, BodyPacked):
             jobs, located = self._readable(group, batch)
-        messages = list(zip([job.offset for job in jobs], located, strict=True))
+            offsets = [job.offset for job in jobs]
+        messages = list(zip(offsets, located, strict=True))
         data = encode_pull_reply(call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages)
         answer(data, partial(group.give_back, batch, connection))
 

@@ -50,7 +50,7 @@ PLACES = (
     Place(pull_reply, "_usual", "proxy.wire.pull_leaf", "reply", pull_reply._usual_none),
     *(
         Place(job_loops, name, "upstream.jobs_leaf", name, getattr(job_loops, f"_{name}"))
-        for name in ("make", "submit", "admit", "buffer", "take", "hand_out", "settle")
+        for name in ("placed", "make", "submit", "admit", "buffer", "take", "hand_out", "settle", "places")
     ),
 )
 MODULES = sorted({place.module for place in PLACES})

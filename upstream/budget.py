@@ -90,8 +90,8 @@ class Budget:
         """Note that `count` jobs were made. They are not taken off when they end: `settle` counts what there is."""
         size = count * JOB_BYTES
         self.job_bytes += size
-        self.used += size
-        if self.used >= self.next_at:
+        used = self.used = self.used + size
+        if used >= self.next_at:
             self.settle()
 
     def stage(self, count: int) -> None:

@@ -22,6 +22,7 @@ from upstream.state import Event, State, move, next_state
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)
 _REFUSING = Pressure.REFUSING
+_new = tuple.__new__
 
 
 class Batch(NamedTuple):
@@ -202,7 +203,7 @@ class PullBuffer:
                 lane.listed = False
             if jobs:
                 self._hand_out(lane, jobs, holder)
-                return Batch(line.topic, lane.qid, jobs)
+                return _new(Batch, (line.topic, lane.qid, jobs))
         return None
 
     def _take_jobs(self, lane: Lane, count_max: int | None) -> list[UpstreamJob]:
@@ -335,11 +336,14 @@ class PullBuffer:
         """Return the longest waiting pull that this line can answer, dropping those of closed connections."""
         first = None
         for waiting in (self._parked, line.parked):
-            while waiting and (not waiting[0].open or waiting[0].holder.closed):
-                if waiting[0].open:
-                    self.unpark(waiting[0])
-                else:
+            while waiting:
+                head = waiting[0]
+                if not head.open:
                     waiting.popleft()
-            if waiting and (first is None or waiting[0].number < first.number):
-                first = waiting[0]
+                elif head.holder.closed:
+                    self.unpark(head)
+                else:
+                    if first is None or head.number < first.number:
+                        first = head
+                    break
         return first

@@ -27,6 +27,11 @@ _OUT = next_state(_BUFFERED, Event.TAKE)
 _FINISHED = next_state(_OUT, Event.SUCCEED)
 
 
+def _placed(units: Sequence[tuple[int, int, int]], start: int, lane: Lane) -> list[Unit]:
+    """Return the units of a lane's queue, whose first is of offset `start`, with offset and lane."""
+    return [(physical, size, code, offset, lane) for offset, (physical, size, code) in enumerate(units, start)]
+
+
 def _make(
     subscription: Subscription, units: Sequence[Unit], keys: Sequence[OrderKey | None]
 ) -> list[UpstreamJob] | None:
@@ -169,7 +174,13 @@ def _settle(  # noqa: PLR0917
     return at, current, last
 
 
+def _places(jobs: Sequence[UpstreamJob]) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return (commit-log offset, size) of jobs' records, and their queue offsets."""
+    return [(job.physical, job.size) for job in jobs], [job.offset for job in jobs]
+
+
 _LEAF = "upstream.jobs_leaf"
+placed = leaf(_LEAF, "placed", _placed)
 make = leaf(_LEAF, "make", _make)
 submit = leaf(_LEAF, "submit", _submit)
 admit = leaf(_LEAF, "admit", _admit)
@@ -177,3 +188,4 @@ buffer = leaf(_LEAF, "buffer", _buffer)
 take = leaf(_LEAF, "take", _take)
 hand_out = leaf(_LEAF, "hand_out", _hand_out)
 settle = leaf(_LEAF, "settle", _settle)
+places = leaf(_LEAF, "places", _places)

@@ -128,6 +128,16 @@ cdef inline object _checked(object of, object kind):
     return of
 
 
+def placed(units, long long start, lane):
+    """As `job_loops._placed`."""
+    cdef list found = []
+    cdef object physical, size, code
+    for physical, size, code in units:
+        found.append((physical, size, code, start, lane))
+        start += 1
+    return found
+
+
 def make(subscription, units, keys):
     """As `job_loops._make`."""
     cdef object unit, key, lane, tracker, job, physical, size, offset, live
@@ -294,3 +304,15 @@ def settle(offsets, Py_ssize_t at, lane, holder, order, ready, tuple found):
                     if following is not None:
                         ready(following)
     return at, current, last
+
+
+def places(jobs):
+    """As `job_loops._places`."""
+    cdef object job
+    cdef list found = []
+    cdef list offsets = []
+    for job in jobs:
+        _checked(job, _job_class)
+        found.append((_get(job, _physical), _get(job, _size)))
+        offsets.append(_get(job, _offset))
+    return found, offsets

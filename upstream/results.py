@@ -61,6 +61,9 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
             lane.tracker.place = last.offset, last.physical
         subscription.permits.release(len(done))
         subscription.counters.finished.value += len(done)
+    if not slow and not fail:
+        subscription.pump()
+        return _new(Applied, (len(done), 0, 0, 0))
     finished, repeated, failed, ignored = len(done), 0, 0, 0
     for offset in slow:
         outcome = _succeed_slowly(subscription, lane, offset, holder)

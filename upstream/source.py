@@ -154,13 +154,14 @@ class EmbeddedSource:
 
     def read(self, count: int) -> list[UpstreamJob]:
         """Make the next jobs in commit-log order; see `Source.read`."""
-        at, merged = self._at, self._merged
-        if at == len(merged):
+        at = self._at
+        if at == len(self._merged):
             if not self._dirty or not self._fill():
                 return []
-            at, merged = 0, self._merged
+            at = 0
+        merged = self._merged
         end = at + count
-        units = merged[at:end] if at or end < len(merged) else merged
+        units = merged if not at and end >= len(merged) else merged[at:end]
         self._at = at + len(units)
         return self._make(units)
 
@@ -233,10 +234,14 @@ class EmbeddedSource:
                     "messages_expired_unread", self._subscription.group, lost, topic=lane.topic, offset=start
                 )
             start = queue.min_offset
-        lane.check_until = tracker.high
-        start = tracker.next_unfinished(start)
+        if tracker.ahead:
+            lane.check_until = tracker.high
+            start = tracker.next_unfinished(start)
+        else:
+            lane.check_until = tracker.watermark
+            start = max(start, tracker.watermark)
         units = queue.read(start, CHUNK_UNITS) if start < queue.max_offset else []
-        pending = [(physical, size, code, offset, lane) for offset, (physical, size, code) in enumerate(units, start)]
+        pending = job_loops.placed(units, start, lane)
         if FILLER in units:
             # The offset exists and its record is lost in a damaged part of the log.
             for offset, unit in enumerate(units, start):

@@ -453,7 +453,7 @@ class Subscription:
         self.deadlines.add(delivery)
         self.counters.delivered.value += delivery.open
         self.counters.batches.value += 1
-        if self._line.jobs < self._read_ahead:
+        if not self._pumping and self._line.jobs < self._read_ahead:
             self.pump()
 
     def now(self) -> float:

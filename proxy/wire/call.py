@@ -52,7 +52,7 @@ class Call(NamedTuple):
 
     def header(self) -> Call:
         """Return what a reply needs, without the frame: for a call whose answer takes its time."""
-        return Call(self.protocol, self.method, self.seqid, 0, b"")
+        return _new(Call, (self.protocol, self.method, self.seqid, 0, b""))
 
 
 def parse_call(frame: bytes) -> Call:

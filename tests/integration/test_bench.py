@@ -77,10 +77,10 @@ def test_stalls_name_callbacks_and_what_is_in_them(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_pull_are_all_measured() -> None:
-    """Likewise of a pull with the acks of the one before, with warm and cold caches."""
-    for batch, cold in ((1, False), (32, False), (32, True)):
-        found = pull_parts.measure(batch, passes=1, messages=320, cold=cold)
-        assert set(found) == set(pull_parts.PARTS)
+    """Likewise of a pull with the acks of the one before, with warm and cold caches, and of one that waits."""
+    for batch, parked, cold in ((1, False, False), (32, False, False), (32, False, True), (5, True, False)):
+        found = pull_parts.measure(batch, passes=1, messages=320, parked=parked, cold=cold)
+        assert set(found) == set(pull_parts.PARTS) - (set() if parked else {"wake"})
         assert all(value > 0 for value in found.values())
 
 

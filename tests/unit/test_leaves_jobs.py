@@ -74,7 +74,8 @@ def life(seed: int) -> list[Any]:
         batch = world.pull(client, count=random.choice((None, 0, 1, 2, 9)))
         if batch is not None:
             out.append((client, batch))
-            trace.append((batch.topic, batch.qid, [job_facts(job) for job in batch.jobs]))
+            facts = [job_facts(job) for job in batch.jobs]
+            trace.append((batch.topic, batch.qid, facts, job_loops.places(batch.jobs)))
 
     def park() -> None:
         client = random.choice(clients)
