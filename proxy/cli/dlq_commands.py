@@ -173,6 +173,9 @@ def redrive(
         run.print(dry_run=not yes)
     if run.stopped is not None:
         raise CliError(f"stopped: {run.stopped}; call it again to go on.", ExitCode.REFUSED)
+    if letter_id is not None and not any(run.counts.values()):
+        text = f"no dead letter of {group} has the id {letter_id}, or the other filters hide it; `dlq show` lists them"
+        raise CliError(text, ExitCode.NOT_FOUND)
     return ExitCode.CHECK_FAILED if run.counts["refused"] else ExitCode.OK
 
 

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from proxy.cli.codes import ExitCode
 from tests.acceptance.conftest import PYDDMQ, NodeProcess, StartNode, command, environment
 from tests.patient import Consumer, Producer
 
@@ -89,6 +90,8 @@ def test_redrive_is_a_dry_run_until_it_is_confirmed(node: NodeProcess) -> None:
     """Nothing goes without --yes; what went is recognised; the group gets it as a message of its own topic."""
     usage = command("dlq", "redrive", "billing", *node.admin())
     assert "say which" in usage.err
+    absent = command("dlq", "redrive", "billing", "--id", "nothing", "--yes", *node.admin())
+    assert (absent.code, "has the id nothing" in absent.err) == (ExitCode.NOT_FOUND, True)
     dry = asked(node, "redrive", "billing", "--key", "k0")
     assert (dry["wouldRedrive"], dry["redriven"], dry["dryRun"]) == (10, 0, True)
     assert asked(node, "redrive", "billing", "--key", "k0", "--yes")["redriven"] == 10
