@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from broker.errors import StoreFailed
+from broker.errors import MessageRefused, StoreFailed
 from broker.java import queue_of_key
 from broker.options import StoreOptions
 from broker.properties import encode_properties
 from broker.put import Position, Put
 from broker.seams import Buffer, Clock
 from broker.topics import Topic
+from broker.wait_properties import NAMES, Wait, wait_of
 from broker.waits import Waits
 
 
@@ -57,19 +58,27 @@ class SinglePuts:
 
         The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
         With a delay level (1 or more) it goes to the schedule topic, where its position then is; else with a moment
-        (wall clock, ms since the epoch) or a delay in ms to the timer topic. The level wins, as in RocketMQ.
+        (wall clock, ms since the epoch) or a delay in ms to the timer topic. The level wins, as in RocketMQ. Its
+        properties DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS ask for the same (`wait_of`).
 
         Raises:
             KeyError: No topic has that name.
-            MessageRefused, DiskFull, StoreFailed: As `Store.append`; StoreFailed also when the flush failed.
+            MessageRefused, DiskFull, StoreFailed: As `Store.append`; StoreFailed also when the flush failed,
+                MessageRefused also when a wait is asked for by argument and by property.
         """
         store = self._store
         target = store.topics[topic] if isinstance(topic, str) else topic
         if queue_id is None:
             queue_id = self.queue_for(target, key)
+        wait = Wait(delay_level, deliver_at_ms, delay_ms)
+        if properties and not NAMES.isdisjoint(properties):
+            if any(wait):
+                raise MessageRefused("the message asks for a wait by argument and by property; leave one of them out")
+            wait = wait_of(properties)
+            properties = {name: value for name, value in properties.items() if name not in NAMES}
         block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
         put = Put(target, queue_id, body, block, tags.encode("utf-8"))
-        put = self._waits.put(put, level=delay_level, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
+        put = self._waits.put(put, level=wait.level, deliver_at_ms=wait.deliver_at_ms, delay_ms=wait.delay_ms)
         [position] = store.append([put], born_ms=self._clock.wall_ms(), born_host=store.options.store_host)
         store.flush()
         if store.failed is not None:
