@@ -36,10 +36,12 @@ class LetterPage:
 
     Raises:
         NotFound: The group never had a dead letter.
-        QueryRefused: The cursor is none.
+        QueryRefused: The cursor is none, or they are to have died after one moment and before an earlier one.
     """
 
     def __init__(self, store: Store, group: str, wanted: Wanted, *, cursor: str | None, limit: int) -> None:
+        if wanted.from_ms is not None and wanted.until_ms is not None and wanted.from_ms > wanted.until_ms:
+            raise QueryRefused("`from` is later than `until`; turn them round")
         topic = letter_topic(store, group)
         if topic is None:
             raise NotFound(f"group {group!r} never had a dead letter; `pyddmq dlq list` names the groups that had")

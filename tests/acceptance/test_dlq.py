@@ -90,6 +90,8 @@ def test_redrive_is_a_dry_run_until_it_is_confirmed(node: NodeProcess) -> None:
     """Nothing goes without --yes; what went is recognised; the group gets it as a message of its own topic."""
     usage = command("dlq", "redrive", "billing", *node.admin())
     assert "say which" in usage.err
+    turned = command("dlq", "redrive", "billing", "--from", "1h", "--until", "2h", *node.admin())
+    assert (turned.code, "turn them round" in turned.err) == (ExitCode.REFUSED, True)
     absent = command("dlq", "redrive", "billing", "--id", "nothing", "--yes", *node.admin())
     assert (absent.code, "has the id nothing" in absent.err) == (ExitCode.NOT_FOUND, True)
     dry = asked(node, "redrive", "billing", "--key", "k0")
