@@ -20,7 +20,10 @@ from proxy.change_steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_ste
 from proxy.group_changes import need_ready
 from proxy.moments import moment_text
 from proxy.node import Node
-from proxy.timer_lookup import UNKNOWN, TimerLookup
+from proxy.timer_lookup import UNKNOWN, TimerLookup, TimerState
+
+RESCHEDULED_BEFORE = "rescheduledBefore"
+"""Outcome for an id that a timer had before it was given another moment: nothing was changed."""
 
 
 class CancelBody(ChangeBody, frozen=True):
@@ -79,17 +82,19 @@ class _Timers:
         if outcome is CancelOutcome.TOO_LATE and found.delivery is None:
             # It was delivered in the very turn of the cancel.
             found = await self._look(found.unique_key, found.topic)
+        moved = outcome is CancelOutcome.CANCELLED and found.state is TimerState.RESCHEDULED
         due = "" if found.due_ms is None else f"; it was due at {moment_text(found.due_ms)}"
         text = {
-            CancelOutcome.CANCELLED: found.text() if found.successor is not None else f"cancelled{due}",
+            CancelOutcome.CANCELLED: found.text() if moved else f"cancelled{due}",
             CancelOutcome.TOO_LATE: f"too late: {found.text()}",
             CancelOutcome.UNKNOWN: UNKNOWN,
         }[outcome]
         return {
             "id": found.unique_key,
             "topic": found.topic,
-            "outcome": OUTCOMES[outcome],
+            "outcome": RESCHEDULED_BEFORE if moved else OUTCOMES[outcome],
             "dueMs": found.due_ms,
+            "newId": found.successor.unique_key if moved and found.successor is not None else None,
             "text": f"{found.unique_key}: {text}",
         }
 
@@ -107,7 +112,7 @@ class _Timers:
             outcome = CancelOutcome.TOO_LATE
         told = await self._told(found, outcome)
         if not new_id:
-            return {**told, "newId": None, "handle": None}
+            return {**told, "handle": None}
         text = f"{found.unique_key}: rescheduled to {moment_text(body.deliver_at_ms)}"
         handle = self._handle(found.topic, new_id, body.deliver_at_ms)
         return {**told, "outcome": "rescheduled", "text": text, "newId": new_id, "handle": handle}

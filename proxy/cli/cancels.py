@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from proxy.admin.text import amount
 from proxy.cli.admin_client import post
 from proxy.cli.codes import ExitCode
+from proxy.cli.errors import CliError
 from proxy.cli.output import print_json, print_line, progress
 
 SELECTED_MAX = 100_000
@@ -16,6 +18,13 @@ CHUNK_MAX = 200
 _SHOWN = 10
 
 Chosen = list[dict[str, Any]]
+
+
+def named(ids: Sequence[str], topic: str | None) -> Chosen:
+    """Return what was named as a change names it. Raises CliError: an id is empty."""
+    if not all(ids):
+        raise CliError("an id is empty; leave it out", ExitCode.USAGE)
+    return [{"id": each, "topic": topic} for each in ids]
 
 
 def show_selection(found: Chosen, print_table: Callable[[str, Chosen], None], *, noun: str, as_json: bool) -> int:
@@ -42,7 +51,7 @@ def run_cancels(admin: str, path: str, chosen: Chosen, *, rate: int, selected: b
         noun: What they are called.
         as_json: Print a line of JSON for each.
     """
-    outcomes = {"cancelled": 0, "tooLate": 0, "unknown": 0}
+    outcomes: Counter[str] = Counter()
     with progress("cancelling", len(chosen), unit="messages", enabled=selected and not as_json) as advance:
         for done, result in enumerate(_results(admin, path, chosen, rate), 1):
             outcomes[result["outcome"]] += 1
@@ -52,9 +61,10 @@ def run_cancels(admin: str, path: str, chosen: Chosen, *, rate: int, selected: b
                 print_line(result["text"])
             advance(done)
     if selected and not as_json:
+        moved = outcomes["rescheduledBefore"]
         print_line(
             f"{amount(outcomes['cancelled'], noun)} cancelled, {outcomes['tooLate']:,} too late, "
-            f"{outcomes['unknown']:,} unknown"
+            f"{outcomes['unknown']:,} unknown{f', {moved:,} rescheduled before' if moved else ''}"
         )
     return ExitCode.OK if selected or outcomes["cancelled"] == len(chosen) else ExitCode.NOT_FOUND
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from proxy.cli.cancels import SELECTED_MAX, run_cancels, show_selection
+from proxy.cli.cancels import SELECTED_MAX, named, run_cancels, show_selection
 from proxy.cli.codes import ExitCode
 from proxy.cli.delay_commands import OnlyTopic, asked_parameters, pages, print_messages
 from proxy.cli.errors import CliError
@@ -34,7 +34,7 @@ def cancel(
     if messages:
         if everything or level is not None:
             raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
-        chosen = [{"id": each, "topic": topic} for each in messages]
+        chosen = named(messages, topic)
         return run_cancels(admin, _PATH, chosen, rate=rate, selected=False, noun="message", as_json=as_json)
     if not (everything or topic is not None or level is not None):
         raise CliError("name messages by id, or select them with --topic, --level or --all", ExitCode.USAGE)

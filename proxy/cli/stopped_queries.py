@@ -117,14 +117,7 @@ class _Answers:
         from proxy.admin.timers import TimerSearch
 
         limit = int(given.get("limit", "0"))
-        timers, now_ms = self._opened_timers(), self._found.clock.wall_ms()
-        answer = _run(TimerSearch(timers, given, limit, now_ms))
-        if not limit:
-            # No slot is read, so the first of all tells what is due next.
-            first = _run(TimerSearch(timers, {}, 1, now_ms))["timers"]
-            due_ms = first[0]["dueMs"] if first else None
-            answer |= {"nextDueMs": due_ms, "lateMs": 0 if due_ms is None else max(0, now_ms - due_ms)}
-        return answer
+        return _run(TimerSearch(self._opened_timers(), given, limit, self._found.clock.wall_ms()))
 
     def _show_timer(self, given: dict[str, str]) -> dict[str, Any]:
         from proxy.admin.timers import TimerShow

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from proxy.cli.cancels import SELECTED_MAX, run_cancels, show_selection
+from proxy.cli.cancels import SELECTED_MAX, named, run_cancels, show_selection
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.stopped_queries import asking
-from proxy.cli.timer_commands import From, OnlyTopic, To, asked_parameters, named, pages, print_timers
+from proxy.cli.timer_commands import From, OnlyTopic, To, asked_parameters, pages, print_timers
 
 _PATH = "/api/timers/cancel"
 
@@ -40,7 +40,8 @@ def cancel(
         chosen = named(timers, topic)
         return run_cancels(admin, _PATH, chosen, rate=rate, selected=False, noun="timer", as_json=as_json)
     if not (everything or topic is not None or begin is not None or end is not None):
-        named([], None)
+        text = "name timers by id or handle, or select them with --topic, --from, --to or --all"
+        raise CliError(text, ExitCode.USAGE)
     with asking(admin, None) as ask:
         found, cursor = pages(ask, asked_parameters(topic, begin, end), SELECTED_MAX)
     if cursor is not None:

@@ -10,7 +10,6 @@ from broker.seams import SystemClock
 from proxy.admin.text import age
 from proxy.cli.admin_client import post
 from proxy.cli.codes import ExitCode
-from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table
@@ -141,6 +140,12 @@ def reschedule(
     return ExitCode.OK if answer["outcome"] == "rescheduled" else ExitCode.NOT_FOUND
 
 
+def _next_due(page: dict[str, Any]) -> dict[str, int]:
+    """Tell of the first of a page what `/api/timers` tells of one that is due within seconds."""
+    due = [each["dueMs"] for each in page["timers"]]
+    return {"nextDueMs": due[0], "lateMs": max(0, page["nowMs"] - due[0])} if due else {}
+
+
 def pause(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Halt a stage of the timers' work until `resume` or a restart; timers become late, none is lost."""
     return _switch("pause", stage, admin, as_json=as_json)
@@ -166,6 +171,9 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
     """Show how many timers wait, for which topics, how late they are, and what each stage has before it."""
     with asking(admin, data) as ask:
         answer = ask("/api/timers", {"limit": 0})
+        if answer["nextDueMs"] is None and answer["pendingTotal"]:
+            # Not within seconds, so that no slot of it is read.
+            answer |= _next_due(ask("/api/timers", {"limit": 1}))
     if as_json:
         print_json({name: value for name, value in answer.items() if name not in ("timers", "cursor")})
         return ExitCode.OK
@@ -182,12 +190,3 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
     ]
     print_table("Stages", ["stage", "waiting", "ms at work", "state"], stages, right=(1, 2))
     return ExitCode.OK
-
-
-def named(timers: list[str], topic: str | None) -> list[dict[str, Any]]:
-    """Return timers as a change names them. Raises CliError: none is given."""
-    if not timers:
-        raise CliError(
-            "name timers by id or handle, or select them with --topic, --from, --to or --all", ExitCode.USAGE
-        )
-    return [{"id": timer, "topic": topic} for timer in timers]

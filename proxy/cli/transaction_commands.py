@@ -11,6 +11,7 @@ import typer
 
 from proxy.admin.text import age, amount
 from proxy.cli.admin_client import post
+from proxy.cli.cancels import named
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
@@ -183,7 +184,7 @@ def _chosen(
     if ids:
         if selection:
             raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
-        return [{"id": each} for each in ids]
+        return [{"id": each["id"]} for each in named(ids, None)]
     if not selection:
         raise CliError("say which: ids, --topic, --group or --all", ExitCode.USAGE)
     with asking(admin, None) as ask:

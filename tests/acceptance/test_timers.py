@@ -70,6 +70,7 @@ def test_timers_are_listed_shown_and_survive_a_kill(start_node: StartNode) -> No
     assert (nothing.code, "No record of timer" in nothing.err) == (5, True)
     [stats] = asked(node, "stats")
     assert (stats["pendingTotal"], stats["topics"][0]) == (3, {"topic": "orders", "pending": 2})
+    assert (stats["nextDueMs"], stats["lateMs"]) == (asked(node, "list")[0]["dueMs"], 0)
     assert 'pyddmq_timers_pending{topic="orders"} 2.0' in page(node, "/metrics")
     assert "3 pending" in page(node, "/")
 
@@ -161,6 +162,11 @@ def test_rescheduled_timer_comes_at_its_new_moment(start_node: StartNode) -> Non
     assert asked(node, "show", answer["handle"])[0]["state"] == "delivered"
     [before] = asked(node, "show", old["id"])
     assert (before["state"], before["newId"]) == ("rescheduled", answer["newId"])
+    [moved] = asked(node, "cancel", old["id"], code=11)
+    assert (moved["outcome"], moved["newId"]) == ("rescheduledBefore", answer["newId"])
+    assert f"its id is {answer['newId']} since" in moved["text"]
+    [again] = asked(node, "reschedule", old["id"], "--at", "in 1h", code=11)
+    assert (again["outcome"], again["newId"]) == ("rescheduledBefore", answer["newId"])
     [late] = asked(node, "reschedule", answer["newId"], "--at", "in 1h", code=11)
     assert (late["outcome"], late["newId"]) == ("tooLate", None)
     assert asked(node, "list") == []

@@ -183,6 +183,9 @@ def test_send_that_stops_halfway_says_how_far_it_came(capsys: pytest.CaptureFixt
         (["send", "t", "x", "--no-such-option"], "No such option"),
         (["nonsense"], "No such command"),
         (["send", "t", "x", "--batch", "0"], "--batch"),
+        (["timers", "cancel", "id", ""], "an id is empty"),
+        (["delays", "cancel", ""], "an id is empty"),
+        (["transactions", "commit", ""], "an id is empty"),
         (["demo", "--break", "nothing"], "nothing"),
     ],
 )
