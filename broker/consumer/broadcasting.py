@@ -8,7 +8,7 @@ the offsets: the consumer starts as a new one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -125,6 +125,7 @@ class BroadcastConsumer(Consumer):
 
     kind: ClassVar[str] = "broadcasting"
     locks_queues: ClassVar[bool] = False
+    work = BroadcastWork
 
     def __init__(
         self,
@@ -136,8 +137,7 @@ class BroadcastConsumer(Consumer):
         options: ConsumerOptions,
         listener: ConcurrentListener,
     ) -> None:
-        make: Callable[..., QueueWork] = partial(BroadcastWork, listener=listener)
-        super().__init__(consumers, group, client_id, topics, options=options, make_work=make)
+        super().__init__(consumers, group, client_id, topics, options=options, listener=listener)
         self._offsets = LocalOffsets(consumers, group, client_id)
 
     def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:

@@ -227,6 +227,7 @@ class ConcurrentConsumer(Consumer):
     """Consumes its queues with up to `concurrency` batches at one time; see the module's text."""
 
     kind: ClassVar[str] = "concurrent"
+    work = ConcurrentWork
 
     def __init__(
         self,
@@ -238,10 +239,9 @@ class ConcurrentConsumer(Consumer):
         options: ConsumerOptions,
         listener: ConcurrentListener,
     ) -> None:
-        make = partial(ConcurrentWork, listener=listener)
         self._retry_topic = retry_topic(group)
         topics = {**topics, self._retry_topic: ALL}
-        super().__init__(consumers, group, client_id, topics, options=options, make_work=make)
+        super().__init__(consumers, group, client_id, topics, options=options, listener=listener)
         self._waiting: dict[QueueWork, None] = {}
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ every 5 s, when a queue changes hands and at a stop. A kill repeats what was con
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
 
 from broker.consumer.broadcasting import BroadcastConsumer
 from broker.consumer.concurrent import ConcurrentConsumer, ConcurrentListener
@@ -36,6 +36,19 @@ if TYPE_CHECKING:
 
 PERSIST_SECONDS = 5.0
 OFFSETS_FILE = "config/consumerOffset.json"
+
+
+class ConsumerSeams(TypedDict):
+    """Keyword arguments of `Consumers`, whose text says what each is for."""
+
+    disk: Disk
+    clock: Clock
+    scheduler: Scheduler
+    metrics: Metrics
+    run: NotRequired[Runner]
+    offsets: NotRequired[ConsumerOffsets | None]
+    notices: NotRequired[Notices | None]
+    broker_name: NotRequired[str]
 
 
 class Consumers:
@@ -97,36 +110,13 @@ class Consumers:
         self._persist_asked = False
 
     @classmethod
-    def open(
-        cls,
-        store: Store,
-        *,
-        disk: Disk,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        run: Runner = run_inline,
-        offsets: ConsumerOffsets | None = None,
-        notices: Notices | None = None,
-        broker_name: str = BROKER_NAME,
-    ) -> Consumers:
+    def open(cls, store: Store, **seams: Unpack[ConsumerSeams]) -> Consumers:
         """Make consumers possible on an open store: `Consumers(...)`, and `opening` in one go.
 
         Raises:
             StoreUnreadable, OSError: As the two.
         """
-        opened = cls(
-            store,
-            disk=disk,
-            clock=clock,
-            scheduler=scheduler,
-            metrics=metrics,
-            run=run,
-            offsets=offsets,
-            notices=notices,
-            broker_name=broker_name,
-        )
-        return run_to_end(opened.opening())
+        return run_to_end(cls(store, **seams).opening())
 
     def opening(self) -> Generator[None, None, Consumers]:
         """Find out what was sent back and buried, in steps of bounded work; returns these consumers.

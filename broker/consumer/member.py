@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
 from broker.consumer.options import ConsumerOptions
@@ -54,6 +54,8 @@ class Consumer:
 
     kind: ClassVar[str] = ""
     locks_queues: ClassVar[bool] = True
+    work: ClassVar[Callable[..., QueueWork]]
+    """The class of what it does in one queue."""
 
     def __init__(
         self,
@@ -63,9 +65,17 @@ class Consumer:
         topics: Mapping[str, str],
         *,
         options: ConsumerOptions,
-        make_work: Callable[..., QueueWork],
+        listener: Callable[..., Any],
     ) -> None:
         """Set up; `start` begins.
+
+        Args:
+            consumers: What all consumers share.
+            group: The group.
+            client_id: Its name within the group.
+            topics: Tag expression by topic.
+            options: How it consumes.
+            listener: What its kind of work calls with a batch and a context.
 
         Raises:
             ValueError: No topic, one that nobody may subscribe, or a tag expression without a tag.
@@ -82,7 +92,7 @@ class Consumer:
         self.tags = {topic: TagExpression(text) for topic, text in topics.items()}
         self.works: dict[Place, QueueWork] = {}
         self.running = False
-        self._make_work = make_work
+        self._listener = listener
         self._listened: dict[Topic, Callable[[], None]] = {}
         self._timers: dict[str, Handle] = {}
         self._counts: dict[str, int] = {}
@@ -192,7 +202,9 @@ class Consumer:
     def _take(self, name: MessageQueue) -> None:
         queue = self.consumers.store.topics[name.topic].queues[name.queue_id]
         start = self.first_offset(name)
-        work = self.works[name.topic, name.queue_id] = self._make_work(self, name, queue, start=start)
+        work = self.works[name.topic, name.queue_id] = self.work(
+            self, name, queue, start=start, listener=self._listener
+        )
         work.wake()
 
     def first_offset(self, name: MessageQueue) -> int:

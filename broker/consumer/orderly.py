@@ -20,7 +20,7 @@ dead-letter topic and the queue goes on; the queue waits until that record is du
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -30,7 +30,7 @@ from broker.consume_queue import ConsumeQueue
 from broker.consumer.burial import Burial
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.member import Consumer
-from broker.consumer.options import ConsumerOptions, clamp_suspend
+from broker.consumer.options import clamp_suspend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.work import QueueWork
@@ -38,7 +38,7 @@ from broker.message_queue import MessageQueue
 from broker.retry.metrics import KNOWN_FINISHED
 
 if TYPE_CHECKING:
-    from broker.consumer.consumers import Consumers
+    pass
 
 
 class OrderlyStatus(Enum):
@@ -263,16 +263,4 @@ class OrderlyConsumer(Consumer):
     """Consumes its queues in order, one batch of a queue at a time; see the module's text."""
 
     kind: ClassVar[str] = "orderly"
-
-    def __init__(
-        self,
-        consumers: Consumers,
-        group: str,
-        client_id: str,
-        topics: Mapping[str, str],
-        *,
-        options: ConsumerOptions,
-        listener: OrderlyListener,
-    ) -> None:
-        make = partial(OrderlyWork, listener=listener)
-        super().__init__(consumers, group, client_id, topics, options=options, make_work=make)
+    work = OrderlyWork
