@@ -221,7 +221,8 @@ def test_loops_outlive_a_restart(tmp_path: Path) -> None:
     """What was missed meanwhile is delivered by the node that follows; a cancel holds."""
     with RunningNode(YAML, tmp_path / "data") as running, Producer(running.producer) as producer:
         cancelled = producer.send_delay("orders", b"cancelled", at=time.time() + 3600, every=3, times=5)
-        kept = producer.send_delay("orders", b"kept", at=time.time() + 1, every=3, times=5)
+        # The second one is an hour later: however long the restart takes, the loop goes on behind it.
+        kept = producer.send_delay("orders", b"kept", at=time.time() + 1, every=3600, times=5)
         assert producer.cancel_delay(cancelled, "orders") is CancelOutcome.CANCELLED
     with RunningNode(YAML, tmp_path / "data") as running:
         [first] = pulled(running, 1)
