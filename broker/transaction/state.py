@@ -3,7 +3,8 @@
 The log decides (D27); both only save reading it. `consumerOffset.json` has, for the group `CID_RMQ_SYS_TRANS`, the
 lowest undecided half, and an op offset below which no op record has a member above that half: what RocketMQ begins
 with. `pyddmq/transactions.json` has the states of the halves above, the counts of checks, ages in uptime, and the
-commit-log offset up to which this holds.
+commit-log offset up to which this holds. Neither may be ahead of the durable log: a half that gets the place of a lost
+one would count as decided. Which of the two is the newer makes no difference.
 """
 
 from __future__ import annotations
