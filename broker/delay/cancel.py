@@ -61,6 +61,9 @@ def cancelling(delays: Delays, topic: str, unique_key: str) -> AwaitedSteps[Canc
     newest = max(mine, key=lambda each: each.physical, default=None)
     if newest is None:
         return CancelOutcome.CANCELLED if cancels else (yield from delivered(store, topic, unique_key))
+    if CANCEL_TOPIC in store.topics:
+        # Another cancel of it may have become durable since: asked once more, in one step.
+        cancels = by_unique_key(store, CANCEL_TOPIC, unique_key, limit=_FOUND_MAX).run().found
     replaced = {each.prepared_offset for each in cancels}
     return CancelOutcome.CANCELLED if prepared_offset_of(newest.physical) in replaced else CancelOutcome.TOO_LATE
 

@@ -219,8 +219,9 @@ class DelayLevel:
         """Return messages that are due, at least one if one is, and move `next` past them."""
         found: list[Waiting] = []
         if self.next < self.queue.max_offset:
+            held = self.held
             for each in self.waiting(self.next, count_max):
-                if each.offset in self.held:
+                if held and each.offset in held:
                     continue
                 if each.due_ms > now_ms or len(found) >= count_max or (found and each.size > bytes_max):
                     break

@@ -124,7 +124,11 @@ def _look(
     if newest.physical in due.held or (under_way and (not is_pending or newest.physical in due.aside)):
         return None
     if not is_pending:
-        return CancelOutcome.TOO_LATE
+        # Another cancel of it may have become durable since: asked once more, in one step.
+        found = by_unique_key(store, TIMER_TOPIC, unique_key, limit=_FOUND_MAX).run().found
+        cancels = {each.prepared_offset for each in found if CANCEL_NAME.decode() in each.properties}
+        replaced = prepared_offset_of(newest.physical) in cancels
+        return CancelOutcome.CANCELLED if replaced else CancelOutcome.TOO_LATE
     try:
         return _Target(newest, store.read(newest.physical, newest.size))
     except (DamagedRecord, RecordGone):

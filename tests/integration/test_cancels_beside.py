@@ -113,6 +113,27 @@ def test_two_cancels_of_one_message_agree(tools: Any) -> None:
 
 
 @KINDS
+def test_cancel_that_ends_while_another_looks_is_found(tools: Any) -> None:
+    """The second one has asked the index by then, and is told what holds."""
+    seen = 0
+    while True:
+        # Wherever the second one is in its steps, the first one comes in between.
+        made = tools.broker()
+        name = send(made, b"no")
+        made.scheduler.run_until_idle()
+        second = made.delivery.cancelling(TOPIC, name)
+        try:
+            for _ in range(seen):
+                next(second)
+        except StopIteration:
+            break
+        assert made.delivery.cancel(TOPIC, name) is CANCELLED
+        assert drive(second, made.scheduler) is CANCELLED
+        seen += 1
+    assert seen
+
+
+@KINDS
 @pytest.mark.parametrize("fails", [False, True])
 def test_cancel_of_what_is_being_delivered_waits_for_that(tools: Any, *, fails: bool) -> None:
     """Too late once the delivery is durable; no answer at all when it fails, since a restart delivers or cancels it."""
