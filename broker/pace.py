@@ -1,4 +1,4 @@
-"""How much a step takes: about a millisecond's worth while others have something to do, its full size else.
+"""How much a step takes: a fraction of a millisecond while others have something to do, its full size else.
 
 What waits is delivered in steps, and the loop serves everybody else between two of them. A large step costs less per
 message; a small one has others wait less. So the size follows from what the last steps took, by the clock that is
@@ -14,12 +14,12 @@ from broker.seams import Clock
 
 STEPS_MAX = 8
 """Steps of one kind of work that are not durable at a time."""
-STEP_SECONDS = 0.001
+STEP_SECONDS = 0.00015
 """What a step takes while others have something to do."""
 FIRST = 32
-LEAST = 16
+LEAST = 32
 """Messages of the first step of which nothing is known, and of any other."""
-ALONE_STEPS = 64
+ALONE_STEPS = 256
 """After so many steps without a request of others a step has its full size."""
 
 

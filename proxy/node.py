@@ -327,9 +327,9 @@ class Node:
         self.producer.flush()
         if not self.store.unsettled:
             self.budget.flushed()
-            self.steps.synced()
         self._settle_memory()
         if flushed:
+            self.steps.synced()
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
             with contextlib.suppress(ProgressFailed):
                 self.progress.sync_after_log()

@@ -13,8 +13,8 @@ from typing import Any
 
 from broker.seams import Handle, Scheduler
 
-PAUSE_SECONDS = 0.001
-"""What a step waits at most: about as long as it takes itself (`broker.pace`)."""
+PAUSE_SECONDS = 0.005
+"""What a step waits at most."""
 
 
 class Step:
@@ -65,7 +65,7 @@ class Yielding:
         return self._scheduler.call_later(delay, callback, *args)
 
     def synced(self) -> None:
-        """Go on: all is on the disk."""
+        """Go on: a sync has ended. What was staged meanwhile may be on its way already; that is one step's chance."""
         if self._pause is not None:
             self._pause.cancel()
             self._go_on()
