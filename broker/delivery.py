@@ -63,22 +63,6 @@ class Waiter(Protocol[M]):
         ...
 
 
-class _Run(NamedTuple, Generic[M]):
-    """Messages of one append, with what takes their places, and when and where each was made.
-
-    There is one put for each message, or several for a single one.
-    """
-
-    messages: list[M]
-    puts: list[Put]
-    origins: list[Origin]
-
-    @property
-    def is_together(self) -> bool:
-        """Whether a single message has several puts."""
-        return len(self.puts) > len(self.messages)
-
-
 class Delivery(Generic[M]):
     """Appends the messages of one waiter.
 
@@ -108,18 +92,20 @@ class Delivery(Generic[M]):
         self._runs = []
         plain = waiter.release_plain(messages)
         if not plain.others:
-            left = self._append(_Run(messages, plain.puts, plain.origins)) if messages else None
+            left = self._append(messages, plain.puts, plain.origins) if messages else None
             if left is not None:
                 waiter.wait(*left)
             return left is None
-        run: _Run[M] = _Run([], [], [])
+        run: list[M] = []
+        puts: list[Put] = []
+        origins: list[Origin] = []
         rest: Sequence[M] = ()
         made, others = zip(plain.puts, plain.origins, strict=True), set(plain.others)
         for place, message in enumerate(messages):
-            puts: Sequence[Put]
+            own: Sequence[Put]
             if place not in others:
                 put, origin = next(made)
-                puts = (put,)
+                own = (put,)
             else:
                 try:
                     due = waiter.release(message)
@@ -131,33 +117,38 @@ class Delivery(Generic[M]):
                     continue
                 if due is None:
                     continue
-                puts, origin = due.puts, (due.born_ms, due.born_host)
+                own, origin = due.puts, (due.born_ms, due.born_host)
             # Hosts of one append are equally long, and what belongs together is an append of its own.
-            alone = len(puts) > 1
-            if run.messages and (alone or run.is_together or len(run.origins[0][1]) != len(origin[1])):
-                left = self._append(run)
+            alone = len(own) > 1
+            if run and (alone or len(puts) > len(run) or len(origins[0][1]) != len(origin[1])):
+                left = self._append(run, puts, origins)
                 if left is not None:
                     waiter.wait([*left[0], *messages[place:]], left[1])
                     return False
-                run = _Run([], [], [])
-            run.messages.append(message)
-            run.puts.extend(puts)
-            run.origins.append(origin)
+                run, puts, origins = [], [], []
+            run.append(message)
+            puts.extend(own)
+            origins.append(origin)
             if alone:
-                together_max -= len(puts)
+                together_max -= len(own)
                 if together_max <= 0:
                     rest = messages[place + 1 :]
                     break
-        left = self._append(run) if run.messages else None
+        left = self._append(run, puts, origins) if run else None
         if left is not None:
             waiter.wait([*left[0], *rest], left[1])
         elif rest:
             waiter.give_back(rest)
         return left is None
 
-    def _append(self, run: _Run[M]) -> tuple[list[M], StoreError] | None:
-        """Append a run; return what was left of it and why, when the store takes nothing now."""
-        messages, puts, origins = run
+    def _append(self, messages: list[M], puts: list[Put], origins: list[Origin]) -> tuple[list[M], StoreError] | None:
+        """Append a run; return what was left of it and why, when the store takes nothing now.
+
+        Args:
+            messages: What is due.
+            puts: What takes the place of each, or several puts for a single one.
+            origins: When and where each was made.
+        """
         born_ms, born_host = origins[0]
         count, runs = len(messages), self._runs
         try:
@@ -167,7 +158,7 @@ class Delivery(Generic[M]):
                     born_ms=born_ms,
                     born_host=born_host,
                     done=partial(self._done, messages, runs),
-                    atomic=run.is_together,
+                    atomic=len(puts) > count,
                     origins=origins if count > 1 else None,
                 )
         except MessageRefused as error:
@@ -175,7 +166,7 @@ class Delivery(Generic[M]):
                 self._waiter.refuse(messages[0], str(error))
                 return None
             for place in range(count):
-                left = self._append(_Run([messages[place]], [puts[place]], [origins[place]]))
+                left = self._append([messages[place]], [puts[place]], [origins[place]])
                 if left is not None:
                     return messages[place:], left[1]
             return None

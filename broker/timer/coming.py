@@ -56,14 +56,15 @@ class Coming:
     def take(self, now_ms: int, count_max: int) -> list[int]:
         """Return the positions of those that are due, in order, and let go of them."""
         found: list[int] = []
-        while self._dues and self._dues[0] <= now_ms and len(found) < count_max:
-            due = self._dues[0]
+        dues = self._dues
+        while dues and dues[0] <= now_ms and len(found) < count_max:
+            due = dues[0]
             bucket = self._buckets[due]
             start = self._taken.get(due, 0)
             end = start + count_max - len(found)
             found += bucket[start:end]
             if end >= len(bucket):
-                heappop(self._dues)
+                heappop(dues)
                 del self._buckets[due]
                 self._taken.pop(due, None)
             else:

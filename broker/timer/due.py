@@ -143,10 +143,10 @@ class DueTimers:
         return self.delivery.deliver(messages, together_max=max(count_max, TOGETHER_LEAST))
 
     def _take(self, coming: Coming, now_ms: int, count_max: int) -> list[Taken]:
-        next_due = coming.next_due
-        if next_due is None or next_due > now_ms:
+        positions = coming.take(now_ms, count_max)
+        if not positions:
             return []
-        taken = taking.take(self._table.log, coming.take(now_ms, count_max))
+        taken = taking.take(self._table.log, positions)
         count = taking.fitting(taken, STEP_BYTES)
         if count < len(taken):
             coming.give_back([(key_of(unit), position) for position, unit in taken[count:]])
