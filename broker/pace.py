@@ -14,7 +14,7 @@ from broker.seams import Clock
 
 STEPS_MAX = 8
 """Steps of one kind of work that are not durable at a time."""
-STEP_SECONDS = 0.00015
+STEP_SECONDS = 0.0002
 """What a step takes while others have something to do."""
 FIRST = 32
 LEAST = 32
