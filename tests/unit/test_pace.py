@@ -40,10 +40,10 @@ def test_step_takes_its_time_while_others_ask() -> None:
 def test_step_has_its_full_size_when_nobody_asks() -> None:
     """Not at once, and others who ask again have it small at once."""
     steps = Steps()
-    small = steps.run(20, each=0.000002, asked=1)
-    assert steps.run(ALONE_STEPS, each=0.000002) == small
-    assert steps.run(1, each=0.000002) == MOST
-    assert steps.run(1, each=0.000002, asked=1) == small
+    small = steps.run(20, each=0.000003, asked=1)
+    assert steps.run(ALONE_STEPS, each=0.000003) == small
+    assert steps.run(1, each=0.000003) == MOST
+    assert steps.run(1, each=0.000003, asked=1) == small
 
 
 def test_step_has_a_least_size_and_a_most() -> None:
@@ -56,7 +56,7 @@ def test_step_has_a_least_size_and_a_most() -> None:
 def test_fixed_costs_of_few_messages_say_nothing() -> None:
     """Steps of a message or two, which is what is due most often, leave what a message takes as it was."""
     steps = Steps()
-    small = steps.run(20, each=0.000002, asked=1)
+    small = steps.run(20, each=0.000003, asked=1)
     for _ in range(100):
         steps.asked += 1
         assert steps.pace.begin() == small
