@@ -3,14 +3,17 @@
 Such a change is a generator. It yields None between two steps of bounded work, and an `Awaited` where the next step
 makes sense only once that was told; whoever drives it lets the loop do other things meanwhile. In a store that makes no
 syncs in the background all is made at once, and nothing is yielded but None.
+
+What is staged in the log is waited for by `settled`, state files and folders by `saved`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from broker.errors import StoreError
+from broker.errors import StoreError, StoreFailed
+from broker.saving import Saving, Savings
 
 if TYPE_CHECKING:
     from broker.store import Store
@@ -23,16 +26,31 @@ class Awaited:
 
     Attributes:
         is_told: It was.
+        now: Has it told at once; the calling thread waits for the disk.
     """
 
     def __init__(self, store: Store) -> None:
+        """Expect a `done` of a store."""
+        self._expect(store.flush, at_once=store.syncs is None)
+
+    @classmethod
+    def of_saving(cls, savings: Savings) -> Awaited:
+        """Expect the end of a saving."""
+        awaited = cls.__new__(cls)
+        awaited._expect(savings.finish, at_once=False)
+        return awaited
+
+    def _expect(self, now: Callable[[], None], *, at_once: bool) -> None:
         self.is_told = False
-        self._store = store
-        self._error: StoreError | None = None
+        self.now = now
+        self._at_once = at_once
+        self._error: StoreError | OSError | None = None
         self._then: Callable[[], object] | None = None
 
-    def tell(self, error: StoreError | None) -> None:
-        """Take what the store tells: a `done` of its appends."""
+    def tell(self, error: StoreError | OSError | None) -> None:
+        """Take what is told first: a `done` of the store's appends."""
+        if self.is_told:
+            return
         self.is_told, self._error = True, error
         if self._then is not None:
             self._then()
@@ -44,13 +62,9 @@ class Awaited:
         else:
             self._then = callback
 
-    def now(self) -> None:
-        """Have the store tell it at once."""
-        self._store.flush()
-
     def steps(self) -> AwaitedSteps[None]:
         """Wait for it. Raises what was told."""
-        if self._store.syncs is None:
+        if self._at_once:
             self.now()
         while not self.is_told:
             yield self
@@ -67,6 +81,40 @@ def settled(store: Store) -> AwaitedSteps[None]:
         awaited = Awaited(store)
         store.tell_settled(awaited.tell)
         yield from awaited.steps()
+
+
+class Saves(Protocol):
+    """What `saved` asks of the store."""
+
+    savings: Savings
+    failed: StoreFailed | None
+
+
+def saved(store: Saves, saving: Saving) -> AwaitedSteps[None]:
+    """Wait until a saving was made, after those that were there before.
+
+    With none before it, its first step is made at once.
+
+    Raises:
+        OSError, StoreError: As the saving. StoreFailed also when the store failed before it had ended.
+    """
+    awaited = Awaited.of_saving(store.savings)
+
+    def telling() -> Saving:
+        try:
+            yield from saving
+        except (StoreError, OSError) as error:
+            awaited.tell(error)
+        else:
+            awaited.tell(None)
+
+    def dropped() -> None:
+        # A store that was let go of as by a kill tells nobody anything.
+        if store.failed is not None:
+            awaited.tell(store.failed)
+
+    store.savings.add(telling(), dropped)
+    yield from awaited.steps()
 
 
 def run_now(steps: AwaitedSteps[Result]) -> Result:

@@ -209,15 +209,18 @@ class CommitLog:
         self._disk.sync_folder(self.folder)
         self.segments[number] = Segment(base, self._disk.open(f"{self.folder}/{segment_name(base)}"))
 
-    def drop(self, number: int) -> None:
-        """Delete a segment's file, durably; views handed out stay readable, other reads of it raise RecordGone.
+    def remove(self, number: int) -> None:
+        """Delete a segment's file; durable once `folder` is synced, and then to be followed by `forget`.
+
+        Until then its records can be read: the open file outlives its name.
 
         Raises:
             OSError: It could not be deleted.
         """
-        # Until that is done its records can be read: the open file outlives its name.
         self._disk.remove(f"{self.folder}/{segment_name(number * self.segment_bytes)}")
-        self._disk.sync_folder(self.folder)
+
+    def forget(self, number: int) -> None:
+        """Let go of a removed segment: views handed out stay readable, other reads of it raise RecordGone."""
         self._views.pop(number, None)
         self._idle_views.pop(number, None)
         self.segments.pop(number).file.close()

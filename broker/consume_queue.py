@@ -314,11 +314,8 @@ class ConsumeQueue:
                     file.write(start, [bytes(count)])
                     self._unsynced[number] = file
 
-    def drop_files(self) -> int:
+    def dropping_files(self) -> Saving:
         """Delete the files that hold nothing from `min_offset` on, but never the last one, as RocketMQ does.
-
-        Returns:
-            How many were deleted.
 
         Raises:
             OSError: One cannot be deleted.
@@ -333,8 +330,7 @@ class ConsumeQueue:
                 file.close()
             self._disk.remove(f"{self._folder}/{name}")
         if gone:
-            self._disk.sync_folder(self._folder)
-        return len(gone)
+            yield self._folder
 
     def remove_files(self) -> None:
         """Close and remove all files: the topic is deleted. Raises OSError."""

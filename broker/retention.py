@@ -8,11 +8,14 @@ A log file is due by age (of its last record), by the size of the log, or by the
 
 One file goes like this:
 
-1. `rescue` of every keeper, until each says that nothing pending is left.
-2. The file is deleted, and its folder synced.
-3. Queues begin at their first unit whose record is kept, in memory; keepers are told (`dropped`).
-4. The next checkpoint says so, too.
+1. `rescue` of every keeper, until all of them say in one turn of the loop that nothing pending is left.
+2. In that turn the file is deleted; queues begin at their first unit whose record is kept, in memory.
+3. Its folder is synced, then keepers are told (`dropped`).
+4. The next checkpoint says where queues begin, too.
 5. Queue files and index files that hold nothing any more are deleted, never the last ones.
+
+Nothing of this holds the loop while the disk syncs, but for one case: where a group is about to lose messages that
+nobody was given, the sync of 3 is made in the turn of 2. Else one of them could be handed out in between, and be gone.
 
 A stop after 2 is mended when the store is opened: queues are moved up to the smallest log offset. A stop after 4 leaves
 queue files that opening deletes. Offsets never start anew: a queue that lost everything goes on where it stood.
@@ -20,13 +23,14 @@ queue files that opening deletes. Offsets never start anew: a queue that lost ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 import structlog
 
+from broker.awaited import AwaitedSteps, Saves, run_now, saved
 from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
 from broker.consume_queue import ConsumeQueue
@@ -34,9 +38,11 @@ from broker.errors import DamagedRecord, StoreFailed
 from broker.log_scan import scan
 from broker.metrics import Metrics
 from broker.record import store_timestamp
+from broker.saving import Saving
+from broker.saving import at_once as run_at_once
 from broker.seams import Clock, Disk
 from broker.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_WAITS
-from broker.topics import DEAD_LETTER_PREFIX, Topics
+from broker.topics import DEAD_LETTER_PREFIX, Topic, Topics
 
 RESCUES_PER_STEP = 256
 """Messages that a keeper puts again in one step, so that the loop does other things in between."""
@@ -97,6 +103,8 @@ class Rescue(Enum):
 
     DONE = "done"
     """Nothing pending is left in it."""
+    LOSES = "loses"
+    """The same, but it has something that nobody was given yet, and that is lost with it."""
     MORE = "more"
     """Some was put elsewhere, and more is left."""
     BLOCKED = "blocked"
@@ -110,15 +118,30 @@ class Keeper(Protocol):
         """Whether anything in the file is still needed, pending or only unread."""
         ...
 
-    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
         """Put what is pending in the file elsewhere, durably, at most `count_max` messages of it.
 
-        It is called again, and the file waits, until it is DONE.
+        It is called again, and the file waits, until it is DONE (or LOSES) without having waited for anything.
         """
         ...
 
     def dropped(self, doomed: Doomed) -> None:
         """Take notice that the file is gone and that queues begin at `doomed.minimums`."""
+        ...
+
+
+class Owner(Saves, Protocol):
+    """What is asked of the store."""
+
+    root: str
+
+    @property
+    def closed(self) -> bool:
+        """Its files are given back."""
+        ...
+
+    def fail(self, what: str, cause: OSError) -> StoreFailed:
+        """Stop the write side for good; return the error that says so."""
         ...
 
 
@@ -133,7 +156,7 @@ class Retention:
 
     def __init__(
         self,
-        root: str,
+        owner: Owner,
         *,
         log: CommitLog,
         topics: Topics,
@@ -141,58 +164,91 @@ class Retention:
         disk: Disk,
         clock: Clock,
         metrics: Metrics,
-        fail: Callable[[str, OSError], StoreFailed],
-        closed: Callable[[], bool],
     ) -> None:
         self.limits = RetentionLimits()
         self.keepers: list[Keeper] = []
         self.waiting: Doomed | None = None
-        self._root = root
+        self._owner = owner
+        self._root = owner.root
         self._log = log
         self._topics = topics
         self._checkpointer = checkpointer
         self._disk = disk
         self._clock = clock
         self._metrics = metrics
-        self._fail = fail
-        self._closed = closed
         self._oldest: Doomed | None = None
         self._files_due = False
 
     def step(self) -> bool:
-        """Do a bounded piece of what is due; at most one log file goes.
+        """`steps` at once; the calling thread waits for the disk."""
+        return run_now(self.steps())
+
+    def steps(self) -> AwaitedSteps[bool]:
+        """Do a bounded piece of what is due, in steps; at most one log file goes. One at a time.
 
         Returns:
             Whether there may be more to do at once; else call it again in about a second. False after a failure.
         """
-        if self._closed():
+        if self._is_over:
             return False
         try:
             if self._files_due and not self._checkpointer.outdated:
-                self._drop_queue_files()
-            return self._step()
+                yield from self._drop_queue_files()
+            return (yield from self._drop_oldest())
         except OSError as error:
-            self._fail("deleting an old file", error)
-            return False
+            if not self._is_over:
+                self._owner.fail("deleting an old file", error)
+        except StoreFailed:
+            # It has its line in the log.
+            pass
+        return False
 
-    def _step(self) -> bool:
+    def _drop_oldest(self) -> AwaitedSteps[bool]:
         doomed = self._due()
         if doomed is None:
             self.waiting = None
             return False
-        for keeper in self.keepers:
-            outcome = keeper.rescue(doomed, RESCUES_PER_STEP)
-            if outcome is not Rescue.DONE:
-                if self.waiting is None or self.waiting.start != doomed.start:
-                    self._metrics.counter(RETENTION_WAITS).add()
-                self.waiting = doomed
-                return outcome is Rescue.MORE
+        outcome = yield from self._rescued(doomed)
         # A keeper's append may have failed the store.
-        if self._closed():
+        if self._is_over:
             return False
+        if outcome in (Rescue.MORE, Rescue.BLOCKED):
+            if self.waiting is None or self.waiting.start != doomed.start:
+                self._metrics.counter(RETENTION_WAITS).add()
+            self.waiting = doomed
+            return outcome is Rescue.MORE
         self.waiting = None
-        self._drop(doomed)
+        yield from self._drop(doomed, at_once=outcome is Rescue.LOSES)
         return True
+
+    def _rescued(self, doomed: Doomed) -> AwaitedSteps[Rescue]:
+        """Ask the keepers until none of them had to wait: then what all of them said holds now."""
+        while True:
+            waited, loses = False, False
+            for keeper in self.keepers:
+                steps = keeper.rescue(doomed, RESCUES_PER_STEP)
+                while True:
+                    try:
+                        awaited = next(steps)
+                    except StopIteration as end:
+                        outcome: Rescue = end.value
+                        break
+                    waited = True
+                    yield awaited
+                    if self._is_over:
+                        return Rescue.BLOCKED
+                if outcome in (Rescue.MORE, Rescue.BLOCKED):
+                    return outcome
+                loses |= outcome is Rescue.LOSES
+            if not waited and self._owner.savings.are_idle:
+                return Rescue.LOSES if loses else Rescue.DONE
+            if not waited:
+                # A checkpoint may be under way, which is about what goes.
+                yield from saved(self._owner, _nothing())
+
+    @property
+    def _is_over(self) -> bool:
+        return self._owner.closed or self._owner.failed is not None
 
     # What is due
 
@@ -271,17 +327,33 @@ class Retention:
 
     # Steps
 
-    def _drop(self, doomed: Doomed) -> None:
-        self._checkpointer.settle()
-        self._log.drop(doomed.start // self._log.segment_bytes)
+    def _drop(self, doomed: Doomed, *, at_once: bool) -> AwaitedSteps[None]:
+        if at_once:
+            run_at_once(self._disk, self._dropping(doomed))
+        else:
+            yield from saved(self._owner, self._dropping(doomed))
+            if self._is_over:
+                return
+        for keeper in self.keepers:
+            keeper.dropped(doomed)
+
+    def _dropping(self, doomed: Doomed) -> Saving:
+        """Delete a file, and have queues begin behind it, in one step; then make that durable."""
+        number = doomed.start // self._log.segment_bytes
+        self._log.remove(number)
+        self._begin_behind(doomed)
+        yield self._log.folder
+        self._log.forget(number)
+
+    def _begin_behind(self, doomed: Doomed) -> None:
         self._oldest = None
         self._checkpointer.outdate()
         self._files_due = True
         messages = 0
         for (name, queue_id), minimum in doomed.minimums.items():
             topic = self._topics.by_name.get(name)
-            if topic is None:
-                continue  # It was deleted meanwhile.
+            if topic is None or queue_id >= len(topic.queues) or topic.queues[queue_id].min_offset >= minimum:
+                continue  # It was deleted meanwhile, and maybe made again.
             queue = topic.queues[queue_id]
             count = minimum - queue.min_offset
             queue.min_offset = minimum
@@ -297,16 +369,23 @@ class Retention:
             messages=messages,
             reason=doomed.reason,
         )
-        for keeper in self.keepers:
-            keeper.dropped(doomed)
 
-    def _drop_queue_files(self) -> None:
+    def _drop_queue_files(self) -> AwaitedSteps[None]:
         self._files_due = False
-        self._checkpointer.settle()
-        for topic in self._topics.by_name.values():
+        for topic in list(self._topics.by_name.values()):
             for queue in topic.queues:
-                queue.drop_files()
-        self._checkpointer.index.drop_before(self._log.min_offset)
+                yield from saved(self._owner, self._dropping_files(topic, queue))
+                if self._is_over:
+                    return
+        yield from saved(self._owner, self._dropping_index_files())
+
+    def _dropping_files(self, topic: Topic, queue: ConsumeQueue) -> Saving:
+        # Of a topic that is deleted meanwhile all files go.
+        if self._topics.by_name.get(topic.name) is topic:
+            yield from queue.dropping_files()
+
+    def _dropping_index_files(self) -> Saving:
+        yield from self._checkpointer.index.dropping_before(self._log.min_offset)
 
     # What is left
 
@@ -337,3 +416,8 @@ class Retention:
             shares.append(min(1.0, max(0.0, room / limit)) if limit > 0 else 0.0)
         room_left = max(0, min(room for room, _ in rooms)) if rooms else None
         return Left(seconds, room_left, min(shares) if shares else None)
+
+
+def _nothing() -> Saving:
+    """Change nothing."""
+    yield from ()

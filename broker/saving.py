@@ -25,6 +25,7 @@ Result = TypeVar("Result")
 Unsynced = DiskFile | str
 Steps = Generator[Unsynced, None, Result]
 Saving = Steps[None]
+Dropped = Callable[[], object]
 
 
 class SyncFailed(OSError):
@@ -73,6 +74,10 @@ def _go_on(saving: Steps[Result], error: OSError | None) -> Unsynced:
     return saving.throw(failed)
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Savings:
     """Runs the savings of one store.
 
@@ -86,15 +91,25 @@ class Savings:
     def __init__(self, disk: Disk) -> None:
         self.syncs: Syncs | None = None
         self._disk = disk
-        self._waiting: deque[Saving] = deque()
+        self._waiting: deque[tuple[Saving, Dropped]] = deque()
         self._saving: Saving | None = None
+        self._dropped: Dropped = _nothing
+        """Told when that one is dropped."""
         self._syncing: Syncing | None = None
         """Of the one that runs: the sync that it waits for, None while it makes a step."""
         self._finishing = False
 
-    def add(self, saving: Saving) -> None:
-        """Run a saving when those before it have ended; it sees to its errors itself."""
-        self._waiting.append(saving)
+    @property
+    def are_idle(self) -> bool:
+        """Nothing is under way and nothing waits: the first step of one that is added now is made at once."""
+        return self._saving is None and not self._waiting and not self._finishing
+
+    def add(self, saving: Saving, dropped: Dropped = _nothing) -> None:
+        """Run a saving when those before it have ended; it sees to its errors itself.
+
+        `dropped` is called when `abandon` drops it, begun or not.
+        """
+        self._waiting.append((saving, dropped))
         if self.syncs is None:
             self.finish()
         elif self._saving is None and not self._finishing:
@@ -110,20 +125,26 @@ class Savings:
                 # It is told how that ended, and makes its other steps.
                 self._syncing.wait()
             while self._waiting:
-                at_once(self._disk, self._waiting.popleft())
+                at_once(self._disk, self._waiting.popleft()[0])
         finally:
             self._finishing = False
 
     def abandon(self) -> None:
         """Drop them where they are, as a stop would."""
+        told = [dropped for _, dropped in self._waiting]
         self._waiting.clear()
         saving, self._saving = self._saving, None
         syncing, self._syncing = self._syncing, None
-        if saving is not None and syncing is not None:
-            saving.close()
+        if saving is not None:
+            told.insert(0, self._dropped)
+            if syncing is not None:
+                saving.close()
+        for dropped in told:
+            dropped()
 
     def _begin_next(self) -> None:
-        self._saving = saving = self._waiting.popleft()
+        saving, self._dropped = self._waiting.popleft()
+        self._saving = saving
         self._step(saving, lambda: next(saving))
 
     def _step(self, saving: Saving, step: Callable[[], Unsynced]) -> None:

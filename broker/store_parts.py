@@ -29,6 +29,7 @@ class Owner(topic_changes.Owner, Protocol):
     """What is asked of the store."""
 
     options: StoreOptions
+    savings: Savings
 
     @property
     def closed(self) -> bool:
@@ -99,15 +100,13 @@ class StoreParts:
             savings=self.savings,
         )
         self.retention = Retention(
-            root,
+            owner,
             log=self.log,
             topics=self.topics,
             checkpointer=self.checkpointer,
             disk=disk,
             clock=clock,
             metrics=metrics,
-            fail=owner.fail,
-            closed=lambda: owner.closed or owner.failed is not None,
         )
         self._checker = UnitChecker(
             self.log, metrics=metrics, notices=self.notices, fail=owner.fail, levels=self._levels

@@ -227,6 +227,7 @@ class Node:
         self._state = "stopped"
         if self.is_open:
             self._index_work.stop()
+            self._retaining.stop()
             self.delays.stop()
             self.timers.stop()
             self.transactions.stop()
@@ -447,6 +448,7 @@ class Node:
     def _close_all(self, *, orderly: bool) -> None:
         if self.is_open:
             self._index_work.stop()
+            self._retaining.stop()
             self.delays.stop()
             self.timers.stop()
             self.transactions.stop()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from broker.awaited import AwaitedSteps
 from broker.seams import Scheduler
 from broker.store import Store
 from upstream.expiry import Expiry
@@ -25,6 +28,7 @@ class Retaining:
         self._expiry = expiry
         self._scheduler = scheduler
         self._going_on = False
+        self._stopped = False
         store.retention.keepers.append(expiry)
 
     def run(self) -> None:
@@ -33,8 +37,31 @@ class Retaining:
         if not self._going_on:
             self._step()
 
+    def stop(self) -> None:
+        """Do nothing any more; a file that waits for the disk stays."""
+        self._stopped = True
+
     def _step(self) -> None:
-        self._going_on = False
-        self._going_on = self._store.retention.step()
+        self._going_on = True
+        self._go_on(self._store.retention.steps())
+
+    def _go_on(self, steps: AwaitedSteps[bool]) -> None:
+        """Go on up to where a step waits for the disk."""
+        if self._stopped:
+            return
+        try:
+            awaited = next(steps)
+        except StopIteration as end:
+            self._going_on = end.value
+        except BaseException:
+            self._going_on = False
+            raise
+        else:
+            go_on = partial(self._scheduler.call_soon, self._go_on, steps)
+            if awaited is None:
+                go_on()
+            else:
+                awaited.then(go_on)
+            return
         if self._going_on:
             self._scheduler.call_later(ON_SECONDS, self._step)

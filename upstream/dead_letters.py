@@ -89,6 +89,11 @@ class DeadLetters:
         self._refused.clear()
 
     def _append(self, job: UpstreamJob, reason: str, settled: Settled) -> bool:
+        tracker = job.lane.tracker
+        if job.offset in tracker.expiring:
+            # Retention has appended its dead letter; with that one it ends.
+            self._postpone(job, reason, settled)
+            return True
         try:
             record = self._store.read(job.physical, job.size)
             put, born_ms, host = dead_letter(self._store, self.group, job, reason, record)
@@ -130,7 +135,10 @@ class DeadLetters:
         self._timer = None
         refused, self._refused = self._refused, []
         for job, reason, settled in refused:
-            if job.state is State.BURYING:
+            if job.state is State.BURYING and job.lane.tracker.is_finished(job.offset):
+                self.unsettled -= 1
+                settled(job, None)
+            elif job.state is State.BURYING:
                 self._append(job, reason, settled)
             else:
                 self.unsettled -= 1

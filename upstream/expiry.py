@@ -8,7 +8,9 @@
 | was never given to anybody | lost: counted per group, logged, shown |
 | is in a dead-letter topic | lost, tried or not: there is no dead letter of a dead letter (D16) |
 
-The dead letters are durable, and their origins finished in the ack journal, durably, before the file goes. What is lost
+The dead letters are durable, and their origins finished in the ack journal, durably, before the file goes. Between its
+append and that a message is `expiring` (`OffsetTracker`): it may still be answered, or fail once more, and what it
+failed for has it neither buried a second time nor sent back. What is lost
 is finished after it went: a kill in between finds those messages gone and counts them when it starts (`Progress`), and
 no offset ever passes a message that is still there. A key whose earlier messages went goes on with its next one; while
 a client still holds such a message the key waits for its answer or timeout, as after a late success (D12).
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from broker.awaited import AwaitedSteps, run_now, saved, settled
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.java import tags_code
@@ -50,6 +53,9 @@ NEAR_SHARE = 0.1
 _CHUNK_UNITS = 1024
 _LEAVING = (State.BURYING, State.SENDING)
 _WITH_SOMEBODY = (State.OUT, State.RUNNING)
+_WAITS_MAX = 8
+"""How often a file waits beside the loop while groups go on working in it; then the loop waits for the disk once, since
+else each of its messages would be given out, and be a dead letter as well."""
 _ENDED_AT_ONCE = (State.READ, State.WAITING, State.READY, State.BUFFERED, State.RETRYING)
 
 
@@ -93,6 +99,9 @@ class Expiry:
         self._notices = notices
         self._groups = groups
         self._unwanted: dict[Key, int] = {}
+        self._kept: dict[Key, int] | None = None
+        """What was unfinished in the file when the ack journal was synced last, by tracker."""
+        self._waits = 0
         self._looked_at = clock.monotonic()
 
     # The keeper
@@ -102,7 +111,7 @@ class Expiry:
         lanes = self._lanes()
         return any((tracker.group, tracker.topic, tracker.queue_id) in lanes for tracker, _ in self._behind(doomed))
 
-    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
         """Put what was tried or is out into the dead letters; see `Keeper.rescue`."""
         lanes = self._lanes()
         left, waits = count_max, False
@@ -118,20 +127,39 @@ class Expiry:
                 if waits or not self._bury(tracker, _lane_of(lanes_of, offset), offset, doomed):
                     waits = True
                     break
+        if waits or not left:
+            yield from settled(self._store)
+            return Rescue.BLOCKED if waits else Rescue.MORE
+        if left < count_max:
+            yield from self._wait(settled(self._store))
         try:
-            self._store.flush()
-            self._progress.sync()
+            yield from self._synced(doomed)
         except ProgressFailed:
             return Rescue.BLOCKED
-        if waits or self._store.failed is not None:
-            return Rescue.BLOCKED
-        if not left:
-            return Rescue.MORE
-        self._count_unwanted(doomed, lanes)
-        return Rescue.DONE
+        self._count_unwanted(doomed, self._lanes())
+        return Rescue.LOSES if self.needs(doomed) else Rescue.DONE
+
+    def _synced(self, doomed: Doomed) -> AwaitedSteps[None]:
+        """Have durable in the ack journal what is finished in the file; nothing where that did not change since."""
+        unfinished = {
+            (tracker.group, tracker.topic, tracker.queue_id): tracker.unfinished(minimum)
+            for tracker, minimum in self._behind(doomed)
+        }
+        if self._kept != unfinished:
+            yield from self._wait(saved(self._store, self._progress.syncing()))
+            self._kept = unfinished
+
+    def _wait(self, steps: AwaitedSteps[None]) -> AwaitedSteps[None]:
+        """Wait for the disk, beside the loop as far as _WAITS_MAX allows."""
+        self._waits += 1
+        if self._waits > _WAITS_MAX:
+            run_now(steps)
+        else:
+            yield from steps
 
     def dropped(self, doomed: Doomed) -> None:
         """Move the groups past what is gone, and say what they lost."""
+        self._waits, self._kept = 0, None
         lanes = self._lanes()
         touched = []
         for tracker, minimum in list(self._behind(doomed)):
@@ -174,6 +202,11 @@ class Expiry:
                 found.setdefault((group.name, lane.topic, lane.queue_id), []).append(lane)
         return found
 
+    def _lanes_of(self, tracker: OffsetTracker) -> list[Lane]:
+        """The lanes of one tracker as they are now: its group may have begun anew."""
+        lanes = [lane for group in self._groups() if group.name == tracker.group for lane in group.lanes()]
+        return [lane for lane in lanes if (lane.topic, lane.queue_id) == (tracker.topic, tracker.queue_id)]
+
     def _counters(self, tracker: OffsetTracker) -> SubscriptionCounters:
         return SubscriptionCounters(self._metrics, tracker.group, tracker.topic)
 
@@ -193,8 +226,9 @@ class Expiry:
                 self._store, tracker.group, origin, _reason(job, doomed, self._store.retention.limits.age_ms), record
             )
             position: list[int] = []
-            done = partial(self._buried, tracker, lane, offset, position)
+            done = partial(self._buried, tracker, offset, position)
             position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)
+            tracker.expiring.add(offset)
         except (DamagedRecord, RecordGone, IndexError):
             tracker.finish(offset)
             self._counters(tracker).skipped("damaged").add()
@@ -212,9 +246,8 @@ class Expiry:
             return False
         return True
 
-    def _buried(
-        self, tracker: OffsetTracker, lane: Lane | None, offset: int, position: list[int], error: StoreError | None
-    ) -> None:
+    def _buried(self, tracker: OffsetTracker, offset: int, position: list[int], error: StoreError | None) -> None:
+        tracker.expiring.discard(offset)
         if error is not None:
             return
         self._progress.dead_lettered(tracker, offset)
@@ -228,7 +261,9 @@ class Expiry:
             offset=offset,
             reason="expired",
         )
+        lane = _lane_of(self._lanes_of(tracker), offset)
         _settle(lane, offset)
+        _pump([] if lane is None else [lane])
 
     def _queue(self, tracker: OffsetTracker) -> ConsumeQueue:
         return self._store.topics[tracker.topic].queues[tracker.queue_id]

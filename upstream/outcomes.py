@@ -246,11 +246,11 @@ class Outcomes:
 
         That is so where the store takes no record, and where somebody else may still answer for the message: a
         delivery of it timed out, or may have been made before this generation. Such a success must count (D12), and
-        what has left its queue can no longer be finished there.
+        what has left its queue can no longer be finished there. So too where retention has appended a dead letter.
         """
         history = job.history
         assert history is not None, "only what failed is sent back"
-        if history.timeouts or job.offset < job.lane.delivered_until:
+        if history.timeouts or job.offset < job.lane.delivered_until or job.offset in job.lane.tracker.expiring:
             self.counters.kept_in_place.value += 1
             return False
         held_permit = job.state not in WITHOUT_PERMIT

@@ -26,7 +26,7 @@ from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.opening import run_to_end
 from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
-from broker.saving import Savings
+from broker.saving import Saving, Savings
 from broker.seams import Clock, Disk, Scheduler
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed, ProgressFull
@@ -419,6 +419,10 @@ class Progress:
         """
         self.flush()
         self._writer.sync()
+
+    def syncing(self) -> Saving:
+        """`sync` in steps. Raises ProgressFailed: as `sync`."""
+        return self._writer.syncing()
 
     def sync_after_log(self) -> None:
         """Begin to sync now that the log was, but not more often than every 20 ms; the timer sees to the rest (D9).

@@ -70,6 +70,7 @@ class OffsetTracker:
         "_on_staged",
         "_staged",
         "ahead",
+        "expiring",
         "failures",
         "group",
         "place",
@@ -102,6 +103,8 @@ class OffsetTracker:
         """One past the highest offset handed to the pipeline; the source moves it, nothing here depends on it."""
         self.place: tuple[int, int] | None = None
         """Offset and commit-log offset of a message that finished since the last flush, from one who had both."""
+        self.expiring: set[int] = set()
+        """Offsets whose dead letter retention has appended and which are finished when it is durable."""
         self.failures: dict[int, Failure] = {}
         """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
         # marks[i] is 1 when offset watermark + i is finished. Empty, or the first byte is 0 and the last one 1.

@@ -71,6 +71,7 @@ class Delays:
         metrics: Counts.
         pace: How many a step takes.
         in_flight: Messages whose delivery is not durable yet.
+        retries: How often refused ones were tried again.
         steps: Steps with such messages.
     """
 
@@ -99,7 +100,7 @@ class Delays:
         self._retry_at = 0.0
         self.pace = Pace(clock, STEP_MESSAGES)
         self._running = False
-        self.in_flight = 0
+        self.in_flight = self.retries = 0
         self.steps = 0
         self._runs: list[None] = []
         """One for each append of the present step that is in flight."""
@@ -408,5 +409,6 @@ class Delays:
             if offset not in level.held
         ]
         refused.sort(key=lambda each: each[0])
+        self.retries += 1
         self._retry_at = self.clock.monotonic() + RETRY_SECONDS
         return all(self._deliver(level, [aside.message]) for _, level, aside in refused[:RETRIES_PER_STEP])

@@ -7,6 +7,7 @@ the log's tail, as messages of level 1.
 
 from __future__ import annotations
 
+from broker.awaited import AwaitedSteps, settled
 from broker.delay import metrics as counted
 from broker.delay.delays import Delays
 from broker.delay.level_queue import DelayLevel, Waiting
@@ -28,18 +29,21 @@ class DelayKeeper:
         """Whether the file has a message that is not delivered."""
         return any(level.position < minimum for level, minimum in self._behind(doomed))
 
-    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
         """Put refused messages again; BLOCKED while one is not due."""
         store = self._delays.store
-        if any(level.held or (level.aside and level.in_flight) for level, _ in self._behind(doomed)):
+        if any(self._is_under_way(level, minimum) for level, minimum in self._behind(doomed)):
             # Refused ones may be on their way, and cancelled ones: that ends first.
-            store.flush()
+            retries = self._delays.retries
+            yield from settled(store)
+            if retries != self._delays.retries:
+                return Rescue.MORE
         left, waits = count_max, False
         for level, minimum in self._behind(doomed):
             for message in level.waiting(level.position):
                 if message.offset >= minimum:
                     break
-                if message.offset not in level.aside:
+                if message.offset not in level.aside or message.offset in level.held:
                     waits = True
                     break
                 if not left:
@@ -47,10 +51,17 @@ class DelayKeeper:
                 left -= 1
                 if not self._put_again(level, message):
                     return Rescue.BLOCKED
-        store.flush()
-        if waits or store.failed is not None:
+        if left < count_max:
+            yield from settled(store)
+        if waits:
             return Rescue.BLOCKED
         return Rescue.DONE if left else Rescue.MORE
+
+    @staticmethod
+    def _is_under_way(level: DelayLevel, minimum: int) -> bool:
+        if level.in_flight and any(offset < minimum for offset in level.aside):
+            return True
+        return any(offset < minimum for offset in level.held)
 
     def dropped(self, doomed: Doomed) -> None:
         """Begin the levels at what is kept."""
@@ -75,6 +86,7 @@ class DelayKeeper:
             return True
 
         def done(error: StoreError | None) -> None:
+            level.held.discard(message.offset)
             if error is None:
                 level.settle(message.offset)
                 self._metrics.counter(counted.PUT_BACK).add()
@@ -83,4 +95,6 @@ class DelayKeeper:
             store.append([put], born_ms=born_ms, born_host=born_host, done=done)
         except StoreError:
             return False
+        # Neither delivered nor cancelled until then.
+        level.held.add(message.offset)
         return True

@@ -101,7 +101,7 @@ class DelayLevel:
         settled: Offsets from `position` on that are settled.
         aside: Refused messages by offset, all below `next`.
         in_flight: Messages whose delivery is not durable yet.
-        held: Offsets that a cancel under way takes the place of: not delivered meanwhile.
+        held: Offsets that a cancel, or a copy of the message, is about to take the place of: not delivered meanwhile.
     """
 
     def __init__(self, level: int, delay_ms: int, queue: ConsumeQueue) -> None:

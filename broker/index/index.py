@@ -29,7 +29,7 @@ from broker.log_walk import walk
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
-from broker.saving import Saving, at_once, can_wait
+from broker.saving import Saving, Steps, at_once, can_wait
 from broker.seams import Clock, Disk
 from broker.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG
 
@@ -368,9 +368,13 @@ class Index:
         self.saved_ms = last.end_ms if last is not None else 0
 
     def drop_before(self, physical: int) -> int:
+        """`dropping_before` at once, after what is under way."""
+        self.settle()
+        return at_once(self._disk, self.dropping_before(physical))
+
+    def dropping_before(self, physical: int) -> Steps[int]:
         """Delete files whose last entry lies before a commit-log offset; the last file stays. Returns their number."""
         dropped = 0
-        self.settle()
         try:
             while len(self._parts.all) > 1 and self._parts.first_ends_before(physical):
                 part = self._parts.all.pop(0)
@@ -379,7 +383,7 @@ class Index:
                 dropped += 1
             if dropped:
                 self._parts.names_changed = True
-                at_once(self._disk, self._saving_state())
+                yield from self._saving_state()
         except OSError as error:
             self._fail(error)
         return dropped

@@ -24,8 +24,8 @@ from broker.record import split
 from broker.release import release
 from broker.timer import metrics as counted
 from broker.timer.due import MARK
-from broker.timer.log import TimersDamaged
 from broker.timer.names import CANCEL_NAME, OUT_NAME, TIMER_NAMES, TIMER_TOPIC
+from broker.timer.replacing import replaced
 
 if TYPE_CHECKING:
     from broker.timer.timers import Timers
@@ -160,13 +160,7 @@ def _append(timers: Timers, target: _Target, puts: list[Put]) -> AwaitedSteps[li
     awaited = Awaited(store)
 
     def done(error: StoreError | None) -> None:
-        try:
-            if error is None:
-                timers.take_out(message.physical)
-        except (TimersDamaged, OSError):
-            # The next step finds that the timer log is damaged, or cannot be read; it is not delivered meanwhile.
-            timers.due.superseded.add(message.physical)
-        timers.due.let_go(message.physical)
+        replaced(timers, message.physical, error)
         awaited.tell(error)
 
     positions = store.append(

@@ -6,6 +6,7 @@ replaces, so that a timer is pending once whatever stops in between.
 
 from __future__ import annotations
 
+from broker.awaited import AwaitedSteps, saved, settled
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.record import split
@@ -13,6 +14,7 @@ from broker.release import moved
 from broker.retention import Doomed, Rescue
 from broker.timer import metrics as counted
 from broker.timer.names import TIMER_TOPIC
+from broker.timer.replacing import replaced
 from broker.timer.timers import Timers
 
 _LOOKED_MAX = 8192
@@ -33,19 +35,25 @@ class TimerKeeper:
         """Whether the file may have a timer that is not delivered."""
         return self._timers.pending > 0 and (TIMER_TOPIC, 0) in doomed.minimums
 
-    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
         """Put pending timers again, a bounded number of them."""
-        timers, table = self._timers, self._timers.table
+        timers, table, due = self._timers, self._timers.table, self._timers.due
         minimum = doomed.minimums.get((TIMER_TOPIC, 0))
         if minimum is None:
             return Rescue.DONE
-        if timers.entering.offset < minimum or timers.is_mending:
+        if timers.entering.offset < minimum or self._is_mending():
             # They are not in the wheel yet: the next steps enter them.
             return Rescue.BLOCKED
-        if timers.due.held or (timers.due.aside and timers.due.delivery.in_flight):
+        asides = [physical for physical in due.aside if physical < doomed.end]
+        if any(physical < doomed.end for physical in due.held) or (asides and due.delivery.in_flight):
             # Refused ones may be on their way, and cancelled ones: that ends first.
-            timers.store.flush()
-        places = [(each.timer.unit.physical, each.timer.unit.size) for each in timers.due.aside.values()]
+            retry_at = due.retry_at
+            yield from settled(timers.store)
+            if retry_at != due.retry_at or any(physical < doomed.end for physical in due.held):
+                return Rescue.MORE
+            if self._is_mending():
+                return Rescue.BLOCKED
+        places = [(each.timer.unit.physical, each.timer.unit.size) for each in due.aside.values()]
         places = [place for place in places if place[0] < doomed.end][:count_max]
         number = max(self._next, table.log.first)
         looked = 0
@@ -54,9 +62,9 @@ class TimerKeeper:
             unit = table.log.unit(position)
             if unit.physical >= doomed.end:
                 break
-            if table.is_pending(unit, position) and unit.physical not in timers.due.superseded:
+            if table.is_pending(unit, position) and unit.physical not in due.superseded:
                 places.append((unit.physical, unit.size))
-            elif unit.size and unit.slot_ms >= table.read_ms and timers.due.delivery.in_flight:
+            elif unit.size and unit.slot_ms >= table.read_ms and due.delivery.in_flight:
                 # It may be the one whose delivery is under way.
                 return Rescue.BLOCKED
             number += 1
@@ -64,9 +72,10 @@ class TimerKeeper:
         for physical, size in places:
             if not self._put_again(physical, size):
                 return Rescue.BLOCKED
-        timers.store.flush()
-        if timers.store.failed is not None:
-            return Rescue.BLOCKED
+        if places:
+            yield from settled(timers.store)
+            if self._is_mending():
+                return Rescue.BLOCKED
         self._next = number
         more = number < table.log.count and table.log.unit(table.log.position(number)).physical < doomed.end
         self._moved = self._moved or bool(places)
@@ -75,8 +84,11 @@ class TimerKeeper:
         if self._moved:
             # A start that knew nothing of this would miss the records that go now.
             self._moved = False
-            timers.save()
+            yield from saved(timers.store, timers.saves.once())
         return Rescue.DONE
+
+    def _is_mending(self) -> bool:
+        return self._timers.is_mending
 
     def dropped(self, doomed: Doomed) -> None:
         """Forget the timer-log files whose records are gone."""
@@ -93,12 +105,14 @@ class TimerKeeper:
         put, born_ms, born_host = moved(record, body, block, store.topics[TIMER_TOPIC], 0)
 
         def done(error: StoreError | None) -> None:
+            replaced(self._timers, physical, error)
             if error is None:
-                self._timers.take_out(physical)
                 self._put_back.add()
 
         try:
             store.append([put], born_ms=born_ms, born_host=born_host, done=done)
         except StoreError:
             return False
+        # Neither delivered nor cancelled until then.
+        self._timers.due.hold(physical)
         return True

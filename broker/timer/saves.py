@@ -40,6 +40,10 @@ class TimerSaves:
         """Save at once; `clean`: nothing follows."""
         self._saver.now(self._saving(clean=clean))
 
+    def once(self) -> Saving:
+        """A saving of how far it is when that begins; for somebody who waits for it."""
+        return self._saving()
+
     def settle(self) -> None:
         """End what is under way; before timer log and wheel are made anew."""
         self._timers.store.savings.finish()

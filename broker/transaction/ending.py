@@ -44,7 +44,7 @@ class Ending:
         self._scheduler = scheduler
         self._resuming: set[int] = set()
         self._deciding: dict[int, tuple[State, list[Callable[[StoreError | None], None]]]] = {}
-        checker.deciding = self._deciding.__contains__
+        checker.deciding = self.is_deciding
         self.committed: Callable[[str, int], None] = lambda topic, body_bytes: None
         """Told of every commit that is durable: the topic, and the bytes of the body."""
 
@@ -60,6 +60,16 @@ class Ending:
         done: Told,
     ) -> None:
         """Decide a transaction; `group` None is an admin's decision."""
+        again = partial(
+            self.end,
+            text,
+            group=group,
+            transaction_id=transaction_id,
+            state=state,
+            from_check=from_check,
+            remark=remark,
+            done=done,
+        )
         done = partial(self._count, done)
         handle = parse_handle(text)
         if handle is None:
@@ -73,7 +83,10 @@ class Ending:
         if moved is not None and (half is None or self._halves.states.get(handle.offset) is Known.ELSEWHERE):
             handle = handle._replace(offset=moved)
             half = self._halves.read_or_lose(moved)
-        if half is None:
+        if handle.offset in self._halves.moving:
+            # Its copy is on its way to the disk, and is there to be seen in the turn after it was told.
+            self._halves.moving[handle.offset].append(partial(self._scheduler.call_soon, again))
+        elif half is None:
             self._in_steps(self._elsewhere(handle, group, state), done)
         elif group is not None and group != half.group:
             done(EndOutcome(End.WRONG_GROUP, f"the transaction is of the producer group {half.group!r}, not {group!r}"))
@@ -83,6 +96,10 @@ class Ending:
             )
         else:
             self._answer_decided(handle, half, group, state, done)
+
+    def is_deciding(self, offset: int) -> bool:
+        """Whether a half is being decided right now, or moved."""
+        return offset in self._deciding or offset in self._halves.moving
 
     def _count(self, done: Told, outcome: EndOutcome) -> None:
         if not outcome.settled:

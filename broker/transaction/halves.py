@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.errors import DamagedRecord, RecordGone
@@ -29,6 +30,7 @@ class Halves:
         ages: How old they are in uptime.
         pending: Undecided ones by topic and producer group, as far as `seen`.
         moved: By transaction id, where an undecided half is that was put again.
+        moving: Those whose copy is on its way to the disk, by offset; who is called when that is told.
         seen: The first half whose record was not looked at yet.
         opened_at: Monotonic seconds of the opening.
     """
@@ -43,6 +45,7 @@ class Halves:
         self.ages = Ages()
         self.pending: Counter[tuple[str, str]] = Counter()
         self.moved: dict[str, int] = {}
+        self.moving: dict[int, list[Callable[[], object]]] = {}
         self.seen = 0
         self.opened_at = clock.monotonic()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from broker.awaited import AwaitedSteps, settled
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.metrics import Metrics
 from broker.retention import Doomed, Rescue
@@ -30,15 +31,15 @@ class TransactionKeeper:
         minimum = doomed.minimums.get((HALF_TOPIC, 0), 0)
         return self._transactions.halves.states.position < minimum
 
-    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
-        """Put undecided halves again, once those that are being decided in this turn are."""
+    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
+        """Put undecided halves again, once those that are being decided are."""
         transactions = self._transactions
         store = transactions.store
         minimum = doomed.minimums.get((HALF_TOPIC, 0), 0)
         if not self.needs(doomed):
             return Rescue.DONE
         transactions.write_ops()
-        store.flush()
+        yield from settled(store)
         left, taken = count_max, True
         for offset in transactions.halves.states.waiting(0, minimum):
             if not left or not taken:
@@ -46,8 +47,8 @@ class TransactionKeeper:
             left -= 1
             taken = not transactions.is_busy(offset) and self._put_again(offset)
         transactions.write_ops()
-        store.flush()
-        if not taken or store.failed is not None:
+        yield from settled(store)
+        if not taken:
             return Rescue.BLOCKED
         return Rescue.DONE if left else Rescue.MORE
 
@@ -72,17 +73,21 @@ class TransactionKeeper:
             self._metrics.counter(counted.WAITS).add()
             halves.notices.note("half_put_back_waits", offset=offset, error=str(error))
             return False
+        # Nobody decides it until then.
+        halves.moving[offset] = []
         transactions.name_in_op(offset, Fate.MOVED)
         return True
 
     def _done(self, offset: int, half: Half, lease: float, error: StoreError | None) -> None:
-        if error is not None:
-            return
         halves = self._transactions.halves
-        halves.settle(offset, Known.ELSEWHERE, half)
-        if lease:
-            halves.checks.leases[half.transaction_id] = lease
-        self._metrics.counter(counted.PUT_BACK).add()
+        waiting = halves.moving.pop(offset)
+        if error is None:
+            halves.settle(offset, Known.ELSEWHERE, half)
+            if lease:
+                halves.checks.leases[half.transaction_id] = lease
+            self._metrics.counter(counted.PUT_BACK).add()
+        for decide in waiting:
+            decide()
 
     def dropped(self, doomed: Doomed) -> None:
         """Begin the halves at what is kept."""

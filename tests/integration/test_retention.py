@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.awaited import AwaitedSteps
 from broker.metrics import Metrics
 from broker.retention import Doomed, Rescue, RetentionLimits
 from broker.store import RecordGone, Store
@@ -57,7 +58,8 @@ class Hold:
     def needs(self, doomed: Doomed) -> bool:
         return self.needed
 
-    def rescue(self, doomed: Doomed, count_max: int) -> Rescue:
+    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
+        yield from ()
         self.asked.append(doomed.start)
         return Rescue.DONE if self.asked.count(doomed.start) > self.steps else Rescue.MORE
 

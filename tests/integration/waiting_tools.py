@@ -55,6 +55,12 @@ def drive(steps: AwaitedSteps[Result], scheduler: ManualScheduler) -> Result:
         scheduler.run_until_idle()
 
 
+def retain(store: Store, scheduler: ManualScheduler, *, between: Callable[[], object] = lambda: None) -> None:
+    """Let retention do all that is due, as a node has it done; something else between its steps."""
+    while drive(store.retention.steps(), scheduler):
+        between()
+
+
 def flush_in_background(store: Store, syncs: Syncs, scheduler: ManualScheduler) -> None:
     """Have what is appended to a store flushed as a node does it."""
 

@@ -14,7 +14,7 @@ from broker.timer.keeper import TimerKeeper
 from broker.timer.names import TIMER_TOPIC
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import TOPIC, Broker, broker
-from tests.integration.waiting_tools import drive, put_durably
+from tests.integration.waiting_tools import drive, put_durably, retain
 from tests.lifecycle.delays import GONE, tell
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
@@ -123,9 +123,7 @@ class Timers(Scenario):
         store.retention.keepers.append(TimerKeeper(made.timers, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
         before = store.min_offset
-        while store.retention.step():
-            self._see()
-            made.scheduler.run_until_idle()
+        retain(store, made.scheduler, between=self._see)
         store.retention.limits = RetentionLimits()
         assert store.min_offset > before
         self._went(b"old", "its log file is to be deleted")
