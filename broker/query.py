@@ -49,11 +49,11 @@ _BLOCK_UNITS = 64
 
 
 class QueryRefused(StoreError):
-    """What was asked for cannot be: an unknown topic, a queue that it does not have, no id."""
+    """What was asked for cannot be: no id, a moment that is none, a range that ends before it begins."""
 
 
 class NotFound(StoreError):
-    """There is no such message, or it is no longer kept."""
+    """There is no such topic, queue or message, or it is no longer kept."""
 
 
 class Searchable(Protocol):
@@ -78,8 +78,7 @@ def at_offset(store: Searchable, topic: str, queue: int, offset: int) -> Message
     """Return the message at a queue's offset.
 
     Raises:
-        QueryRefused: There is no such topic or queue.
-        NotFound: The offset is below the queue's first, beyond its end, or its record is lost.
+        NotFound: There is no such topic or queue; the offset is below its first, beyond its end, or its record is lost.
         OSError: The queue's file cannot be read.
     """
     found = queue_of(store, topic, queue)
@@ -143,18 +142,18 @@ def by_id(store: Searchable, message_id: str) -> Message:
 
 
 def queue_of(store: Searchable, topic: str, queue: int) -> ConsumeQueue:
-    """Return a queue. Raises QueryRefused when there is none of that number."""
+    """Return a queue. Raises NotFound when there is none of that number."""
     queues = topic_of(store, topic).queues
     if not 0 <= queue < len(queues):
-        raise QueryRefused(f"topic {topic} has no queue {queue}, only 0 to {len(queues) - 1}")
+        raise NotFound(f"topic {topic} has no queue {queue}, only 0 to {len(queues) - 1}")
     return queues[queue]
 
 
 def topic_of(store: Searchable, name: str) -> Topic:
-    """Return a topic. Raises QueryRefused when there is none of that name."""
+    """Return a topic. Raises NotFound when there is none of that name."""
     topic = store.topics.get(name)
     if topic is None:
-        raise QueryRefused(f"there is no topic {name!r}; `pyddmq topics` lists them")
+        raise NotFound(f"there is no topic {name!r}; `pyddmq topics` lists them")
     return topic
 
 
@@ -213,7 +212,7 @@ def by_key(
         limit: So many, the newest.
 
     Raises:
-        QueryRefused: There is no such topic.
+        NotFound: There is no such topic.
     """
     return KeyQuery(store, [topic_of(store, topic)], key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
 
@@ -222,7 +221,7 @@ def by_unique_key(store: Searchable, topic: str | None, key: str, *, limit: int 
     """Query the messages with a unique key (`UNIQ_KEY`, the id that a producer is told), of one topic or of all.
 
     Raises:
-        QueryRefused: There is no such topic.
+        NotFound: There is no such topic.
     """
     topics = list(store.topics.values()) if topic is None else [topic_of(store, topic)]
     return KeyQuery(store, topics, key, unique=True, limit=limit)
@@ -399,7 +398,7 @@ class Listing(Query):
             bytes_max: Stop after so many bytes of records (one at least).
 
         Raises:
-            QueryRefused: There is no such topic or queue.
+            NotFound: There is no such topic or queue.
         """
         super().__init__()
         self.cursor: int | None = cursor

@@ -113,7 +113,7 @@ def earlier(store: Store, redrives: Redrives, letter: Letter) -> Document | None
         return None
     try:
         message: Message | None = at_physical(store, made.physical)
-    except (NotFound, QueryRefused, StoreError):
+    except StoreError:
         message = None
     return {
         "atMs": made.stored_ms or None,

@@ -68,7 +68,7 @@ class MessageSearch:
         now_ms: What `ago` means, ms since the epoch.
 
     Raises:
-        QueryRefused: The parameters make no sense, or name what is not there.
+        QueryRefused: The parameters make no sense.
     """
 
     def __init__(self, store: Searchable, parameters: Mapping[str, str], *, now_ms: int) -> None:
@@ -89,7 +89,8 @@ class MessageSearch:
         """Search, yielding after each bounded piece of work.
 
         Raises:
-            QueryRefused, NotFound: What was asked for is not there.
+            QueryRefused: What was asked for makes no sense.
+            NotFound: It is not there.
             OSError: A file cannot be read.
         """
         given = self._given
@@ -144,13 +145,8 @@ class MessageSearch:
         except (NotFound, QueryRefused) as error:
             yield from self._run(by_unique_key(self._store, self._given.get("topic"), text, limit=self._limit()))
             if not self._messages:
-                raise (
-                    error
-                    if isinstance(error, QueryRefused)
-                    else NotFound(
-                        f"no message has the id {text}, neither as offsetMsgId nor as UNIQ_KEY{self._unsure()}"
-                    )
-                ) from error
+                reason = f"neither as offsetMsgId nor as UNIQ_KEY{self._unsure()}"
+                raise NotFound(f"no message has the id {text!r}, {reason}") from error
 
     def _by_occurrence(self, occurrence: Occurrence) -> Iterator[None]:
         """Find what DDMQ's id names: the delivered message, else the record that waits or waited last."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.delay.levels import SCHEDULE_NAME
 from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
-from broker.query import NotFound, QueryRefused, at_offset
+from broker.query import NotFound, at_offset
 from broker.timer.names import TIMER_NAME
 from broker.topics import DEAD_LETTER_PREFIX
 from broker.transaction.names import HALF_TOPIC
@@ -51,7 +51,7 @@ def _waited_in(store: Store, letter: Letter, topic: Topic) -> bytes | None:
         return None
     try:
         sent = at_offset(store, topic.name, letter.queue, offset)
-    except (NotFound, QueryRefused):
+    except NotFound:
         return None
     if sent.unique_key != letter.message.unique_key:
         # The topic was deleted and made again.

@@ -13,7 +13,7 @@ from functools import partial
 from broker.consume_queue import FILLER_SIZE
 from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError
 from broker.put import Put
-from broker.query import QueryRefused, by_unique_key
+from broker.query import NotFound, by_unique_key
 from broker.record import split
 from broker.seams import Scheduler
 from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
@@ -245,7 +245,7 @@ class Ending:
         for name in (HALF_TOPIC, DISCARD_TOPIC):
             try:
                 query = by_unique_key(store, name, handle.transaction_id)
-            except QueryRefused:
+            except NotFound:
                 continue
             yield from query.steps()
             for message in query.found:

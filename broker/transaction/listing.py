@@ -9,7 +9,7 @@ from broker.consume_queue import ConsumeQueue
 from broker.delay.level_queue import Ranges
 from broker.errors import DamagedRecord, RecordGone
 from broker.properties import find_property
-from broker.query import QueryRefused, by_unique_key
+from broker.query import NotFound, by_unique_key
 from broker.transaction.half import Half
 from broker.transaction.halves import Halves
 from broker.transaction.handles import Handle, parse_handle
@@ -149,7 +149,7 @@ def finding(halves: Halves, resumed: Ranges, text: str) -> Generator[None, None,
     for name in (HALF_TOPIC, DISCARD_TOPIC):
         try:
             query = by_unique_key(halves.store, name, text if handle is None else handle.transaction_id)
-        except QueryRefused:
+        except NotFound:
             continue
         yield from query.steps()
         queue = halves.queue() if name == HALF_TOPIC else halves.discard_queue()

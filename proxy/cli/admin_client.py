@@ -94,7 +94,9 @@ def _ask(
         text = f"what answers at {address} is no pyddmq admin port; name it with --admin host:port."
         raise CliError(text, ExitCode.CANNOT_CONNECT)
     if answer.status != http.client.OK:
-        raise CliError(f"the node refused: {value['error'].get('message', answer.reason)}", ExitCode.REFUSED)
+        # A name or an id that nothing has is 404, of whatever path.
+        code = ExitCode.NOT_FOUND if answer.status == http.client.NOT_FOUND else ExitCode.REFUSED
+        raise CliError(f"the node refused: {value['error'].get('message', answer.reason)}", code)
     return value
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.admin.text import amount
 from proxy.cli.admin_client import post
-from proxy.cli.codes import ExitCode
+from proxy.cli.codes import ExitCode, code_of_all
 from proxy.cli.errors import CliError
 from proxy.cli.output import print_json, print_line, progress
 
@@ -66,7 +66,14 @@ def run_cancels(admin: str, path: str, chosen: Chosen, *, rate: int, selected: b
             f"{amount(outcomes['cancelled'], noun)} cancelled, {outcomes['tooLate']:,} too late, "
             f"{outcomes['unknown']:,} unknown{f', {moved:,} rescheduled before' if moved else ''}"
         )
-    return ExitCode.OK if selected or outcomes["cancelled"] == len(chosen) else ExitCode.NOT_FOUND
+    return ExitCode.OK if selected else code_of_all(map(outcome_code, outcomes))
+
+
+def outcome_code(outcome: str) -> ExitCode:
+    """Return how a command ends for what became of one: what is known and waits no more is refused."""
+    if outcome in ("cancelled", "rescheduled"):
+        return ExitCode.OK
+    return ExitCode.NOT_FOUND if outcome == "unknown" else ExitCode.REFUSED
 
 
 def _results(admin: str, path: str, chosen: Chosen, rate: int) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 
 class ExitCode(enum.IntEnum):
@@ -25,13 +26,19 @@ class ExitCode(enum.IntEnum):
     USAGE = 2, "the command line is wrong: unknown option, missing or malformed argument"
     CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
     CANNOT_CONNECT = 4, "nobody answers at the address, or what answers there is no pyddmq, or its other port"
-    REFUSED = 5, "the node answered no: unknown group or topic, illegal message, too fast, shutting down"
+    REFUSED = 5, "the node answered no: illegal message, too fast, too late, decided otherwise, shutting down"
     DATA_UNUSABLE = 6, "the data directory is in use by another process, unwritable, or of another format"
     PORT_TAKEN = 7, "a port cannot be listened on: taken, not allowed, or no address of this machine"
     WRONG_PYTHON = 8, "this Python is too old"
     STORE_FAILED = 9, "the node stopped because its store failed"
     DAMAGE_FOUND = 10, "`store check` found damage, or something that it can mend"
-    NOT_FOUND = 11, "nothing that was asked for is there"
+    NOT_FOUND = 11, "what was named is not there: no such message, timer, transaction, group, topic, queue"
     INTERRUPTED = 130, "ended by Ctrl-C (SIGINT)"
     OUTPUT_CLOSED = 141, "whoever read the output has gone, as `head` does when it has seen enough"
     TERMINATED = 143, "ended by SIGTERM"
+
+
+def code_of_all(codes: Iterable[ExitCode]) -> ExitCode:
+    """Return how a command ends that did something to several: a refusal tells more than what is not there."""
+    seen = set(codes)
+    return next((code for code in (ExitCode.REFUSED, ExitCode.NOT_FOUND) if code in seen), ExitCode.OK)

@@ -13,7 +13,7 @@ import typer
 from broker.seams import SystemClock
 from proxy.admin.text import amount
 from proxy.cli.codes import ExitCode
-from proxy.cli.errors import CliError, translate
+from proxy.cli.errors import CliError, refusal_code, translate
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
 from proxy.client import ClientError, ClientMisuse, PullRefused, SendRefused
@@ -95,7 +95,7 @@ def node_errors(needs: str) -> Iterator[None]:
         if error.retriable or not isinstance(error, PullRefused | SendRefused):
             raise translate(error, option="--producer and --consumer") from error
         advice = f"The demo needs {needs}, as the sample configuration has them."
-        raise CliError(f"the node refused: {error}. {advice}", ExitCode.REFUSED) from error
+        raise CliError(f"the node refused: {error}. {advice}", refusal_code(error)) from error
 
 
 def print_checks(checks: Sequence[Check]) -> None:

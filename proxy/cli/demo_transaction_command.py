@@ -87,7 +87,7 @@ def _changed(admin: str, transaction_id: str, action: str) -> str:
     try:
         post(admin, "/api/transactions/decide", body)
     except CliError as error:
-        if error.code != ExitCode.REFUSED:
+        if error.code not in (ExitCode.REFUSED, ExitCode.NOT_FOUND):
             raise
         return error.text
     return ""

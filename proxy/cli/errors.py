@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from proxy.cli.codes import ExitCode
-from proxy.client.errors import CallRejected, CannotConnect, ClientError, ClientMisuse, NotThrift, Refused, Unreachable
+from proxy.client.errors import (
+    CallRejected,
+    CannotConnect,
+    ClientError,
+    ClientMisuse,
+    NotThrift,
+    PullRefused,
+    Refused,
+    TopicNotFound,
+    Unreachable,
+)
+from proxy.wire.codes import PullCode
 
 _UNKNOWN_METHOD = 1
 """Kind of a TApplicationException."""
@@ -44,5 +55,11 @@ def translate(error: ClientError | ClientMisuse, *, option: str) -> CliError:
         return CliError(f"{error}. Look at the node's log; it may have stopped.", ExitCode.CANNOT_CONNECT)
     if isinstance(error, Refused):
         again = " Trying again in a moment may help." if error.retriable else ""
-        return CliError(f"the node refused: {error}.{again}", ExitCode.REFUSED)
+        return CliError(f"the node refused: {error}.{again}", refusal_code(error))
     return CliError(str(error), ExitCode.CHECK_FAILED)
+
+
+def refusal_code(error: Refused) -> ExitCode:
+    """Return the exit code of a refusal: an unknown group or topic is told from what the node does not want."""
+    unknown = isinstance(error, PullRefused) and error.code in (PullCode.NO_SUCH_GROUP, PullCode.NO_SUCH_TOPIC)
+    return ExitCode.NOT_FOUND if unknown or isinstance(error, TopicNotFound) else ExitCode.REFUSED

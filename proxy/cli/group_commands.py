@@ -115,7 +115,7 @@ def _message(  # noqa: PLR0917 - the options of three commands, in their order
     found = [each for each in _stuck(admin, group)["stuck"] if each["key"] == key and topic in (None, each["topic"])]
     if not found:
         text = f"no message of key {key!r} is stuck in group {group}; `pyddmq groups stuck {group}` lists what is"
-        raise CliError(text, ExitCode.REFUSED)
+        raise CliError(text, ExitCode.NOT_FOUND)
     if len(found) > 1:
         topics = ", ".join(each["topic"] for each in found)
         raise CliError(f"key {key!r} is stuck in several topics: {topics}; name one with --topic", ExitCode.USAGE)

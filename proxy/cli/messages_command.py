@@ -199,7 +199,9 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
             for _ in search.steps():
                 pass
             return search.document()
-        except (NotFound, QueryRefused) as error:
+        except NotFound as error:
+            raise CliError(str(error), ExitCode.NOT_FOUND) from error
+        except QueryRefused as error:
             raise CliError(str(error), ExitCode.REFUSED) from error
         except OSError as error:
             raise CliError(f"cannot read {data}: {error.strerror or error}", ExitCode.DATA_UNUSABLE) from error

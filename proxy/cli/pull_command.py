@@ -123,10 +123,11 @@ def _reader_of(topic: str, admin: str) -> str:
             return str(each["group"])
     origin = topic.removeprefix(DEAD_LETTER_PREFIX)
     if all(each["group"] != origin for each in groups):
-        raise CliError(f"no group {origin!r} is configured on this node; `pyddmq groups` lists them", ExitCode.REFUSED)
+        text = f"no group {origin!r} is configured on this node; `pyddmq groups` lists them"
+        raise CliError(text, ExitCode.NOT_FOUND)
     raise CliError(
         f"no group reads {topic}. A dead-letter topic is read by a group like any other: add to the configuration, "
         f"under groups, `- {{group: {origin}-dead-letters, topics: [{{topic: '{topic}', actions: [PullServer]}}]}}`, "
         "reload the node (SIGHUP), and pull again",
-        ExitCode.REFUSED,
+        ExitCode.NOT_FOUND,
     )

@@ -51,7 +51,9 @@ def asking(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SE
         def ask(path: str, asked: Mapping[str, str | int]) -> dict[str, Any]:
             try:
                 return answers.by_path[path]({name: str(value) for name, value in asked.items()})
-            except (NotFound, QueryRefused) as error:
+            except NotFound as error:
+                raise CliError(str(error), ExitCode.NOT_FOUND) from error
+            except QueryRefused as error:
                 raise CliError(str(error), ExitCode.REFUSED) from error
 
         yield ask

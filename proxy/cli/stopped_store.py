@@ -93,7 +93,11 @@ def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progre
 
 
 def show(data: Path, group: str | None) -> dict[str, Any]:
-    """Return what `GET /api/offsets` would, of a store that no node has open."""
+    """Return what `GET /api/offsets` would, of a store that no node has open.
+
+    Raises:
+        CliError: The group has no offsets there, or the directory cannot be used.
+    """
     from broker.seams import SystemClock
     from upstream.positions import positions
 
@@ -113,6 +117,9 @@ def show(data: Path, group: str | None) -> dict[str, Any]:
             }
             for each in positions(progress, store, group=group)
         ]
+    if group is not None and not found:
+        text = f"no offsets of a group {group!r} are in {data}; `pyddmq offsets show --data {data}` lists all"
+        raise CliError(text, ExitCode.NOT_FOUND)
     return {"nowMs": SystemClock().wall_ms(), "offsetsTotal": len(found), "offsets": found}
 
 
@@ -128,7 +135,9 @@ def reset(data: Path, group: str, topic: str, queue: int | None, target: Target,
         try:
             trackers = trackers_of(progress, store, group, topic, queue)
             moves = plan_moves(trackers, target, store)
-        except (PositionUnknown, TargetRefused) as refusal:
+        except PositionUnknown as unknown:
+            raise CliError(str(unknown), ExitCode.NOT_FOUND) from unknown
+        except TargetRefused as refusal:
             raise CliError(str(refusal), ExitCode.REFUSED) from refusal
         changed = not dry_run and any(move.changes for move in moves)
         for move in moves if changed else ():

@@ -9,6 +9,7 @@ import typer
 from broker.seams import SystemClock
 from proxy.admin.text import age
 from proxy.cli.admin_client import post
+from proxy.cli.cancels import outcome_code
 from proxy.cli.codes import ExitCode
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
@@ -137,7 +138,7 @@ def reschedule(
         if answer["newId"]:
             print_line(f"new id    {answer['newId']}")
             print_line(f"handle    {answer['handle']}")
-    return ExitCode.OK if answer["outcome"] == "rescheduled" else ExitCode.NOT_FOUND
+    return outcome_code(answer["outcome"])
 
 
 def _next_due(page: dict[str, Any]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from proxy.admin.text import age, amount
 from proxy.cli.admin_client import post
 from proxy.cli.cancels import named
-from proxy.cli.codes import ExitCode
+from proxy.cli.codes import ExitCode, code_of_all
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table, printable, progress
@@ -217,34 +218,35 @@ def _change(
     """Do something to transactions one by one, and say what became of each."""
     if selected and not yes:
         return _shown(action, chosen, as_json=as_json)
-    done, refused = 0, 0
+    codes: Counter[ExitCode] = Counter()
     pause = threading.Event()
     with progress(_DONE[action], len(chosen), unit="messages", enabled=selected and not as_json) as advance:
         for count, each in enumerate(chosen, 1):
             if count > 1 and selected:
                 pause.wait(1 / rate)
-            result = _asked(admin, action, each["id"])
-            done, refused = done + (result["refused"] is None), refused + (result["refused"] is not None)
+            result, code = _asked(admin, action, each["id"])
+            codes[code] += 1
             if as_json:
                 print_json(result)
             elif not selected or result["refused"] is not None:
                 print_line(_sentence(action, result))
             advance(count)
     if selected and not as_json:
-        print_line(f"{amount(done, 'transaction')} {_DONE[action]}, {refused:,} refused")
-    return ExitCode.OK if not refused else ExitCode.REFUSED
+        done = codes.pop(ExitCode.OK, 0)
+        print_line(f"{amount(done, 'transaction')} {_DONE[action]}, {codes.total():,} refused")
+    return code_of_all(codes)
 
 
-def _asked(admin: str, action: str, transaction: str) -> dict[str, Any]:
+def _asked(admin: str, action: str, transaction: str) -> tuple[dict[str, Any], ExitCode]:
     body = {"id": transaction} if action == "resume" else {"id": transaction, "state": action}
     path = f"{_PATH}/resume" if action == "resume" else f"{_PATH}/decide"
     try:
         answer = post(admin, path, body)
     except CliError as error:
-        if error.code != ExitCode.REFUSED:
+        if error.code not in (ExitCode.REFUSED, ExitCode.NOT_FOUND):
             raise
-        return {"id": transaction, "refused": error.text}
-    return {**answer, "refused": None}
+        return {"id": transaction, "refused": error.text}, error.code
+    return {**answer, "refused": None}, ExitCode.OK
 
 
 def _sentence(action: str, result: dict[str, Any]) -> str:

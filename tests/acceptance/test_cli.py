@@ -135,14 +135,14 @@ def test_status_commands_print_tables_and_json(node: NodeProcess) -> None:
         assert words.out
         assert isinstance(told.json_lines()[0], dict)
     for name in ("topics", "groups"):
-        assert command(name, "nonsense", *node.admin()).code == ExitCode.REFUSED
+        assert command(name, "nonsense", *node.admin()).code == ExitCode.NOT_FOUND
 
 
 def test_unknown_topic_and_group_are_refused(node: NodeProcess) -> None:
-    """Exit code 5 and the node's own words."""
+    """Exit code 11 and the node's own words."""
     sent = command("send", "nonsense", "x", *node.producer())
     pulled = command("pull", "nonsense", *node.consumer())
-    assert (sent.code, pulled.code) == (ExitCode.REFUSED, ExitCode.REFUSED)
+    assert (sent.code, pulled.code) == (ExitCode.NOT_FOUND, ExitCode.NOT_FOUND)
     assert "nonsense" in sent.err
     assert "nonsense" in pulled.err
 
@@ -159,7 +159,7 @@ def test_wrong_ports_are_named(node: NodeProcess) -> None:
     assert answer.status == http.client.BAD_REQUEST
     assert node.ready["admin"] in answer.read().decode()
     connection.close()
-    assert command("topics", "--admin", node.ready["producer"]).code in (ExitCode.CANNOT_CONNECT, ExitCode.REFUSED)
+    assert command("topics", "--admin", node.ready["producer"]).code in (ExitCode.CANNOT_CONNECT, ExitCode.NOT_FOUND)
 
 
 def test_unframed_thrift_client_is_cut_off_with_a_sentence_in_the_log(node: NodeProcess) -> None:

@@ -56,7 +56,7 @@ def test_cancel_says_whether_it_was_in_time(start_node: StartNode) -> None:
     assert unknown["outcome"] == "unknown"
     with Consumer(node.ready["consumer"], "readers", linger_ms=3_000) as consumer:
         assert next(iter(consumer)).offset == 0
-    [late] = cancelled(node, soon, code=11)
+    [late] = cancelled(node, soon, code=5)
     assert (late["outcome"], "orders, queue 0, offset 0" in late["text"]) == ("tooLate", True)
     node.stop(signal.SIGKILL)
     node = start_node(configuration=CONFIGURATION.replace("1h 2h", "1s 1h 2h"))

@@ -110,7 +110,7 @@ def test_demo_says_what_the_node_lacks(start_node: StartNode, configuration: str
     """Without the topic or the group the error names it and where it is configured."""
     node = start_node(configuration=configuration)
     done = command("demo", "--events", "10", *node.thrift())
-    assert done.code == ExitCode.REFUSED
+    assert done.code == ExitCode.NOT_FOUND
     assert missing in done.err
     assert "sample configuration" in done.err
 

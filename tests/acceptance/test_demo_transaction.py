@@ -59,7 +59,7 @@ def test_demo_says_what_the_node_lacks(start_node: StartNode) -> None:
     node.stop()
     node = start_node(configuration=CONFIGURATION.replace("transfers", "others"))
     done = command("demo", "transaction", *node.thrift(), *node.admin())
-    assert (done.code, "transfers" in done.err) == (ExitCode.REFUSED, True)
+    assert (done.code, "transfers" in done.err) == (ExitCode.NOT_FOUND, True)
 
 
 def _counts(node: NodeProcess) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def test_pause_outlives_a_kill_and_a_reload(start_node: StartNode, tmp_path: Pat
     assert group["topics"][0]["pausedBy"] == "127.0.0.1"
     assert "paused" in command("groups", *node.admin()).out
     unknown = command("groups", "pause", "billing", "--topic", "nothing", *node.admin())
-    assert (unknown.code, "does not subscribe" in unknown.err) == (5, True)
+    assert (unknown.code, "does not subscribe" in unknown.err) == (11, True)
     assert groups(node, "resume", "billing")["pausedTopics"] == []
     assert rest(node, 2) == [0, 1]
 
@@ -152,7 +152,7 @@ def test_offsets_are_shown_and_moved_after_a_dry_run(node: NodeProcess) -> None:
         assert answer["queues"][0]["to"] == start, options
     for options, code in ((["--to-offset", "7"], 5), (["--earliest", "--latest"], 2), ([], 2), (["--to-time", "x"], 2)):
         assert command(*reset, *options).code == code, options
-    assert command("offsets", "reset", "nobody", "--topic", "orders", "--earliest", *node.admin()).code == 5
+    assert command("offsets", "reset", "nobody", "--topic", "orders", "--earliest", *node.admin()).code == 11
 
 
 def test_offsets_of_a_stopped_store_are_shown_and_moved(start_node: StartNode, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_timers_are_listed_shown_and_survive_a_kill(start_node: StartNode) -> No
     )
     assert "pending; it is due at" in command("timers", "show", other["id"], *node.admin()).out
     nothing = command("timers", "show", "0" * 32, *node.admin())
-    assert (nothing.code, "No record of timer" in nothing.err) == (5, True)
+    assert (nothing.code, "No record of timer" in nothing.err) == (11, True)
     [stats] = asked(node, "stats")
     assert (stats["pendingTotal"], stats["topics"][0]) == (3, {"topic": "orders", "pending": 2})
     assert (stats["nextDueMs"], stats["lateMs"]) == (asked(node, "list")[0]["dueMs"], 0)
@@ -80,7 +80,7 @@ def test_paused_stage_holds_deliveries_until_it_is_resumed(start_node: StartNode
     node = start_node(configuration=CONFIGURATION)
     assert asked(node, "pause", "dequeue_put_message")[0] == {"changed": True, "pausedStages": ["dequeue_put_message"]}
     assert asked(node, "pause", "dequeue_put_message")[0]["changed"] is False
-    assert command("timers", "pause", "nonsense", *node.admin()).code == 5
+    assert command("timers", "pause", "nonsense", *node.admin()).code == 11
     receipt = sent(node, "orders", "--delay", "200ms")
     with Consumer(node.ready["consumer"], "readers", linger_ms=1_500) as consumer:
         assert consumer.pull() == []
@@ -121,13 +121,13 @@ def test_cancel_says_whether_it_was_in_time(start_node: StartNode) -> None:
     soon = sent(node, "orders", "--delay", "50ms")
     with Consumer(node.ready["consumer"], "readers", linger_ms=500) as consumer:
         message = next(iter(consumer))
-    [late] = asked(node, "cancel", soon["id"], code=11)
+    [late] = asked(node, "cancel", soon["id"], code=5)
     assert late["outcome"] == "tooLate"
     assert f"queue 0, offset {message.offset}" in late["text"]
     both = asked(node, "cancel", "0" * 32, waiting["id"], code=11)
     assert [each["outcome"] for each in both] == ["unknown", "cancelled"]
     words = command("timers", "cancel", soon["handle"], *node.admin())
-    assert (words.code, "too late: delivered at" in words.out) == (11, True)
+    assert (words.code, "too late: delivered at" in words.out) == (5, True)
     node.stop(signal.SIGKILL)
     node = start_node(configuration=CONFIGURATION)
     assert asked(node, "cancel", waiting["id"])[0]["outcome"] == "cancelled"
@@ -162,12 +162,12 @@ def test_rescheduled_timer_comes_at_its_new_moment(start_node: StartNode) -> Non
     assert asked(node, "show", answer["handle"])[0]["state"] == "delivered"
     [before] = asked(node, "show", old["id"])
     assert (before["state"], before["newId"]) == ("rescheduled", answer["newId"])
-    [moved] = asked(node, "cancel", old["id"], code=11)
+    [moved] = asked(node, "cancel", old["id"], code=5)
     assert (moved["outcome"], moved["newId"]) == ("rescheduledBefore", answer["newId"])
     assert f"its id is {answer['newId']} since" in moved["text"]
-    [again] = asked(node, "reschedule", old["id"], "--at", "in 1h", code=11)
+    [again] = asked(node, "reschedule", old["id"], "--at", "in 1h", code=5)
     assert (again["outcome"], again["newId"]) == ("rescheduledBefore", answer["newId"])
-    [late] = asked(node, "reschedule", answer["newId"], "--at", "in 1h", code=11)
+    [late] = asked(node, "reschedule", answer["newId"], "--at", "in 1h", code=5)
     assert (late["outcome"], late["newId"]) == ("tooLate", None)
     assert asked(node, "list") == []
     assert command("timers", "reschedule", old["id"], "--at", "in 9000d", *node.admin()).code in (5, 11)

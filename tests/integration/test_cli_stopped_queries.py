@@ -125,7 +125,7 @@ def test_timers_of_a_stopped_node_are_listed(node: Node, capsys: Capture, *, kil
     assert figures["lateMs"] >= HOUR_MS - 60_000
     [one] = printed(capsys, "timers", "show", node.ids[0], *data)
     assert (one["state"], one["topic"], one["dueMs"]) == ("pending", "t", found[2]["dueMs"])
-    assert run(["timers", "show", "nothing", *map(str, data)]) == ExitCode.REFUSED
+    assert run(["timers", "show", "nothing", *map(str, data)]) == ExitCode.NOT_FOUND
     assert content(node.root) == before
 
 
@@ -159,7 +159,7 @@ def test_delays_of_a_stopped_node_are_listed(node: Node, capsys: Capture, *, kil
     assert [each["key"] for each in one["messages"]] == ["waits"]
     [first] = printed(capsys, "delays", "show", *data, "--limit", "1")
     assert ([each["key"] for each in first["messages"]], first["cut"]) == (["overdue"], True)
-    assert run(["delays", "show", "99", *map(str, data)]) == ExitCode.REFUSED
+    assert run(["delays", "show", "99", *map(str, data)]) == ExitCode.NOT_FOUND
     assert content(node.root) == before
 
 
@@ -181,7 +181,7 @@ def test_dead_letters_of_a_stopped_node_are_shown(node: Node, capsys: Capture, *
     assert [each["key"] for each in some["deadLetters"]] == ["k1"]
     [figures] = printed(capsys, "dlq", "stats", "g", *data)
     assert (figures["redriven"], [each["count"] for each in figures["kinds"]]) == (1, [2, 1])
-    assert run(["dlq", "show", "nobody", *map(str, data)]) == ExitCode.REFUSED
+    assert run(["dlq", "show", "nobody", *map(str, data)]) == ExitCode.NOT_FOUND
     assert content(node.root) == before
 
 
@@ -211,7 +211,7 @@ def test_transactions_of_a_stopped_node_are_listed(node: Node, capsys: Capture, 
     assert (figures["undecidedTotal"], figures["pending"]) == (2, [{"topic": "t", "group": "shop", "count": 2}])
     [shown] = printed(capsys, "transactions", "show", halves[1][1], *data)
     assert [each["state"] for each in shown["transactions"]] == ["committed"]
-    assert run(["transactions", "show", "0" * 32, *map(str, data)]) == ExitCode.REFUSED
+    assert run(["transactions", "show", "0" * 32, *map(str, data)]) == ExitCode.NOT_FOUND
     assert content(node.root) == before
 
 

@@ -146,15 +146,15 @@ def test_query_by_key_is_bounded_by_time_and_number() -> None:
 @pytest.mark.parametrize(
     ("ask", "error", "text"),
     [
-        (lambda s: at_offset(s, "nope", 0, 0), QueryRefused, "no topic 'nope'"),
-        (lambda s: at_offset(s, "t", 3, 0), QueryRefused, "no queue 3, only 0 to 2"),
+        (lambda s: at_offset(s, "nope", 0, 0), NotFound, "no topic 'nope'"),
+        (lambda s: at_offset(s, "t", 3, 0), NotFound, "no queue 3, only 0 to 2"),
         (lambda s: at_offset(s, "t", 0, 2), NotFound, "no offset 2; it ends before 2"),
         (lambda s: at_physical(s, 1), NotFound, "no message begins"),
         (lambda s: at_physical(s, 1 << 40), NotFound, "the log has no offset"),
         (lambda s: by_id(s, "xyz"), QueryRefused, "no message id"),
         (lambda s: by_id(s, "0" * 32), NotFound, "no message with the id"),
-        (lambda s: by_key(s, "nope", "k"), QueryRefused, "no topic"),
-        (lambda s: Listing(s, "t", queue=9), QueryRefused, "no queue 9"),
+        (lambda s: by_key(s, "nope", "k"), NotFound, "no topic"),
+        (lambda s: Listing(s, "t", queue=9), NotFound, "no queue 9"),
     ],
 )
 def test_what_is_not_there_is_said_in_a_sentence(

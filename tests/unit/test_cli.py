@@ -304,10 +304,10 @@ def test_pull_can_fail_or_leave_messages(
 
 
 def test_refused_pull_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    """The node's own words and exit code 5."""
+    """The node's own words; an unknown group has exit code 11."""
     refusal = CONSUMER.PullException(code=1, message="no group 'g' is configured on this node")
     with ScriptedNode("consumer", lambda _method, _arguments: refusal) as node:
-        assert run(["pull", "g", "--consumer", node.address]) == ExitCode.REFUSED
+        assert run(["pull", "g", "--consumer", node.address]) == ExitCode.NOT_FOUND
     assert "no group 'g' is configured on this node (code 1)" in capsys.readouterr().err
 
 
@@ -326,8 +326,8 @@ def test_dead_letters_are_pulled_through_the_group_that_reads_them(
         assert run(["pull", "billing", *options]) == ExitCode.OK
         request = node.calls[0][1].request
         assert (request.groupId, request.topic) == ("reader", "%DLQ%billing")
-        assert run(["pull", "reader", *options]) == ExitCode.REFUSED
-        assert run(["pull", "nobody", *options]) == ExitCode.REFUSED
+        assert run(["pull", "reader", *options]) == ExitCode.NOT_FOUND
+        assert run(["pull", "nobody", *options]) == ExitCode.NOT_FOUND
     error = capsys.readouterr().err
     assert "{group: reader-dead-letters, topics: [{topic: '%DLQ%reader', actions: [PullServer]}]}" in error
     assert "no group 'nobody' is configured" in error
@@ -343,7 +343,7 @@ def test_foreign_admin_port_is_named(
     assert run(["topics", "--admin", admin]) == ExitCode.CANNOT_CONNECT
     assert run(["stats", "--admin", admin]) == ExitCode.CANNOT_CONNECT
     assert capsys.readouterr().err.count("no pyddmq admin port") == 2
-    assert run(["groups", "--admin", admin]) == ExitCode.REFUSED
+    assert run(["groups", "--admin", admin]) == ExitCode.NOT_FOUND
     assert "the node refused: no" in capsys.readouterr().err
 
 
