@@ -107,8 +107,14 @@ def _shared_processors(clock: Clock) -> list[Processor]:
 
 def _final_processors(style: str, colours: bool) -> Sequence[Processor]:
     if style == "console":
-        return [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=28)]
-    return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str, ensure_ascii=False)]
+        # The formatters that ship as defaults show local variables, here and with JSON: bodies, keys, tokens.
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=28, exception_formatter=plain)]
+    frames = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [
+        structlog.processors.ExceptionRenderer(frames),
+        structlog.processors.JSONRenderer(default=str, ensure_ascii=False),
+    ]
 
 
 def _logger_name(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

@@ -85,6 +85,37 @@ def test_library_lines_take_the_same_form() -> None:
     assert line["exception"][0]["exc_value"] == "no more files"
 
 
+@pytest.mark.parametrize("style", ["json", "console"])
+@pytest.mark.parametrize("library", [False, True])
+def test_traceback_shows_no_local_variable(style: str, *, library: bool) -> None:
+    """What a frame worked on (a body, a token) stays out of the log, in both forms and of both kinds of logger."""
+
+    def check(token: bytes) -> None:
+        parts = {"authorization": token}
+        raise ValueError(f"one of {len(parts)} cannot be read")
+
+    stream = _Terminal()
+    logs.configure(style, stream=stream, clock=FixedClock())
+    try:
+        try:
+            check(bytes([115, 101, 99, 114, 101, 116]))
+        except ValueError as error:
+            raise RuntimeError("no answer") from error
+    except RuntimeError:
+        if library:
+            logging.getLogger("aiohttp.server").exception("call_failed")
+        else:
+            structlog.get_logger().exception("call_failed")
+    line = stream.getvalue()
+    for text in ("call_failed", "RuntimeError", "no answer", "one of 1 cannot be read", "test_logs.py", "check"):
+        assert text in line
+    assert "secret" not in line
+    if style == "json":
+        frames = [frame for each in json.loads(line)["exception"] for frame in each["frames"]]
+        assert {"filename", "lineno", "name"} <= set(frames[0])
+        assert not any(frame.get("locals") for frame in frames)
+
+
 @pytest.mark.parametrize(("style", "level"), [("xml", "info"), ("json", "loud")])
 def test_unknown_style_or_level_is_refused(style: str, level: str) -> None:
     """A typing error names what would be right."""
