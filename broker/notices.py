@@ -113,6 +113,11 @@ class Notices:
 
 def _where(fault: Exception) -> dict[str, str]:
     """Say what was raised and in which line."""
-    *_, (frame, line) = traceback.walk_tb(fault.__traceback__)
-    at = f"{frame.f_code.co_filename}:{line}"
-    return {"fault": f"{type(fault).__name__}: {fault}", "at": at}
+    at = place_of(fault)
+    return {"fault": f"{type(fault).__name__}: {fault}", **({"at": at} if at else {})}
+
+
+def place_of(fault: Exception) -> str:
+    """Return file and line that raised, "" for what was never raised."""
+    frames = list(traceback.walk_tb(fault.__traceback__))
+    return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""

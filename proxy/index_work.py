@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from broker.index.index import Index
+from broker.notices import Notices
 from broker.seams import Handle, Scheduler
 
 PIECE_RECORDS = 256
@@ -26,8 +25,6 @@ BUSY_RECORDS = 64
 IDLE_SECONDS = 0.005
 _OWED_MAX = 1 << 16
 
-_log = structlog.get_logger(__name__)
-
 
 class IndexWork:
     """Builds one store's index on a loop.
@@ -35,11 +32,13 @@ class IndexWork:
     Args:
         index: What is built.
         scheduler: The loop.
+        notices: Told of steps that fail.
         turns: Tells a number that grows with each turn in which the node did something.
     """
 
-    def __init__(self, index: Index, *, scheduler: Scheduler, turns: Callable[[], int]) -> None:
+    def __init__(self, index: Index, *, scheduler: Scheduler, notices: Notices, turns: Callable[[], int]) -> None:
         self._index = index
+        self._notices = notices
         self._scheduler = scheduler
         self._turns = turns
         self._seen = -1
@@ -70,8 +69,8 @@ class IndexWork:
         try:
             if self._index.step(records):
                 return True
-        except Exception:
-            _log.exception("index_work_failed")
+        except Exception as error:
+            self._notices.fault("index_work_failed", error, kind="step")
         self._owed = 0
         return False
 

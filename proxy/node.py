@@ -99,7 +99,7 @@ class Node:
         self.started_monotonic = 0.0
         self._state = "starting"
         self._turn_asked = False
-        self._periodic = PeriodicWork(seams.loop)
+        self._periodic = PeriodicWork(seams.loop, self.notices)
         self.steps = Yielding(seams.alarms or seams.loop, lambda: self.store.unsettled)
         """Schedules what waits in the store: it is delivered in steps."""
         self.is_open = False
@@ -291,9 +291,9 @@ class Node:
             flushed = True
             try:
                 store.flush()
-            except Exception:
+            except Exception as error:
                 # A fault in one callback must not keep the replies of all others from going out.
-                _log.exception("turn_callback_failed")
+                self.notices.fault("turn_callback_failed", error, kind="flush")
         return flushed
 
     def _begin_flush(self) -> None:
@@ -308,8 +308,8 @@ class Node:
         self._begin_flush()
         try:
             self.store.settle()
-        except Exception:
-            _log.exception("turn_callback_failed")
+        except Exception as error:
+            self.notices.fault("turn_callback_failed", error, kind="settle")
         # What came of it, where nothing was staged before.
         self._begin_flush()
         self._turn_asked = asked
@@ -356,7 +356,9 @@ class Node:
         self.store.on_durable = self._durable
         self.store.syncs = seams.syncs if node.flush == "sync" else None
         self.store.savings.syncs = seams.syncs
-        self._index_work = IndexWork(self.store.index, scheduler=seams.loop, turns=lambda: self._turns.value)
+        self._index_work = IndexWork(
+            self.store.index, scheduler=seams.loop, notices=self.notices, turns=lambda: self._turns.value
+        )
         try:
             acks = opening_progress(node, seams, self.metrics, self.store)
             self.progress = await startup.replay_acks(acks)

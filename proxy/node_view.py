@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from broker.delay.delays import Delays
 from broker.metrics import Metrics
+from broker.notices import Notices
 from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.seams import Clock
@@ -85,6 +86,11 @@ class LiveNode:
     def version(self) -> str:
         """Version of pyddmq."""
         return self._version
+
+    @property
+    def notices(self) -> Notices:
+        """The node's."""
+        return self._node.notices
 
     @property
     def clock(self) -> Clock:

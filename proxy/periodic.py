@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
+from broker.notices import Notices
 from broker.seams import Handle, Scheduler
-
-_log = structlog.get_logger(__name__)
 
 
 class PeriodicWork:
-    """Timers by name. A piece of work that raises has its line in the log and runs again all the same."""
+    """Timers by name. A piece of work that raises is told of in the log and runs again all the same."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, notices: Notices) -> None:
         self._scheduler = scheduler
+        self._notices = notices
         self._timers: dict[str, Handle] = {}
 
     def repeat(self, name: str, seconds: float, work: Callable[[], None]) -> None:
@@ -24,8 +22,8 @@ class PeriodicWork:
         def run() -> None:
             try:
                 work()
-            except Exception:
-                _log.exception("periodic_work_failed", work=name)
+            except Exception as error:
+                self._notices.fault("periodic_work_failed", error, kind=name, work=name)
             self._timers[name] = self._scheduler.call_later(seconds, run)
 
         if name in self._timers:

@@ -26,12 +26,14 @@ from broker.disk import RealDisk
 from broker.errors import StoreError, StoreFailed
 from broker.linux_aio import syncs_of
 from broker.metrics import Metrics
+from broker.notices import Notices
 from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from proxy import logs
 from proxy.action_places import unmakeable
 from proxy.alarms import alarms_of
 from proxy.cli.codes import ExitCode
+from proxy.loop_faults import report_faults
 from proxy.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.node import Node, Seams
 from proxy.reload import Reloader
@@ -195,6 +197,7 @@ async def _serve(
         syncs=syncs,
     )
     node = Node(config, seams=seams, registry=registry, metrics=metrics)
+    report_faults(loop, node.notices)
     reloader = Reloader(
         node,
         lambda: load(options.config, actions=registry),
@@ -217,7 +220,7 @@ async def _serve(
         _keep_what_is_there()
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
         if options.watch:
-            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader)))
+            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.notices)))
         _announce(options, node, admin.address)
         manager.ready("serving")
         await stop.wait()
@@ -266,7 +269,7 @@ def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asy
     loop.add_signal_handler(signal.SIGINT, end)
 
 
-async def _watch(path: Path, seen: Signature, reloader: Reloader) -> None:
+async def _watch(path: Path, seen: Signature, reloader: Reloader, notices: Notices) -> None:
     """Reload when the file is another than the one that was loaded.
 
     The folder is watched, since editors replace files. The file is also looked at every second: a change that came
@@ -282,7 +285,7 @@ async def _watch(path: Path, seen: Signature, reloader: Reloader) -> None:
                     yield
             except (OSError, RuntimeError) as error:
                 # The folder is gone, or the system has no watches left: looking every second does as well.
-                _log.warning("config_watch_failed", folder=str(path.parent), error=str(error), again_seconds=1)
+                notices.note("config_watch_failed", folder=str(path.parent), error=str(error), again_seconds=1)
             await asyncio.sleep(1)
             yield
 

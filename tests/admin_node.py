@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from broker.delay.delays import Delays
 from broker.metrics import Metrics
+from broker.notices import Notices
 from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.store import Store
@@ -55,6 +56,7 @@ class PlainNode:
         self.recovery: RecoveryView | None = None
         self.version = "0.1.0"
         self.clock = FixedClock()
+        self.notices = Notices(self.clock)
         self.started_monotonic = 100.0
         self.metrics = Metrics()
         self.topic_list: list[TopicView] = []

@@ -15,6 +15,7 @@ import structlog
 
 from broker.errors import NO_SPACE, StoreError
 from broker.metrics import Metrics, declare
+from broker.notices import Notices
 from broker.saving import Saving
 from broker.seams import Clock, Handle, Scheduler, Syncing, Syncs
 from upstream.journal import AckJournal
@@ -68,6 +69,7 @@ class AckWriter:
         on_pending: Called when the first entry is staged after a flush.
         on_failed: Called once, with what failed and the error, when nothing will be written any more; it says so in the
             log. Without it this module does.
+        notices: Of what was not written, here and by those that commit what is journaled.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class AckWriter:
         self.pending = False
         self.on_pending: Callable[[], None] | None = None
         self.on_failed: Callable[[str, OSError], object] | None = None
+        self.notices = Notices(clock)
         self._journal = journal
         self._clock = clock
         self._scheduler = scheduler
@@ -272,7 +275,7 @@ class AckWriter:
             if self.on_failed is not None and error.errno not in NO_SPACE:
                 self._refuse("claiming space for", error)
             else:
-                log.warning("ack_journal_reserve_missing", error=str(error))
+                self.notices.note("ack_journal_reserve_missing", error=str(error))
 
     def close(self) -> None:
         """Withdraw the timer and close the journal."""
@@ -280,6 +283,7 @@ class AckWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.notices.flush(everything=True)
         self._journal.close()
 
     def _mark_pending(self) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from broker.metrics import Metrics, declare
 from broker.offsets import ConsumerOffsets
 from broker.saving import Saving, Savings, Steps, at_once, can_wait
@@ -17,8 +15,6 @@ from broker.seams import Disk
 from upstream import journal_format as form
 from upstream.ack_writer import AckWriter, ProgressFailed
 from upstream.tracker_table import Known
-
-log = structlog.get_logger()
 
 FILE_VALUES_MAX = 100
 """Values that consumerOffset.json may hold while writing it fails; the journal's entry has room for 255."""
@@ -45,7 +41,7 @@ class OffsetCommits:
         Args:
             offsets: The file.
             known: The node's trackers, a list that grows with them.
-            writer: The ack journal's; told when the file can be written no more.
+            writer: The ack journal's; told when the file can be written no more. Each commit has its notices written.
             disk: Where both are.
             savings: Makes the commits that are begun.
             metrics: Counts offsets written and writes that failed.
@@ -100,6 +96,7 @@ class OffsetCommits:
             tracker = known.tracker
             self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
         self._writer.set_space_aside()
+        self._writer.notices.flush()
         if self._file_failed or not (yield from self._saving()):
             return
         if unsettled:
@@ -116,7 +113,7 @@ class OffsetCommits:
             self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
             on_failed = self._writer.on_failed
             if can_wait(error) or on_failed is None:
-                log.error("offsets_not_written", error=str(error))
+                self._writer.notices.note("offsets_not_written", fault=str(error))
             else:
                 self._file_failed = True
                 on_failed("writing consumerOffset.json", error)

@@ -11,7 +11,6 @@ import json
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
-import structlog
 from aiohttp import web
 
 from broker.errors import StoreError
@@ -41,8 +40,6 @@ _OPENING = "The store is being opened; ask again when /readyz says ready."
 _BODY_BYTES_MAX = 64 * 1024
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-log = structlog.get_logger()
 
 
 class Search(Protocol):
@@ -174,8 +171,11 @@ class _Routes:
             response = self._refusal(refusal.status, refusal.text)
             if refusal.status == 401:
                 response.headers["WWW-Authenticate"] = "Bearer"
-        except Exception:
-            log.exception("admin_request_failed", path=request.path)
+        except Exception as error:
+            # Of the route: a path may be of one's own making.
+            route = request.match_info.route.resource
+            kind = "" if route is None else route.canonical
+            self._node.notices.fault("admin_request_failed", error, kind=kind, path=request.path)
             text = "The node could not put this answer together; its log has the cause."
             response = self._refusal(500, text)
         response.headers.update(_HEADERS)

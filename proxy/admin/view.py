@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:  # The command line imports this module, and a command shall not wait for the whole broker.
     from broker.delay.delays import Delays
     from broker.metrics import Metrics
+    from broker.notices import Notices
     from broker.query import Searchable
     from broker.retry.redrive import Redrives
     from broker.seams import Clock
@@ -277,6 +278,11 @@ class NodeView(Protocol):
     @property
     def version(self) -> str:
         """Version of pyddmq."""
+        ...
+
+    @property
+    def notices(self) -> Notices:
+        """Told of faults; it writes a line per kind and minute."""
         ...
 
     @property

@@ -10,9 +10,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.admin.server import REFUSED, AdminServer
-from proxy.admin.view import MemoryView, PositionView, ReloadOutcome, StuckView
+from proxy.admin.view import MemoryView, PositionView, ReloadOutcome, StuckView, TopicView
 from proxy.network import ListenError
 from tests.admin_node import NOW_MS, PlainNode, busy_node
 
@@ -234,6 +235,33 @@ def test_unknown_paths_names_and_methods_get_a_json_error_and_a_count(run: Run) 
         assert node.metrics.value(REFUSED) == refused
 
     run(node, scenario)
+
+
+def test_fault_of_a_page_shows_once_a_minute(run: Run) -> None:
+    """Each is answered with 500; the log has a traceback, and later how many more there were."""
+
+    class Broken(PlainNode):
+        def topics(self) -> list[TopicView]:
+            raise RuntimeError("out of order")
+
+    node = Broken()
+
+    async def scenario(get: Get) -> None:
+        for path in ["/api/topics?topic=a", "/api/topics?topic=b", "/api/topics"]:
+            status, text, _ = await get(path)
+            assert (status, "its log has the cause" in text) == (500, True)
+
+    with capture_logs() as lines:
+        run(node, scenario)
+        node.notices.flush(everything=True)
+    first, rest = lines
+    assert (first["event"], first["path"], str(first["exc_info"])) == (
+        "admin_request_failed",
+        "/api/topics",
+        "out of order",
+    )
+    assert (rest["count"], rest["fault"], rest["log_level"]) == (2, "RuntimeError: out of order", "error")
+    assert node.metrics.value(REFUSED, "500") == 3
 
 
 def test_head_is_answered_without_a_body(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.notices import Notices
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.index_work import (
@@ -38,7 +39,7 @@ def test_index_is_built_in_idle_turns_and_then_nothing_is_scheduled() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
     store = opened(SimDisk(), clock)
-    work = IndexWork(store.index, scheduler=scheduler, turns=lambda: 1)
+    work = IndexWork(store.index, scheduler=scheduler, notices=Notices(clock), turns=lambda: 1)
     store_many(store, 2000)
     work.stored()
     assert built(store) == TURN_PIECES_MAX * PIECE_RECORDS
@@ -61,7 +62,7 @@ def test_index_keeps_up_with_any_rate() -> None:
     scheduler = ManualScheduler(clock)
     store = opened(SimDisk(), clock)
     turn = iter(range(1_000_000))
-    work = IndexWork(store.index, scheduler=scheduler, turns=lambda: next(turn))
+    work = IndexWork(store.index, scheduler=scheduler, notices=Notices(clock), turns=lambda: next(turn))
     stored = 0
     for count in (1, 30, 127, 128, 300, 5, 500) * 5:
         store_many(store, count)
@@ -77,7 +78,7 @@ def test_small_turns_build_small_pieces() -> None:
     """Who waits for a few messages in each turn does not wait for a large piece now and then."""
     clock = ManualClock()
     store = opened(SimDisk(), clock)
-    work = IndexWork(store.index, scheduler=ManualScheduler(clock), turns=lambda: 1)
+    work = IndexWork(store.index, scheduler=ManualScheduler(clock), notices=Notices(clock), turns=lambda: 1)
     before = 0
     for turn in range(1, 200):
         store_many(store, 5)
@@ -97,7 +98,7 @@ def test_what_a_restart_left_shrinks_while_messages_come_in() -> None:
     store = opened(disk, clock)
     scheduler = ManualScheduler(clock)
     turn = iter(range(1_000_000))
-    work = IndexWork(store.index, scheduler=scheduler, turns=lambda: next(turn))
+    work = IndexWork(store.index, scheduler=scheduler, notices=Notices(clock), turns=lambda: next(turn))
     assert built(store) < 3000
     for _ in range(3000 // 128 + 2):
         store_many(store, 128)
@@ -113,6 +114,6 @@ def test_what_a_restart_left_is_built_by_a_busy_loop_that_stores_nothing() -> No
     store = opened(disk, clock)
     scheduler = ManualScheduler(clock)
     turn = iter(range(1_000_000))
-    IndexWork(store.index, scheduler=scheduler, turns=lambda: next(turn)).stored()
+    IndexWork(store.index, scheduler=scheduler, notices=Notices(clock), turns=lambda: next(turn)).stored()
     scheduler.advance(BUSY_SECONDS * 4)
     assert built(store) == BUSY_RECORDS * 4

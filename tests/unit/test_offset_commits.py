@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.testing import PowerCut, SimDisk
 from tests.unit.progress_world import GROUP, OFFSETS, TOPIC, Node, cut, finished, killed
@@ -149,11 +150,13 @@ def test_offsets_file_that_cannot_be_written_is_made_up_for_later() -> None:
     disk = SimDisk()
     node = Node(disk)
     node.publish(200)
-    for offset in range(150):
-        node.ack(offset)
-        disk.fail("write", path_part="consumerOffset.json")
-        node.progress.commit()
-        disk.heal()
+    with capture_logs() as lines:
+        for offset in range(150):
+            node.ack(offset)
+            disk.fail("write", path_part="consumerOffset.json")
+            node.progress.commit()
+            disk.heal()
+    assert [(line["event"], line["log_level"], line["count"]) for line in lines] == [("offsets_not_written", "error", 1)]
     assert node.metrics.value(offset_commits.OFFSETS_COMMIT_ERRORS) == 150
     node.ack(180)
     node = killed(node)
