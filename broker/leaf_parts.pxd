@@ -1,7 +1,8 @@
 # cython: language_level=3
-"""What compiled leaves share: numbers, tuples made in place, where they were compiled from."""
+"""What compiled leaves share: numbers, views held, tuples made in place, where they were compiled from."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from libc.string cimport memcpy
@@ -9,6 +10,14 @@ from libc.string cimport memcpy
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         object (*tp_alloc)(PyTypeObject*, Py_ssize_t)
+    # Cython's own declaration would count references of `obj`, which is NULL while nothing is held.
+    ctypedef struct Held "Py_buffer":
+        void* buf
+        PyObject* obj
+        Py_ssize_t len
+    int get_buffer "PyObject_GetBuffer"(object, Held*, int) except -1
+    void let_go "PyBuffer_Release"(Held*) noexcept
+    int BUFFER_SIMPLE "PyBUF_SIMPLE"
 
 cdef extern from *:
     """
@@ -110,6 +119,17 @@ cdef inline long long zigzag(u64 value) noexcept:
     return <long long>(value >> 1) ^ -<long long>(value & 1)
 
 
+cdef inline int hold(Held* held, object view) except -1:
+    """Take the buffer of a view in the place of the one held, unless it is that: records of one view come in a row.
+
+    `obj` is NULL at first, and what is held at the end is `let_go`.
+    """
+    if held.obj != <PyObject*>view:
+        let_go(held)
+        get_buffer(view, held, BUFFER_SIMPLE)
+    return 0
+
+
 cdef inline object item(object values, Py_ssize_t place):
     """Item of a tuple or named tuple that is known to have it."""
     return <object>PyTuple_GET_ITEM(values, place)
@@ -124,3 +144,24 @@ cdef inline void fill(object values, Py_ssize_t place, object value) noexcept:
     """Set an item of a tuple that was just made."""
     Py_INCREF(value)
     PyTuple_SET_ITEM(values, place, value)
+
+
+cdef enum:
+    PUT_FIELDS = 10
+
+
+cdef inline object new_put(object kind, object topic, object queue_id, object body, object properties, object tags,
+                           object unique_key, object prepared, object times, object sys_flag, object flag):
+    """Make a `broker.put.Put`, whose class is given, of its fields in their order."""
+    cdef object put = new_tuple(kind, PUT_FIELDS)
+    fill(put, 0, topic)
+    fill(put, 1, queue_id)
+    fill(put, 2, body)
+    fill(put, 3, properties)
+    fill(put, 4, tags)
+    fill(put, 5, unique_key)
+    fill(put, 6, prepared)
+    fill(put, 7, times)
+    fill(put, 8, sys_flag)
+    fill(put, 9, flag)
+    return put

@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp
 
-from broker.leaf_parts cimport LEAF_SOURCE, get32, get64, u8, u32, u64
+from broker.leaf_parts cimport LEAF_SOURCE, Held, get32, get64, hold, let_go, u8, u32, u64
 
 from broker.record import own_sum_matches
 
@@ -70,24 +70,20 @@ def locate(list places, Py_ssize_t at, view, long long base, long long visible_e
 
 def keys(list located, bytes foreign):
     """As `locating._message_keys`."""
-    cdef Py_buffer buffer
+    cdef Held held
     cdef const u8* block
     cdef const u8* key
     cdef const u8* stop
     cdef Py_ssize_t block_at, end, size
-    cdef object view, held = None
+    cdef object view
     cdef list found = []
+    held.obj = NULL
     try:
         for view, _, _, block_at, end in located:
-            if view is not held:
-                if held is not None:
-                    held = None
-                    PyBuffer_Release(&buffer)
-                PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
-                held = view
-            if not 0 <= block_at <= end <= buffer.len:
+            hold(&held, view)
+            if not 0 <= block_at <= end <= held.len:
                 return None
-            block = <const u8*>buffer.buf + block_at
+            block = <const u8*>held.buf + block_at
             size = end - block_at
             if memmem(block, size, PyBytes_AS_STRING(foreign), PyBytes_GET_SIZE(foreign)) != NULL:
                 return None
@@ -104,6 +100,5 @@ def keys(list located, bytes foreign):
                 return None
             found.append(PyBytes_FromStringAndSize(<const char*>key, stop - key) if stop > key else None)
     finally:
-        if held is not None:
-            PyBuffer_Release(&buffer)
+        let_go(&held)
     return found

@@ -5,11 +5,10 @@ A stored property block is read from its end, where the room's fields and what t
 Each position is compared with the ends of the block before anything is read there.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp, memcpy
 
-from broker.leaf_parts cimport LEAF_SOURCE, fill, get32, get64, new_tuple, u8
+from broker.leaf_parts cimport LEAF_SOURCE, PUT_FIELDS, Held, get32, get64, hold, let_go, new_put, u8
 
 from broker.put import Put
 
@@ -21,7 +20,6 @@ SOURCE = LEAF_SOURCE.decode()
 cdef object _put_class = Put
 cdef enum:
     HEADER_BYTES = 88
-    PUT_FIELDS = 10
     FIELDS_MAX = 8
     DIGITS_MAX = 18
     CRC_BYTES = 20
@@ -147,14 +145,14 @@ def release(list located not None, list places not None, list dues, bytes room n
     own_key.name_bytes = 9
     own_key.digits = 0
 
-    cdef Py_buffer buffer
+    cdef Held held
     cdef Py_ssize_t place, body_at, body_end, block_at, end, size, length
     cdef const u8* data
     cdef const u8* head
     cdef const u8* stop
     cdef const u8* at
     cdef const u8* record
-    cdef object view, held = None, topic = None, put, physical, body
+    cdef object view, topic = None, put, physical, body
     cdef bytes real = b"", tags = b"", key, host = b"", properties
     cdef list queues
     cdef tuple origin = None
@@ -162,19 +160,15 @@ def release(list located not None, list places not None, list dues, bytes room n
     cdef long long queue_id, born_ms = 0
     cdef bint keyed, same
     cdef dict topics = {}
+    held.obj = NULL
     try:
         for place in range(len(located)):
             view, body_at, body_end, block_at, end = located[place]
-            if view is not held:
-                if held is not None:
-                    held = None
-                    PyBuffer_Release(&buffer)
-                PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
-                held = view
+            hold(&held, view)
             others.append(place)
-            if not HEADER_BYTES <= body_at <= body_end <= block_at <= end <= buffer.len:
+            if not HEADER_BYTES <= body_at <= body_end <= block_at <= end <= held.len:
                 continue
-            data = <const u8*>buffer.buf
+            data = <const u8*>held.buf
             head = data + block_at
             length = PyBytes_GET_SIZE(room)
             if end - body_end < length or memcmp(data + body_end, PyBytes_AS_STRING(room), length):
@@ -226,17 +220,10 @@ def release(list located not None, list places not None, list dues, bytes room n
             record = data + body_at - HEADER_BYTES
             physical = places[place][0]
             body = view[body_at:body_end]
-            put = new_tuple(_put_class, PUT_FIELDS)
-            fill(put, 0, topic)
-            fill(put, 1, queue_id)
-            fill(put, 2, body)
-            fill(put, 3, properties)
-            fill(put, 4, tags)
-            fill(put, 5, key)
-            fill(put, 6, physical if physical else -1)
-            fill(put, 7, <int>get32(record + 72))
-            fill(put, 8, <int>get32(record + 36))
-            fill(put, 9, <int>get32(record + 16))
+            put = new_put(
+                _put_class, topic, queue_id, body, properties, tags, key, physical if physical else -1,
+                <int>get32(record + 72), <int>get32(record + 36), <int>get32(record + 16),
+            )
             same = origin is not None and memcmp(PyBytes_AS_STRING(host), record + 48, 8) == 0
             if not same or born_ms != <long long>get64(record + 40):
                 if not same:
@@ -247,5 +234,4 @@ def release(list located not None, list places not None, list dues, bytes room n
             origins.append(origin)
             others.pop()
     finally:
-        if held is not None:
-            PyBuffer_Release(&buffer)
+        let_go(&held)

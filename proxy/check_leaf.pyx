@@ -10,7 +10,7 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 
-from broker.leaf_parts cimport LEAF_SOURCE, fill, item, new_tuple, put_bytes, u8, u64
+from broker.leaf_parts cimport LEAF_SOURCE, PUT_FIELDS, item, new_put, put_bytes, u8, u64
 
 from broker.put import Put
 from proxy.message_rules import KEY_CHARS_MAX, PROPERTIES_BYTES_MAX, TAGS_CHARS_MAX
@@ -21,6 +21,7 @@ cdef extern from "Python.h":
 SOURCE = LEAF_SOURCE.decode()
 
 cdef object _put_class = Put
+assert PUT_FIELDS == len(Put._fields)
 cdef object _zero = 0
 cdef Py_ssize_t _key_max = KEY_CHARS_MAX
 cdef Py_ssize_t _tags_max = TAGS_CHARS_MAX
@@ -117,7 +118,7 @@ def check(object messages, list puts not None, list ports not None, dict known n
     cdef long long partition_id, hash_id
     cdef int over
     cdef object message
-    cdef object port = None, found_port, topic = None, content, key, number, put
+    cdef object port = None, found_port, topic = None, content, key, number
     cdef bytes block, tags
     cdef PyObject* found
     for place in range(count):
@@ -167,17 +168,6 @@ def check(object messages, list puts not None, list ports not None, dict known n
             port.round = queue_id
         number = queue_id
         tags = <bytes>item(message, 4) if item(message, 4) is not None else b""
-        put = new_tuple(_put_class, 10)
-        fill(put, 0, topic)
-        fill(put, 1, number)
-        fill(put, 2, content)
-        fill(put, 3, block)
-        fill(put, 4, tags)
-        fill(put, 5, b"")
-        fill(put, 6, _zero)
-        fill(put, 7, _zero)
-        fill(put, 8, _zero)
-        fill(put, 9, _zero)
-        puts.append(put)
+        puts.append(new_put(_put_class, topic, number, content, block, tags, b"", _zero, _zero, _zero, _zero))
         ports.append(port)
     return count

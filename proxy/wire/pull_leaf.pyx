@@ -7,12 +7,13 @@ this broker's own layout: ASCII, KEYS and TAGS first, then the user's properties
 adds. Each position is compared with the end of its frame, view or block before anything is read there.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.string cimport memchr, memcmp, memcpy
 
-from broker.leaf_parts cimport LEAF_SOURCE, Cursor, put32, put64, put_bytes, take_size, take_varint, u8, u32, u64, zigzag
+from broker.leaf_parts cimport (
+    LEAF_SOURCE, Cursor, Held, hold, let_go, put32, put64, put_bytes, take_size, take_varint, u8, u32, u64, zigzag,
+)
 
 from broker.properties import SYSTEM_PROPERTIES
 from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
@@ -419,8 +420,8 @@ def reply(bytes head, bytes context, list messages, bint binary):
     cdef PyObject* frame
     cdef u8* start
     cdef u8* to
-    cdef object view, held = None
-    cdef Py_buffer buffer
+    cdef object view
+    cdef Held held
     cdef Parts parts
     cdef bint usual = True
     if room < 0:
@@ -437,31 +438,26 @@ def reply(bytes head, bytes context, list messages, bint binary):
     else:
         to[0] = 0xFC
         to = _varint(to + 1, count)
+    held.obj = NULL
     try:
         for offset, (view, body_at, body_end, block_at, end) in messages:
-            if view is not held:
-                if held is not None:
-                    held = None
-                    PyBuffer_Release(&buffer)
-                PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
-                held = view
+            hold(&held, view)
             if (
-                end > buffer.len
+                end > held.len
                 or end - block_at > 0x7FFF
-                or not _take_apart(<const u8*>buffer.buf + block_at, end - block_at, &parts)
+                or not _take_apart(<const u8*>held.buf + block_at, end - block_at, &parts)
             ):
                 usual = False
                 break
             if binary:
-                to = _binary_message(to, &parts, <const u8*>buffer.buf + body_at, body_end - body_at, offset)
+                to = _binary_message(to, &parts, <const u8*>held.buf + body_at, body_end - body_at, offset)
             else:
-                to = _message(to, &parts, <const u8*>buffer.buf + body_at, body_end - body_at, offset)
+                to = _message(to, &parts, <const u8*>held.buf + body_at, body_end - body_at, offset)
     except:
         Py_DECREF(frame)
         raise
     finally:
-        if held is not None:
-            PyBuffer_Release(&buffer)
+        let_go(&held)
     if not usual:
         Py_DECREF(frame)
         return None

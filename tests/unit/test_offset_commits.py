@@ -156,7 +156,9 @@ def test_offsets_file_that_cannot_be_written_is_made_up_for_later() -> None:
             disk.fail("write", path_part="consumerOffset.json")
             node.progress.commit()
             disk.heal()
-    assert [(line["event"], line["log_level"], line["count"]) for line in lines] == [("offsets_not_written", "error", 1)]
+    assert [(line["event"], line["log_level"], line["count"]) for line in lines] == [
+        ("offsets_not_written", "error", 1)
+    ]
     assert node.metrics.value(offset_commits.OFFSETS_COMMIT_ERRORS) == 150
     node.ack(180)
     node = killed(node)
