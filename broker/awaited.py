@@ -76,7 +76,14 @@ AwaitedSteps = Generator[Awaited | None, None, Result]
 
 
 def settled(store: Store) -> AwaitedSteps[None]:
-    """Wait until what is staged, or on its way to the disk, is durable and was told. Raises StoreFailed: it is not."""
+    """Wait until what is staged, or on its way to the disk, is durable and was told.
+
+    Raises:
+        StoreFailed: It is not.
+        StoreError: The store is closed.
+    """
+    if store.closed:
+        raise StoreError("the store is closed; open it again and ask once more")
     if store.unsettled:
         awaited = Awaited(store)
         store.tell_settled(awaited.tell)

@@ -8,10 +8,6 @@ from enum import StrEnum
 from broker.message import Message
 from broker.query import KeyQuery, Searchable, by_unique_key
 
-LOOKS = 3
-"""How often a cancel looks while deliveries are under way that may be of its message. With the last look it waits for
-the disk, so that nothing is."""
-
 
 class CancelOutcome(StrEnum):
     """What became of a cancel: the message is not delivered; it was, or is being; no record of it is left."""

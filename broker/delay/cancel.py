@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from broker.awaited import Awaited, AwaitedSteps, settled
-from broker.cancelling import LOOKS, CancelOutcome, delivered, run_query
+from broker.cancelling import CancelOutcome, delivered, run_query
 from broker.decisions import prepared_offset_of
 from broker.delay import metrics as counted
 from broker.delay.levels import SCHEDULE_TOPIC
@@ -44,19 +44,18 @@ def cancelling(delays: Delays, topic: str, unique_key: str) -> AwaitedSteps[Canc
     store = delays.store
     mine: list[Message] = []
     cancels: list[Message] = []
-    for left in reversed(range(LOOKS)):
-        # What was under way is durable after this, and settled.
+    while True:
+        retries = delays.retries
+        # What was under way is durable after this, and settled. It is looked at again while more is under way that may
+        # be of this message. That ends: a message is delivered, cancelled or put again elsewhere once.
         yield from settled(store)
         mine = yield from _stored(store, SCHEDULE_TOPIC, topic, unique_key)
         cancels = yield from _stored(store, CANCEL_TOPIC, topic, unique_key)
-        if not left:
-            store.flush()
-        waiting = [each for each in mine if delays.is_waiting(each.queue_id + 1, each.offset)]
-        sure = all(delays.is_sure(each.queue_id + 1, each.offset) for each in mine)
+        waiting = [each for each in mine if delays.is_waiting(each.queue_id + 1, each.offset, retries)]
         if waiting and not any(each.offset in delays.levels[each.queue_id + 1].held for each in waiting):
             yield from _append(delays, waiting, topic, unique_key)
             return CancelOutcome.CANCELLED
-        if sure:
+        if all(delays.is_over(each.queue_id + 1, each.offset) for each in mine):
             break
     newest = max(mine, key=lambda each: each.physical, default=None)
     if newest is None:

@@ -222,17 +222,22 @@ class Delays:
         """`cancel` in steps of bounded work; returns the outcome."""
         return cancelling(self, topic, unique_key)
 
-    def is_waiting(self, number: int, offset: int) -> bool:
-        """Whether the message at an offset of a level's queue is neither settled nor under way."""
-        level = self.levels.get(number)
-        if level is None or not level.position <= offset < level.queue.max_offset or offset in level.settled:
-            return False
-        return not level.in_flight or offset >= level.next
+    def is_waiting(self, number: int, offset: int, retries: int) -> bool:
+        """Whether the message at an offset of a level's queue is neither settled nor under way.
 
-    def is_sure(self, number: int, offset: int) -> bool:
-        """Whether what `is_waiting` says of a message holds: no delivery or cancel is on its way that may be of it."""
+        `retries` is as it was before a flush of all that was under way then.
+        """
+        if self.is_over(number, offset):
+            return False
+        level = self.levels[number]
+        if not level.in_flight or offset >= level.next:
+            return True
+        return offset in level.aside and retries == self.retries
+
+    def is_over(self, number: int, offset: int) -> bool:
+        """Whether the message at an offset of a level's queue is settled."""
         level = self.levels.get(number)
-        return level is None or not (level.in_flight or offset in level.held)
+        return level is None or not level.position <= offset < level.queue.max_offset or offset in level.settled
 
     # When
 

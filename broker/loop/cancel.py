@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker.awaited import AwaitedSteps, run_now, settled
-from broker.cancelling import LOOKS, CancelOutcome
+from broker.cancelling import CancelOutcome
 from broker.loop.occurrence import Occurrence, parse_id
 from broker.loop.puts import LOOP_NAME
 from broker.message import Message
@@ -20,6 +20,9 @@ from broker.store import Store
 from broker.timer.names import TIMER_TOPIC
 from broker.timer.timers import Timers
 
+LOOKS = 3
+"""How often a cancel looks while an occurrence is on its way into the log. With the last look everybody waits for the
+disk: a loop that comes round faster than the disk syncs would be ahead of its cancel for ever."""
 _FOUND_MAX = 64
 """Records looked at, the newest first. The newest of a loop is what is pending, older ones are delivered or moved; more
 than one is pending when an add was repeated."""

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.awaited import Awaited, AwaitedSteps, settled
-from broker.cancelling import LOOKS, CancelOutcome, delivered, run_query
+from broker.cancelling import CancelOutcome, delivered, run_query
 from broker.decisions import prepared_offset_of
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.message import Message
@@ -92,20 +92,33 @@ def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> Aw
 
 
 def _find(timers: Timers, topic: str, unique_key: str) -> AwaitedSteps[_Target | CancelOutcome]:
-    """Find the pending record of a timer, or tell why there is none."""
-    for left in reversed(range(LOOKS)):
+    """Find the pending record of a timer, or tell why there is none.
+
+    What is under way with a look has landed before the next one, so a second look at the same record tells, and a third
+    one is made only where something new has begun with it meanwhile: a copy, or another attempt after a refusal.
+    """
+    taken: set[int] = set()
+    while True:
+        retry_at = timers.due.retry_at
         # A refused one may be on its way into the log again.
         yield from settled(timers.store)
-        found = yield from _look(timers, topic, unique_key, sure=not left)
+        found = yield from _look(timers, topic, unique_key, taken, retry_at)
         if found is not None:
             return found
-    raise AssertionError("the last look is sure")
 
 
 def _look(
-    timers: Timers, topic: str, unique_key: str, *, sure: bool
+    timers: Timers, topic: str, unique_key: str, taken: set[int], retry_at: float
 ) -> Generator[None, None, _Target | CancelOutcome | None]:
-    """`_find`, once; None while something is under way that may be of this timer. With `sure` that is ended first."""
+    """`_find`, once; None while something is under way that may be of this timer.
+
+    Args:
+        timers: Where.
+        topic: Its topic.
+        unique_key: Its name there.
+        taken: Records that were not pending before what was under way then has landed; this look adds its own.
+        retry_at: When the refused were to be tried again, before the same.
+    """
     store, due = timers.store, timers.due
     if TIMER_TOPIC not in store.topics:
         return (yield from delivered(timers.store, topic, unique_key))
@@ -118,10 +131,13 @@ def _look(
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
         return CancelOutcome.CANCELLED
-    if sure:
-        store.flush()
-    is_pending, under_way = timers.is_pending(newest.physical, newest.offset), due.delivery.in_flight > 0
-    if newest.physical in due.held or (under_way and (not is_pending or newest.physical in due.aside)):
+    if newest.physical in due.held:
+        return None
+    is_pending = timers.is_pending(newest.physical, newest.offset)
+    if due.delivery.in_flight and (
+        (not is_pending and newest.physical not in taken) or (newest.physical in due.aside and retry_at != due.retry_at)
+    ):
+        taken.add(newest.physical)
         return None
     if not is_pending:
         # Another cancel of it may have become durable since: asked once more, in one step.

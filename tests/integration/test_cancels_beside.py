@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from broker.retention import RetentionLimits
 from broker.testing import SimSyncs
 from broker.timer.keeper import TimerKeeper
 from tests.integration import delay_tools, loop_tools, timer_tools
-from tests.integration.waiting_tools import TOPIC, WaitingStore, drive, flush_in_background
+from tests.integration.waiting_tools import TOPIC, WaitingStore, drive, flush_in_background, let_pass
 
 CANCELLED, TOO_LATE = CancelOutcome.CANCELLED, CancelOutcome.TOO_LATE
 SYNC_SECONDS = 2.0
@@ -150,6 +151,58 @@ def test_cancel_of_what_is_being_delivered_waits_for_that(tools: Any, *, fails: 
     else:
         assert drive(steps, made.scheduler) is TOO_LATE
     assert made.delivered() == ([] if fails else [b"yes"])
+
+
+@KINDS
+def test_no_look_waits_for_the_disk(tools: Any) -> None:
+    """Whatever is on its way whenever it looks, also when its message was that with the first look."""
+    made = tools.broker()
+    for place in range(80):
+        # From 10 s on one is due every quarter of a second, so that some are being delivered whenever it looks.
+        for seconds, level in ((10, 3), (30, 4)):
+            made.send(b"%d" % place, seconds * 1000 if tools is timer_tools else level)
+        made.scheduler.advance(0.25)
+    name = send(made, b"mine")
+    slow(made).scheduler.advance(1.05)
+    under_way = 0
+    steps = made.delivery.cancelling(TOPIC, name)
+    while True:
+        made.disk.fail("sync", path_part="commitlog")
+        try:
+            awaited = next(steps)
+        except StopIteration as end:
+            outcome = end.value
+            break
+        finally:
+            made.disk.heal()
+        if awaited is not None:
+            under_way += made.store.unsettled
+            told: list[bool] = []
+            awaited.then(partial(told.append, True))
+            let_pass(made.scheduler, partial(bool, told))
+        made.scheduler.run_until_idle()
+    assert made.store.failed is None
+    assert outcome is TOO_LATE
+    assert under_way
+    made.scheduler.advance(60)
+    assert (b"mine" in made.delivered(), made.pending) == (True, 0)
+
+
+@KINDS
+def test_cancel_of_what_is_tried_again_waits_for_that(tools: Any) -> None:
+    """A message that was refused, and whose next attempt is on its way: too late, once that is durable."""
+    made = tools.broker()
+    made.store.create_topic("gone", 1)
+    name = send(made, b"stuck", "gone")
+    made.store.topic_changes.delete("gone")
+    made.scheduler.advance(5)
+    made.store.create_topic("gone", 1)
+    slow(made).scheduler.advance(6.5)
+    assert made.store.unsettled
+    steps = made.delivery.cancelling("gone", name)
+    assert drive(steps, made.scheduler) is TOO_LATE
+    made.scheduler.advance(60)
+    assert (made.delivered("gone"), made.pending) == ([b"stuck"], 0)
 
 
 @KINDS
