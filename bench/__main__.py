@@ -80,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.sched_setaffinity(0, {where.client})
     try:
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="pyddmq-bench-") as folder:
+            _keep_byte_code(Path(folder) / "byte-code")
             if options.profile:
                 count = plan.messages.get(options.batch, 640)
                 table = profile.run(options.profile, Path(folder), where, batch=options.batch, count=count)
@@ -89,6 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def _keep_byte_code(folder: Path) -> None:
+    """Have started nodes find their modules compiled, as where they are installed, also where that is not kept."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
 
 
 def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores) -> int:

@@ -16,6 +16,8 @@ OTHER_RATE = 500
 BURST_TOPIC = "burst"
 DELIVERED_MAX_PER_SECOND = 10_000
 """Other clients go on this long at least while a burst is drained: a second more than it takes at this rate."""
+EMPTY_STARTS = 3
+"""Starts of the node with nothing stored, of which the middle one counts."""
 _PARTS = 4
 
 
@@ -37,6 +39,7 @@ class Taken(NamedTuple):
         after: The same with all of it pending.
         filled: Seconds that publishing it took.
         restart: Seconds from a start after SIGKILL to ready.
+        empty_restart: The same with nothing stored: what the process takes, whatever is pending.
         lost: How many were no longer pending after it.
     """
 
@@ -44,6 +47,7 @@ class Taken(NamedTuple):
     after: int
     filled: float
     restart: float
+    empty_restart: float
     lost: int
 
 
@@ -85,6 +89,8 @@ def steady_figures(server: Kind, plan: TimerPlan, pending: int, late: Sequence[i
             "bytes_per_pending": (taken.after - taken.before) / pending,
             "published_per_second": pending / taken.filled,
             "restart_seconds": taken.restart,
+            "empty_restart_seconds": taken.empty_restart,
+            "reload_seconds_per_million": (taken.restart - taken.empty_restart) / pending * 1e6,
             "lost": taken.lost,
         },
     )

@@ -6,6 +6,7 @@ All clients and the node are on one machine and read one wall clock. What is pen
 from __future__ import annotations
 
 import json
+import statistics
 import tempfile
 import time
 from http.client import HTTPConnection
@@ -21,6 +22,7 @@ from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config
 from bench.timer_figures import (
     BURST_TOPIC,
     DELIVERED_MAX_PER_SECOND,
+    EMPTY_STARTS,
     OTHER_RATE,
     OTHER_TOPIC,
     PENDING_FROM_MS,
@@ -48,12 +50,17 @@ _BURST_LEADS_MS = (3_000, 10_000, 60_000)
 
 def timers(folder: Path, where: Cores, plan: TimerPlan) -> list[Figures]:
     """Measure all of it on one node; returns the steady lateness, and the burst."""
+    say("  SIGKILL, and a start, with nothing stored")
     config = node_config(BENCH_GROUP, _OTHER, queues=1).replace(
         "idle: {queues: 8}", f"idle: {{queues: 1}}\n  {BURST_TOPIC}: {{queues: 1}}"
     )
     with tempfile.TemporaryDirectory(dir=folder, prefix="timers-") as own:
         node = Node(Path(own), config, core=where.server)
         try:
+            empty: list[float] = []
+            for _ in range(EMPTY_STARTS):
+                node, seconds = _restarted(node, Path(own), config, where)
+                empty.append(seconds)
             target = Target("pyddmq", node.producer, node.consumer, TOPIC.encode(), GROUP.encode())
             # Whatever the first timer brings about is not what each of them takes.
             ClientProcess(where.client, publish_timers, target, 1, wall_ms() + PENDING_FROM_MS, 1.0).result()
@@ -70,10 +77,12 @@ def timers(folder: Path, where: Cores, plan: TimerPlan) -> list[Figures]:
             say(f"  {plan.burst:,} are due in one millisecond")
             burst = _burst(where, node, plan)
             say("  SIGKILL, and a start")
-            restart = _restart(node, Path(own), config, where)
+            node, restart = _restarted(node, Path(own), config, where)
         finally:
             node.stop()
-    taken = Taken(before=before, after=after, filled=filled, restart=restart, lost=0)
+    taken = Taken(
+        before=before, after=after, filled=filled, restart=restart, empty_restart=statistics.median(empty), lost=0
+    )
     return [
         steady_figures("pyddmq", plan, plan.pending, late, taken),
         burst_figures("pyddmq", plan.burst, burst),
@@ -137,20 +146,18 @@ def _others(where: Cores, other: Target, *, seconds: float) -> tuple[list[tuple[
     return puller.result(), acks
 
 
-def _restart(node: Node, folder: Path, config: str, where: Cores) -> float:
-    """Kill the node and start it again; seconds until it is ready with all that was pending."""
+def _restarted(node: Node, folder: Path, config: str, where: Cores) -> tuple[Node, float]:
+    """Kill the node and start it again; returns it, and the seconds until it was ready with all that was pending."""
     pending = _pending(node)
     node.process.kill()
     begun = time.monotonic()
     again = Node(folder, config, core=where.server)
     seconds = time.monotonic() - begun
-    try:
-        found = _pending(again)
-        if found != pending:
-            raise BenchError(f"{pending} timers were pending, {found} are after a kill")
-    finally:
+    found = _pending(again)
+    if found != pending:
         again.stop()
-    return seconds
+        raise BenchError(f"{pending} timers were pending, {found} are after a kill")
+    return again, seconds
 
 
 def _pending(node: Node) -> int:

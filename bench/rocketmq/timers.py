@@ -66,6 +66,7 @@ def rocketmq_timers(folder: Path, where: Cores, plan: TimerPlan, precision_ms: i
 
 
 def _measured(rival: _Rival, plan: TimerPlan) -> list[Figures]:
+    empty_restart = rival.restart()
     rival.publish(TOPIC, _WARM_UP_TIMERS, wall_ms() + PENDING_FROM_MS, 1.0)
     before = rival.own_memory()
     filled = 0.0
@@ -82,7 +83,7 @@ def _measured(rival: _Rival, plan: TimerPlan) -> list[Figures]:
     pending = rival.pending()
     restart = rival.restart()
     lost = pending - rival.pending()
-    taken = Taken(before=before, after=after, filled=filled, restart=restart, lost=lost)
+    taken = Taken(before=before, after=after, filled=filled, restart=restart, empty_restart=empty_restart, lost=lost)
     return [
         steady_figures("rocketmq", plan, plan.rival_pending, late, taken),
         burst_figures("rocketmq", plan.burst, burst),

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bench import pull_parts, timer_parts
 from bench.parts import PARTS, measure
 from bench.processes import redis_version
@@ -37,6 +39,10 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
         [*((m, s) for m in ("publish", "pull", "latency", "memory") for s in servers), *alone]
     )
     assert found["timers", "pyddmq"]["facts"]["early"] == 0
+    facts = found["timers", "pyddmq"]["facts"]
+    assert facts["reload_seconds_per_million"] == pytest.approx(
+        (facts["restart_seconds"] - facts["empty_restart_seconds"]) / 640 * 1e6
+    )
     assert found["timer burst", "pyddmq"]["messages"] == 320
     for server in servers:
         assert found["publish", server]["messages"] == 640
