@@ -23,14 +23,16 @@ from broker.record import (
     RECORD_OVERHEAD_BYTES,
     SYS_BORN_HOST_V6,
     SYS_STORE_HOST_V6,
+    can_be,
+    sum_matches,
 )
 
 STEP_RECORDS = 2048
 STEP_BYTES = 1 << 20
 _HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 _HOST_V6_BYTES = 12
-_unpack = struct.Struct(">ii20xqi36xqi").unpack_from
-"""Total size, magic, own offset, sysFlag, prepared offset, body length, when both hosts are IPv4."""
+_unpack = struct.Struct(">ii4xi12xqi36xqi").unpack_from
+"""Total size, magic, queue, own offset, sysFlag, prepared offset, body length, when both hosts are IPv4."""
 _unpack_i16 = struct.Struct(">h").unpack_from
 _unpack_i64 = struct.Struct(">q").unpack_from
 _PREPARED_AT = 76
@@ -98,7 +100,7 @@ def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int
             number, at = divmod(position, segment_bytes)
             view = _view(log, number)
         if view and at + RECORD_OVERHEAD_BYTES <= limit:
-            size, magic, own, flags, replaced, body_bytes = _unpack(view, at)
+            size, magic, queue_id, own, flags, replaced, body_bytes = _unpack(view, at)
             if (
                 own == position
                 and magic == MAGIC_V1
@@ -109,10 +111,11 @@ def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int
                 topic_at = at + HEADER_BYTES + body_bytes
                 topic_end = topic_at + 1 + view[topic_at]
                 if topic_end <= at + size - 2 and topic_end + 2 + _unpack_i16(view, topic_end)[0] == at + size:
-                    # Nothing is decided by a record whose sum is wrong.
-                    if replaced and record_at(log, position) is not None:
+                    # Nothing is decided by a record that is not valid: what `record.check` asks besides, asked here.
+                    if replaced:
                         topic = bytes(view[topic_at + 1 : topic_end])
-                        found.append(Decision(max(replaced, 0), position, topic))
+                        if can_be(topic, queue_id) and sum_matches(view[at : at + size]):
+                            found.append(Decision(max(replaced, 0), position, topic))
                     position += size
                     at += size
                     continue

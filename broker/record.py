@@ -360,9 +360,15 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | No
     return _entry(record)
 
 
-def _is_folder_name(topic: bytes) -> bool:
-    """Whether a topic can have a folder of its name; the names that clients may give are far fewer."""
-    return bool(topic) and topic not in (b".", b"..") and b"/" not in topic and b"\0" not in topic
+def can_be(topic: bytes, queue_id: int) -> bool:
+    """Whether there can be such a queue, and a folder of the topic's name; what clients may give is far less."""
+    return (
+        0 <= queue_id < QUEUE_ID_END
+        and bool(topic)
+        and topic not in (b".", b"..")
+        and b"/" not in topic
+        and b"\0" not in topic
+    )
 
 
 def _entry(record: memoryview) -> Entry | None:
@@ -384,7 +390,7 @@ def _entry(record: memoryview) -> Entry | None:
     if topic_end + 2 > total or topic_end + 2 + _I16.unpack_from(record, topic_end)[0] != total:
         return None
     topic = bytes(record[topic_at + width : topic_end])
-    if not 0 <= queue < QUEUE_ID_END or not _is_folder_name(topic):
+    if not can_be(topic, queue):
         return None
     block = bytes(record[topic_end + 2 :])
     batch = None

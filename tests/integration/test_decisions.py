@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from broker.decisions import Decision, prepared_offset_of
 from broker.put import Put
+from broker.record import CRC_BYTES, HEADER_BYTES, crc32
 from broker.store import Store
 from broker.testing import SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
@@ -89,3 +90,27 @@ def test_a_wrong_length_hides_no_decision(bit: int) -> None:
         store = open_store(damaged)
         assert told(store) == [each for each in made if each.physical != place]
         store.abandon()
+
+
+@pytest.mark.parametrize(("at", "data"), [(12, b"\xff\xff\xff\xff"), (12, b"\x7f\0\0\0"), (88, b"/"), (88, b"\0")])
+def test_a_record_that_cannot_be_decides_nothing(at: int, data: bytes) -> None:
+    """No such queue, or no folder of the topic's name: not even with a right sum."""
+    disk, made, _ = _made()
+    disk = copy.deepcopy(disk)
+    file = disk.open(f"{ROOT}/commitlog/{0:020d}")
+    [each, *others] = [each for each in made if each.physical < BYTES]
+    store = open_store(disk)
+    assert told(store)[0] == each
+    entry = store.record_at(each.physical)
+    assert entry is not None
+    record = bytearray(file.read(each.physical, entry.size))
+    if at == HEADER_BYTES:
+        # The topic follows the body.
+        at = record.index(bytes([len(each.topic)]) + each.topic, HEADER_BYTES) + 1
+    record[at : at + len(data)] = data
+    record[-11:-1] = b"%010d" % (crc32(record[:-CRC_BYTES]) & 0x7FFFFFFF)
+    record[-11:-1] = record[-11:-1][::-1]
+    file.write(each.physical, [record])
+    assert told(store)[: len(others)] == others
+    assert store.record_at(each.physical) is None
+    store.abandon()
