@@ -46,6 +46,7 @@ PLACES = (
     Place(taking, "fitting", "broker.timer.taking_leaf", "fitting", taking._fitting),
     Place(taking, "usual", "broker.timer.taking_leaf", "usual", taking._usual),
     Place(taking, "settled", "broker.timer.taking_leaf", "settled", taking._settled),
+    Place(taking, "count_waiting", "broker.timer.taking_leaf", "waiting", taking._waiting),
     Place(scan_compact, "_usual", "proxy.wire.pull_leaf", "scan", scan_compact._usual_none),
     Place(pull_reply, "_usual", "proxy.wire.pull_leaf", "reply", pull_reply._usual_none),
     *(

@@ -40,9 +40,6 @@ MAGIC_ROLL = 2
 MAGIC_DELETE = 4
 MAGIC_END = 1 << 4
 _PREVIOUS_AT, _PHYSICAL_AT, _SIZE_AT, _DUE_AT = 4, 28, 36, 44
-WHAT_WAITS = struct.Struct(">12xiqi8xii8x")
-"""Of a unit: magic, write time, delay to its slot, size, topic's hash."""
-assert WHAT_WAITS.size == UNIT_BYTES
 _I64 = struct.Struct(">q")
 _unpack = UNIT.unpack_from
 _unpack_i64 = _I64.unpack_from
@@ -93,6 +90,8 @@ class TimerLog:
         self._unsynced: set[int] = set()
         self.marked: set[int] = set()
         self._per_file = (file_bytes - _BLANK.size) // UNIT_BYTES
+        # Number of the unit behind the one that was found last: those of a burst are asked for one after another.
+        self._next = 0
 
     # Opening
 
@@ -328,13 +327,16 @@ class TimerLog:
             position = unit[0]
         return found, position
 
-    def raw(self, start: int, end: int, fields: struct.Struct = UNIT) -> Iterator[tuple[int, ...]]:
+    def raw(self, start: int, end: int) -> Iterator[tuple[int, ...]]:
         """Yield the units numbered [start, end) of one file as they stand: fields as in the module's docstring.
 
-        Args:
-            start: Number of the first.
-            end: Number behind the last.
-            fields: A unit with only the fields that are wanted.
+        Raises:
+            TimersDamaged, OSError: As `bytes_of`.
+        """
+        return UNIT.iter_unpack(self.bytes_of(start, end))
+
+    def bytes_of(self, start: int, end: int) -> memoryview:
+        """Return the bytes of the units numbered [start, end) of one file, as they stand.
 
         Raises:
             TimersDamaged: The file is not there.
@@ -343,7 +345,7 @@ class TimerLog:
         number, place = divmod(start, self._per_file)
         assert end <= (number + 1) * self._per_file
         view = self.view(number)
-        return fields.iter_unpack(view[place * UNIT_BYTES : (place + end - start) * UNIT_BYTES])
+        return view[place * UNIT_BYTES : (place + end - start) * UNIT_BYTES]
 
     def runs(self, start: int, end: int, count_max: int) -> Iterator[tuple[int, int]]:
         """Cut [start, end) into runs of bounded length within one file each."""
@@ -359,6 +361,16 @@ class TimerLog:
             TimersDamaged: A file is missing.
             OSError: A file cannot be mapped.
         """
+        number = self._next
+        if not self.first <= number < self.count or self._physical(number) != physical:
+            number = self._bisect(physical)
+            if number == self.count or self._physical(number) != physical:
+                return None
+        self._next = number + 1
+        return self.position(number)
+
+    def _bisect(self, physical: int) -> int:
+        """Number of the first unit whose record is not before a commit-log offset."""
         low, high = self.first, self.count
         while low < high:
             middle = (low + high) // 2
@@ -366,7 +378,7 @@ class TimerLog:
                 low = middle + 1
             else:
                 high = middle
-        return self.position(low) if low < self.count and self._physical(low) == physical else None
+        return low
 
     def _physical(self, unit: int) -> int:
         number, place = divmod(unit, self._per_file)

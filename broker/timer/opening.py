@@ -14,7 +14,6 @@ replaced. What was due meanwhile stands in the slot of the present moment then.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,11 @@ from broker.decisions import Decision
 from broker.errors import DamagedRecord, RecordGone
 from broker.shared_walk import Reading, decided
 from broker.timer import metrics as counted
-from broker.timer.log import MAGIC_DELETE, WHAT_WAITS, TimersDamaged
+from broker.timer.log import MAGIC_DELETE, TimersDamaged
 from broker.timer.names import TIMER_NAME, due_of
 from broker.timer.state import Saved
 from broker.timer.table import CHUNK_UNITS
+from broker.timer.taking import count_waiting
 from broker.timer.wheel import Slot
 
 if TYPE_CHECKING:
@@ -187,18 +187,11 @@ def _behind_last_unit(timers: Timers) -> int:
 def _count(timers: Timers) -> Generator[None, None, None]:
     """Count what is pending, by topic."""
     table = timers.table
-    pending: Counter[int] = Counter()
-    read_ms = table.read_ms
+    pending: dict[int, int] = {}
     for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 16):
-        pending.update(
-            [
-                topic_hash
-                for magic, write_ms, delay_ms, size, topic_hash in table.log.raw(start, end, WHAT_WAITS)
-                if size and write_ms + delay_ms >= read_ms and not magic & MAGIC_DELETE
-            ]
-        )
+        count_waiting(table.log.bytes_of(start, end), table.read_ms, pending)
         yield
-    table.pending = dict(pending)
+    table.pending = pending
 
 
 def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, int]]) -> Reading[None]:
@@ -209,10 +202,11 @@ def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, in
     def settle(decision: Decision) -> None:
         if asides.pop(decision.replaced, None) is not None:
             return
-        if table.log.find(decision.replaced) is None:
+        position = table.log.find(decision.replaced)
+        if position is None:
             unknown.append(decision.replaced)
         else:
-            table.replace(decision.replaced, anew=True)
+            table.replace_at(position, anew=True)
 
     if table.log.count or timers.entering.lag or asides:
         yield from decided(start, settle)

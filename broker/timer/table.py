@@ -190,8 +190,10 @@ class TimerTable:
             TimersDamaged, OSError: As `TimerLog.find`.
         """
         position = self.log.find(physical)
-        if position is None:
-            return False
+        return position is not None and self.replace_at(position, anew=anew)
+
+    def replace_at(self, position: int, *, anew: bool = False) -> bool:
+        """`replace` by the position of the unit. Raises as `TimerLog.unit`."""
         unit = self.log.unit(position)
         if not self.is_pending(unit, position):
             if anew and not unit.size:

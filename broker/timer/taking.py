@@ -1,10 +1,11 @@
-"""Many units of the timer log at once, on their way out: read, told apart, counted.
+"""Many units of the timer log at once: read, told apart, counted on their way out; counted where they wait.
 
 What is done for every timer is a leaf (`broker.leaves`): it runs compiled where that is built.
 """
 
 from __future__ import annotations
 
+import struct
 from itertools import groupby
 
 from broker.leaves import leaf
@@ -21,6 +22,9 @@ from broker.timer.log import (
 )
 
 _unpack = UNIT.unpack_from
+_WHAT_WAITS = struct.Struct(">12xiqi8xii8x")
+"""Of a unit: magic, write time, delay to its slot, size, topic's hash."""
+assert _WHAT_WAITS.size == UNIT_BYTES
 # NamedTuple's own constructor is a Python function; this one is not, and there is one call per timer.
 _new = tuple.__new__
 
@@ -111,10 +115,24 @@ def _runs(values: list[int]) -> Runs:
     return [(value, len(list(run))) for value, run in groupby(values)]
 
 
+def _waiting(units: memoryview, read_ms: int, found: dict[int, int]) -> None:
+    """Count timers and rolls that wait in slots from a time on.
+
+    Args:
+        units: Whole units, as they stand.
+        read_ms: Time of the first slot that counts.
+        found: Gets how many more there are, by the hash of their topic.
+    """
+    for magic, write_ms, delay_ms, size, topic_hash in _WHAT_WAITS.iter_unpack(units):
+        if size and write_ms + delay_ms >= read_ms and not magic & MAGIC_DELETE:
+            found[topic_hash] = found.get(topic_hash, 0) + 1
+
+
 read_units = leaf("broker.timer.taking_leaf", "read", _read)
 fitting = leaf("broker.timer.taking_leaf", "fitting", _fitting)
 usual = leaf("broker.timer.taking_leaf", "usual", _usual)
 settled = leaf("broker.timer.taking_leaf", "settled", _settled)
+count_waiting = leaf("broker.timer.taking_leaf", "waiting", _waiting)
 
 
 def take(log: TimerLog, positions: list[int]) -> list[Taken]:

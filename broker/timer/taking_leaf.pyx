@@ -139,3 +139,33 @@ def settled(list taken not None):
     if of_topic:
         topics.append((topic, of_topic))
     return first if known else None, rolls, slots, topics
+
+
+def waiting(units, long long read_ms, dict found not None):
+    """As `taking._waiting`."""
+    cdef Py_buffer buffer
+    cdef const u8* data
+    cdef Py_ssize_t at
+    cdef long long more = 0
+    cdef int topic = 0, each
+    PyObject_GetBuffer(units, &buffer, PyBUF_SIMPLE)
+    try:
+        for at in range(0, buffer.len - UNIT_BYTES + 1, UNIT_BYTES):
+            data = <const u8*>buffer.buf + at
+            # (No sum of times: a damaged one may be near the end of the numbers.)
+            if (
+                get32(data + 36) == 0
+                or get32(data + 12) & <unsigned int>_delete
+                or <long long>get64(data + 16) < read_ms - <int>get32(data + 24)
+            ):
+                continue
+            each = <int>get32(data + 40)
+            if each != topic and more:
+                found[topic] = <long long>found.get(topic, 0) + more
+                more = 0
+            topic = each
+            more += 1
+        if more:
+            found[topic] = <long long>found.get(topic, 0) + more
+    finally:
+        PyBuffer_Release(&buffer)

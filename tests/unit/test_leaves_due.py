@@ -233,3 +233,30 @@ def test_timers_are_told_apart_and_counted(
     assert sum(each for _, each in slots) == len(taken)
     assert rolls == sum(bool(unit.magic & 2) for _, unit in taken)
     assert sum(each for _, each in topics) == sum(not unit.magic & 4 for _, unit in taken)
+
+
+waiting_units = st.builds(
+    lambda *fields: UNIT.pack(UNIT_BYTES, 0, *fields),
+    st.integers(-1, 9),
+    st.one_of(FEW, I64),
+    st.one_of(FEW, I32),
+    FEW,
+    FEW,
+    st.one_of(FEW, I32),
+    FEW,
+)
+
+
+@given(st.lists(waiting_units, max_size=8), st.one_of(FEW, st.integers(-(1 << 62), 1 << 62)), st.integers(0, 51))
+@settings(max_examples=300)
+def test_what_waits_is_counted(written: list[bytes], read_ms: int, known: int) -> None:
+    """As many by topic, added to what was counted before, whatever stands in the units."""
+
+    def work() -> dict[int, int]:
+        found = {2: known}
+        taking.count_waiting(memoryview(b"".join(written)), read_ms, found)
+        return found
+
+    fields = [UNIT.unpack(each) for each in written]
+    wait = [each for each in fields if each[6] and not each[2] & 4 and each[3] + each[4] >= read_ms]
+    assert sum(both(work).values()) == known + len(wait)
