@@ -11,6 +11,7 @@ from broker.transaction.listing import HalfView
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
+from proxy.change_steps import run_steps
 from proxy.group_changes import need_ready
 from proxy.node import Node
 
@@ -87,14 +88,7 @@ class _Transactions:
 
     async def _rows(self, transaction_id: str) -> list[HalfView]:
         """Records of a transaction. Raises ChangeRefused: there is none."""
-        steps = self._node.transactions.finding(transaction_id)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                rows: list[HalfView] = end.value
-                break
-            await asyncio.sleep(0)
+        rows = await run_steps(self._node.transactions.finding(transaction_id))
         if not rows:
             text = (
                 f"There is no transaction {transaction_id!r}, or none any more; `pyddmq transactions list` lists them."

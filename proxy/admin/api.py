@@ -127,9 +127,9 @@ def _stuck(key: StuckKey) -> Document:
     }
 
 
-def stuck(node: NodeView, *, limit: int, group: str | None = None) -> Document | None:
-    """Return the stuck messages, the oldest first, or None when `group` is given and there is none of that name."""
-    found = node.stuck(group=group, count_max=limit)
+def stuck(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
+    """Return the stuck messages, the oldest first, or None when a group's name is given and there is none of it."""
+    found = node.stuck(group=name, count_max=limit)
     if found is None:
         return None
     messages, total = found
@@ -154,10 +154,10 @@ def _stuck_message(message: StuckView) -> Document:
     }
 
 
-def offsets(node: NodeView, *, limit: int, group: str | None = None) -> Document | None:
-    """Return where groups stand by queue, or None when `group` is given and it stands nowhere."""
-    found: Sequence[PositionView] = node.positions(group=group)
-    if group is not None and not found:
+def offsets(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
+    """Return where groups stand by queue, or None when a group's name is given and it stands nowhere."""
+    found: Sequence[PositionView] = node.positions(group=name)
+    if name is not None and not found:
         return None
     return {
         "nowMs": node.clock.wall_ms(),

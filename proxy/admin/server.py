@@ -37,9 +37,18 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 _OPENING = "The store is being opened; ask again when /readyz says ready."
+_NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
 _BODY_BYTES_MAX = 64 * 1024
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Listing(Protocol):
+    """A page of `api` that lists all, or what belongs to one name."""
+
+    def __call__(self, node: NodeView, *, limit: int, name: str | None) -> api.Document | None:
+        """Return it; None when nothing has the name."""
+        ...
 
 
 class Search(Protocol):
@@ -222,33 +231,25 @@ class _Routes:
         return web.Response(text=text, content_type="text/html")
 
     async def _topics(self, request: web.Request) -> web.Response:
-        name = request.query.get("topic")
-        document = api.topics(self._node, limit=_limit(request), name=name)
-        if document is None:
-            raise web.HTTPNotFound(text=f"There is no topic {name!r}; `pyddmq topics` and /api/topics list all topics.")
-        return _json(document)
+        advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."
+        return self._listed(request, "topic", api.topics, advice)
 
     async def _groups(self, request: web.Request) -> web.Response:
-        name = request.query.get("group")
-        document = api.groups(self._node, limit=_limit(request), name=name)
-        if document is None:
-            raise web.HTTPNotFound(text=f"There is no group {name!r}; `pyddmq groups` and /api/groups list all groups.")
-        return _json(document)
+        return self._listed(request, "group", api.groups, _NO_GROUP)
 
     async def _stuck(self, request: web.Request) -> web.Response:
-        name = request.query.get("group")
-        document = api.stuck(self._node, limit=_limit(request), group=name)
-        if document is None:
-            raise web.HTTPNotFound(text=f"There is no group {name!r}; `pyddmq groups` and /api/groups list all groups.")
-        return _json(document)
+        return self._listed(request, "group", api.stuck, _NO_GROUP)
 
     async def _offsets(self, request: web.Request) -> web.Response:
-        name = request.query.get("group")
-        document = api.offsets(self._node, limit=_limit(request), group=name)
+        advice = "No offsets of a group {!r} are known; `pyddmq offsets show` and /api/offsets list all."
+        return self._listed(request, "group", api.offsets, advice)
+
+    def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
+        """Answer with all of a kind, or what belongs to the one that the request names."""
+        name = request.query.get(kind)
+        document = listing(self._node, limit=_limit(request), name=name)
         if document is None:
-            raise web.HTTPNotFound(
-                text=f"No offsets of a group {name!r} are known; `pyddmq offsets show` and /api/offsets list all."
-            )
+            raise web.HTTPNotFound(text=advice.format(name))
         return _json(document)
 
     async def _delays(self, request: web.Request) -> web.Response:

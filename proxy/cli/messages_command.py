@@ -20,6 +20,7 @@ from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.cli.store_files import opened, query_errors
 from proxy.moments import moment_text
 
 Ask = Callable[[dict[str, str]], dict[str, Any]]
@@ -176,40 +177,20 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
     if data is None:
         yield lambda parameters: get(admin, f"/api/messages?{urlencode(parameters)}", timeout_seconds=_PATIENCE_SECONDS)
         return
-    from broker.disk import RealDisk
-    from broker.errors import StoreError
-    from broker.query import NotFound, QueryRefused
-    from broker.readonly import ReadOnlyStore
     from broker.seams import SystemClock
     from proxy.messages import MessageSearch
 
     clock = SystemClock()
-    try:
-        store = ReadOnlyStore.open(str(data.absolute()), disk=RealDisk(read_only=True), clock=clock)
-    except StoreError as error:
-        raise CliError(str(error), ExitCode.DATA_UNUSABLE) from error
-    except OSError as error:
-        raise CliError(
-            f"cannot read data directory {data}: {error.strerror or error}", ExitCode.DATA_UNUSABLE
-        ) from error
+    with opened(data, as_json=True) as store:
 
-    def ask(parameters: dict[str, str]) -> dict[str, Any]:
-        try:
-            search = MessageSearch(store, parameters, now_ms=clock.wall_ms())
-            for _ in search.steps():
-                pass
-            return search.document()
-        except NotFound as error:
-            raise CliError(str(error), ExitCode.NOT_FOUND) from error
-        except QueryRefused as error:
-            raise CliError(str(error), ExitCode.REFUSED) from error
-        except OSError as error:
-            raise CliError(f"cannot read {data}: {error.strerror or error}", ExitCode.DATA_UNUSABLE) from error
+        def ask(parameters: dict[str, str]) -> dict[str, Any]:
+            with query_errors():
+                search = MessageSearch(store, parameters, now_ms=clock.wall_ms())
+                for _ in search.steps():
+                    pass
+                return search.document()
 
-    try:
         yield ask
-    finally:
-        store.close()
 
 
 def _parameters(asked: dict[str, Any]) -> dict[str, str]:

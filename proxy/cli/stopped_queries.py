@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from proxy.cli.admin_client import TIMEOUT_SECONDS, get
-from proxy.cli.codes import ExitCode
-from proxy.cli.errors import CliError
 from proxy.cli.stopped_store import StoppedStore, opened
+from proxy.cli.store_files import query_errors
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -43,18 +42,12 @@ def asking(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SE
             admin, f"{path}?{urlencode(asked)}" if asked else path, timeout_seconds=timeout_seconds
         )
         return
-    from broker.query import NotFound, QueryRefused
-
     with opened(data) as found:
         answers = _Answers(found)
 
         def ask(path: str, asked: Mapping[str, str | int]) -> dict[str, Any]:
-            try:
+            with query_errors():
                 return answers.by_path[path]({name: str(value) for name, value in asked.items()})
-            except NotFound as error:
-                raise CliError(str(error), ExitCode.NOT_FOUND) from error
-            except QueryRefused as error:
-                raise CliError(str(error), ExitCode.REFUSED) from error
 
         yield ask
 

@@ -12,6 +12,7 @@ from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line
+from proxy.cli.store_files import store_errors
 
 
 def broker_conf(
@@ -24,14 +25,13 @@ def broker_conf(
 ) -> int:
     """Print the broker.conf with which Apache RocketMQ 5.3 opens a copy of the store (docs/storage.md)."""
     from broker.disk import RealDisk
-    from broker.errors import StoreError
     from broker.foreign import in_layout
     from broker.interchange import broker_conf as conf_text
     from broker.interchange import broker_settings, geometry_of, timer_log_bytes_of
     from broker.options import StoreOptions
 
     root = str(data.absolute())
-    try:
+    with store_errors(data):
         geometry = geometry_of(root, disk=RealDisk())
         if geometry is None:
             raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
@@ -44,12 +44,6 @@ def broker_conf(
         )
         text = conf_text(settings)
         found = in_layout(root, RealDisk())
-    except StoreError as error:
-        raise CliError(str(error), ExitCode.DATA_UNUSABLE) from error
-    except OSError as error:
-        raise CliError(
-            f"cannot read data directory {data}: {error.strerror or error}", ExitCode.DATA_UNUSABLE
-        ) from error
     # Not on stdout, which is the file.
     for each in found:
         typer.echo(f"note: {each.sentence}", err=True)

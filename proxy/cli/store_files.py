@@ -48,6 +48,19 @@ def store_errors(data: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def query_errors() -> Iterator[None]:
+    """Turn what a query says of a data directory into the exit codes that a node's answer has."""
+    from broker.query import NotFound, QueryRefused
+
+    try:
+        yield
+    except NotFound as error:
+        raise CliError(str(error), ExitCode.NOT_FOUND) from error
+    except QueryRefused as error:
+        raise CliError(str(error), ExitCode.REFUSED) from error
+
+
+@contextlib.contextmanager
 def opened(data: Path, *, as_json: bool) -> Iterator[ReadOnlyStore]:
     """Open a data directory for reading, without lock or change; a progress bar shows where the log is scanned."""
     from broker.disk import RealDisk

@@ -16,21 +16,13 @@ from proxy.admin.server import REFUSED, AdminServer
 from proxy.admin.view import MemoryView, PositionView, ReloadOutcome, StuckView, TopicView
 from proxy.network import ListenError
 from tests.admin_node import NOW_MS, PlainNode, busy_node
+from tests.loops import LOOPS
 
 Get = Callable[..., Awaitable[tuple[int, str, dict[str, str]]]]
 Scenario = Callable[[Get], Awaitable[None]]
 
 
-def _loops() -> list[Any]:
-    factories: list[Any] = [pytest.param(asyncio.new_event_loop, id="asyncio")]
-    try:
-        import uvloop
-    except ImportError:
-        return factories
-    return [*factories, pytest.param(uvloop.new_event_loop, id="uvloop")]
-
-
-@pytest.fixture(params=_loops())
+@pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest) -> Callable[[PlainNode, Scenario], None]:
     """Return a function that serves a node on the loop in question and lets a scenario talk to it."""
 

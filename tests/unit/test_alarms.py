@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from broker.seams import SystemClock
 from proxy.alarms import Alarms, alarms_of
-
-LOOPS: list[Callable[[], asyncio.AbstractEventLoop] | None] = [None]
-try:
-    import uvloop
-
-    LOOPS.append(uvloop.new_event_loop)
-except ImportError:
-    pass
+from tests.loops import LOOPS
 
 
-@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"][: len(LOOPS)])
+@pytest.fixture(params=LOOPS)
 def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
     """A runner of each kind of loop."""
     return asyncio.Runner(loop_factory=request.param)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,6 +12,7 @@ from broker.notices import Notices
 from broker.testing import ManualClock, ManualScheduler
 from proxy.loop_faults import report_faults
 from proxy.periodic import PeriodicWork
+from tests.loops import LOOPS, LoopFactory
 
 
 def test_periodic_work_that_fails_goes_on_and_shows_once_a_minute() -> None:
@@ -46,16 +46,8 @@ def test_periodic_work_that_fails_goes_on_and_shows_once_a_minute() -> None:
     assert len(lines) == 6
 
 
-def _loops() -> list[Any]:
-    try:
-        import uvloop
-    except ImportError:
-        return [asyncio.new_event_loop]
-    return [asyncio.new_event_loop, uvloop.new_event_loop]
-
-
-@pytest.mark.parametrize("loop_factory", _loops())
-def test_callbacks_that_raise_show_once_a_minute_for_each_place(loop_factory: Any) -> None:
+@pytest.mark.parametrize("loop_factory", LOOPS)
+def test_callbacks_that_raise_show_once_a_minute_for_each_place(loop_factory: LoopFactory) -> None:
     """However many connections fail in one line of code; another line is another fault."""
     notices = Notices(ManualClock())
 

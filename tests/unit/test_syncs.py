@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -15,17 +14,10 @@ from broker.disk import RealDisk, RealFile
 from broker.linux_aio import LinuxAio, SyncsAtOnce, syncs_of
 from broker.seams import Syncing
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
-
-LOOPS: list[Callable[[], asyncio.AbstractEventLoop] | None] = [None]
-try:
-    import uvloop
-
-    LOOPS.append(uvloop.new_event_loop)
-except ImportError:
-    pass
+from tests.loops import LOOPS
 
 
-@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"][: len(LOOPS)])
+@pytest.fixture(params=LOOPS)
 def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
     """A runner of each kind of loop."""
     return asyncio.Runner(loop_factory=request.param)
