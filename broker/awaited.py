@@ -10,15 +10,38 @@ What is staged in the log is waited for by `settled`, state files and folders by
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from broker.errors import StoreError, StoreFailed
+from broker.put import Done
 from broker.saving import Saving, Savings
-
-if TYPE_CHECKING:
-    from broker.store import Store
+from broker.seams import Syncs
 
 Result = TypeVar("Result")
+
+
+class Settles(Protocol):
+    """What `settled` asks of the store."""
+
+    syncs: Syncs | None
+
+    @property
+    def closed(self) -> bool:
+        """Its files are given back."""
+        ...
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something is staged, on its way, or durable and not told."""
+        ...
+
+    def flush(self) -> None:
+        """Write, sync and show what is staged."""
+        ...
+
+    def tell_settled(self, done: Done) -> None:
+        """Call a `done` when what is staged or on its way is durable and told, or has failed."""
+        ...
 
 
 class Awaited:
@@ -29,7 +52,7 @@ class Awaited:
         now: Has it told at once; the calling thread waits for the disk.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Settles) -> None:
         """Expect a `done` of a store."""
         self._expect(store.flush, at_once=store.syncs is None)
 
@@ -75,7 +98,7 @@ class Awaited:
 AwaitedSteps = Generator[Awaited | None, None, Result]
 
 
-def settled(store: Store) -> AwaitedSteps[None]:
+def settled(store: Settles) -> AwaitedSteps[None]:
     """Wait until what is staged, or on its way to the disk, is durable and was told.
 
     Raises:
@@ -122,6 +145,11 @@ def saved(store: Saves, saving: Saving) -> AwaitedSteps[None]:
 
     store.savings.add(telling(), dropped)
     yield from awaited.steps()
+
+
+def saving_nothing() -> Saving:
+    """Change nothing: for who waits until those before it were made."""
+    yield from ()
 
 
 def run_now(steps: AwaitedSteps[Result]) -> Result:

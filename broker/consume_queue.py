@@ -332,7 +332,7 @@ class ConsumeQueue:
         if gone:
             yield self._folder
 
-    def remove_files(self) -> None:
+    def removing_files(self) -> Saving:
         """Close and remove all files: the topic is deleted. Raises OSError."""
         self.close()
         self._unsynced.clear()
@@ -341,7 +341,7 @@ class ConsumeQueue:
             self._disk.remove(f"{self._folder}/{name}")
         if names:
             # A queue that never had a message has no folder.
-            self._disk.sync_folder(self._folder)
+            yield self._folder
 
     def repair(self, offset: int, unit: Unit) -> None:
         """Overwrite one unit in the files."""

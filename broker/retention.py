@@ -30,7 +30,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from broker.awaited import AwaitedSteps, Saves, run_now, saved
+from broker.awaited import AwaitedSteps, Saves, run_now, saved, saving_nothing
 from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
 from broker.consume_queue import ConsumeQueue
@@ -244,7 +244,7 @@ class Retention:
                 return Rescue.LOSES if loses else Rescue.DONE
             if not waited:
                 # A checkpoint may be under way, which is about what goes.
-                yield from saved(self._owner, _nothing())
+                yield from saved(self._owner, saving_nothing())
 
     @property
     def _is_over(self) -> bool:
@@ -416,8 +416,3 @@ class Retention:
             shares.append(min(1.0, max(0.0, room / limit)) if limit > 0 else 0.0)
         room_left = max(0, min(room for room, _ in rooms)) if rooms else None
         return Left(seconds, room_left, min(shares) if shares else None)
-
-
-def _nothing() -> Saving:
-    """Change nothing."""
-    yield from ()

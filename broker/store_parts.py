@@ -88,7 +88,13 @@ class StoreParts:
         )
         self.index = self.checkpointer.index
         self.topic_changes = TopicChanges(
-            owner, log=self.log, topics=self.topics, checkpointer=self.checkpointer, metrics=metrics, fail=owner.fail
+            owner,
+            log=self.log,
+            topics=self.topics,
+            checkpointer=self.checkpointer,
+            disk=disk,
+            metrics=metrics,
+            fail=owner.fail,
         )
         self.room = Room(
             root,

@@ -8,27 +8,40 @@ from typing import Protocol
 
 import structlog
 
+from broker.awaited import AwaitedSteps, Saves, Settles, run_now, saved, saving_nothing, settled
 from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
-from broker.errors import NO_SPACE, DiskFull, StoreError, StoreFailed
+from broker.errors import NO_SPACE, DiskFull, StoreError
 from broker.message_type import MessageType
 from broker.metrics import Metrics
+from broker.saving import Saving, at_once
+from broker.seams import Disk
 from broker.store_metrics import REFUSED
 from broker.topics import Topic, Topics, check_wanted
 
 _FILE_BYTES = 4096
+_WAITS_MAX = 8
+"""How often a deletion waits beside the loop while the topic is published to; then the loop waits for the disk."""
 
 logger = structlog.get_logger()
 
 
-class Owner(Protocol):
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _is_staged(topic: Topic) -> bool:
+    """Whether a message of a topic is staged, or on its way to the disk."""
+    return any(queue.next_offset > queue.max_offset for queue in topic.queues)
+
+
+class Owner(Settles, Saves, Protocol):
     """What is asked of the store."""
 
     root: str
-    failed: StoreFailed | None
 
-    def flush(self) -> None:
-        """Write, sync and show what is staged."""
+    def make_durable(self) -> None:
+        """Sync what is visible and not synced. Raises OSError."""
         ...
 
 
@@ -42,6 +55,7 @@ class TopicChanges:
         log: CommitLog,
         topics: Topics,
         checkpointer: Checkpointer,
+        disk: Disk,
         metrics: Metrics,
         fail: Callable[[str, OSError], StoreError],
     ) -> None:
@@ -52,6 +66,7 @@ class TopicChanges:
             log: Its log.
             topics: Its topics, loaded before the first change.
             checkpointer: Told when the last checkpoint names a deleted topic.
+            disk: Where their files are.
             metrics: Counts refusals.
             fail: Stops the store's write side for good and returns the error that says so.
         """
@@ -59,6 +74,8 @@ class TopicChanges:
         self._log = log
         self._topics = topics
         self._checkpointer = checkpointer
+        self._disk = disk
+        self._deleting = False
         self._metrics = metrics
         self._fail = fail
 
@@ -135,10 +152,21 @@ class TopicChanges:
             self._topics.lives.serve(name)
 
     def delete(self, name: str) -> None:
-        """Delete a topic: its queues go now, its records with their log files; durable when this returns.
+        """`deleting` at once, after all that is staged; the calling thread waits for the disk. Raises the same."""
+        self._topics.by_name[name]
+        self._owner.flush()
+        run_now(self.deleting(name))
+
+    def deleting(self, name: str, *, before: Callable[[], object] = _nothing) -> AwaitedSteps[None]:
+        """Delete a topic in steps: its queues go, its records with their log files; durable when this ends.
 
         A topic made again under the name goes on with the queue offsets where this one ended (D11), so that what
-        anybody remembers of them never names another message.
+        anybody remembers of them never names another message. Whoever makes it while this is under way waits for that.
+
+        Args:
+            name: Its name.
+            before: Called in the step that takes the topic out, before it does. From there on nobody may append to its
+                queues, by whatever was looked up before. What it raises ends the deletion, and nothing has changed.
 
         Raises:
             KeyError: There is no such topic.
@@ -146,24 +174,53 @@ class TopicChanges:
             StoreFailed: The store has failed, or fails with this.
         """
         topic = self._topics.by_name[name]
-        self._owner.flush()
+        yield from self._untouched(topic)
         self._check_whole()
-        self._checkpointer.settle()
+        if self._topics.by_name.get(name) is not topic:
+            raise KeyError(name)
+        before()
         with self._writing():
             # What is said of the log's end must hold after a power loss, too.
-            self._log.sync()
-            self._topics.lives.bury(name, self._log.visible_end, [queue.max_offset for queue in topic.queues])
-        del self._topics.by_name[name]
+            self._owner.make_durable()
+            yield from saved(self._owner, self._taking_out(topic))
+
+    def _untouched(self, topic: Topic) -> AwaitedSteps[None]:
+        """Wait until nothing of a topic is on its way to the disk, and no checkpoint that may be about its files."""
+        for _ in range(_WAITS_MAX):
+            staged = _is_staged(topic)
+            if not staged and self._owner.savings.are_idle:
+                return
+            if staged:
+                yield from settled(self._owner)
+            yield from saved(self._owner, saving_nothing())
+        for _ in range(_WAITS_MAX):
+            self._owner.flush()
+            if not _is_staged(topic):
+                break
+        self._owner.savings.finish()
+
+    def _taking_out(self, topic: Topic) -> Saving:
+        topics, name = self._topics, topic.name
+        del topics.by_name[name]
+        self._deleting = True
+        try:
+            yield from topics.lives.burying(name, self._log.visible_end, [queue.max_offset for queue in topic.queues])
+        except OSError:
+            topics.by_name[name] = topic
+            self._deleting = False
+            raise
         self._checkpointer.outdate()
         try:
-            self._topics.save()
+            yield from topics.saving()
             for queue in topic.queues:
-                queue.remove_files()
+                yield from queue.removing_files()
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise self._fail("deleting a topic", error) from error
             # It is deleted all the same; the next opening does the rest.
             logger.warning("topic_deletion_left_to_next_start", topic=name, error=str(error))
+        finally:
+            self._deleting = False
 
     def finish(self, log_end: int) -> None:
         """Do, at the end of a recovery, what a stop left of a deletion. Raises OSError."""
@@ -173,9 +230,12 @@ class TopicChanges:
                 self._topics.lives.revive(name)
                 continue
             for queue in self._topics.files_of(name):
-                queue.remove_files()
+                at_once(self._disk, queue.removing_files())
 
     def _check_whole(self) -> None:
+        if self._deleting:
+            # Its files are written in steps, and the rest of them are made now.
+            self._owner.savings.finish()
         if self._owner.failed is not None:
             raise self._owner.failed
 

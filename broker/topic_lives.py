@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from broker.saving import Saving, at_once
 from broker.seams import Disk
 from broker.state_file import SealedFile
 
@@ -47,6 +48,7 @@ class TopicLives:
     """
 
     def __init__(self, root: str, *, disk: Disk) -> None:
+        self._disk = disk
         self._file = SealedFile(disk, f"{root}/pyddmq/topic_lives.json")
         self._lives: dict[str, TopicLife] = {}
         self.begins: dict[bytes, int] = {}
@@ -80,12 +82,12 @@ class TopicLives:
         """Names of topics that are served although no configuration may list them."""
         return [name for name, life in self._lives.items() if life.served and not life.deleted]
 
-    def bury(self, name: str, begins_at: int, ends: Sequence[int]) -> None:
+    def burying(self, name: str, begins_at: int, ends: Sequence[int]) -> Saving:
         """Note, durably, that a topic is deleted whose queues ended at these offsets. Raises OSError."""
         old = self.of(name).bases
         # A life with fewer queues than the one before does not forget where that one's others ended.
         bases = (*ends, *old[len(ends) :])
-        self._save({**self._lives, name: TopicLife(deleted=True, begins_at=begins_at, bases=bases)})
+        yield from self._saving({**self._lives, name: TopicLife(deleted=True, begins_at=begins_at, bases=bases)})
 
     def revive(self, name: str) -> None:
         """Note, durably, that a deleted topic is about to be made again. Raises OSError."""
@@ -108,7 +110,10 @@ class TopicLives:
             self._save({name: replace(life, begins_at=min(life.begins_at, log_end)) for name, life in lives})
 
     def _save(self, lives: Mapping[str, TopicLife]) -> None:
-        self._file.save({name: asdict(life) for name, life in lives.items()})
+        at_once(self._disk, self._saving(lives))
+
+    def _saving(self, lives: Mapping[str, TopicLife]) -> Saving:
+        yield from self._file.saving({name: asdict(life) for name, life in lives.items()})
         self._lives = dict(lives)
         self._index()
 

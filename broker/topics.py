@@ -13,6 +13,7 @@ from broker.consume_queue import Checker, ConsumeQueue
 from broker.errors import NO_SPACE, MessageRefused
 from broker.message_type import ATTRIBUTE, MessageType, type_of
 from broker.record import TOPIC_BYTES_MAX
+from broker.saving import Saving, at_once
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile
 from broker.topic_lives import TopicLives
@@ -245,6 +246,10 @@ class Topics:
         Raises:
             OSError: The file could not be written.
         """
+        at_once(self._disk, self.saving(grown, types=types))
+
+    def saving(self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None) -> Saving:
+        """`save` in steps; no other save of the file may come between. Raises the same."""
         counts = {name: len(topic.queues) for name, topic in self.by_name.items()}
         if grown is not None:
             counts[grown[0]] = grown[1]
@@ -256,7 +261,7 @@ class Topics:
             "counter": int(self._version.get("counter", 0)) + 1,
             "timestamp": self._clock.wall_ms(),
         }
-        self._file.save({**self._rest, "dataVersion": version, "topicConfigTable": table})
+        yield from self._file.saving({**self._rest, "dataVersion": version, "topicConfigTable": table})
         self._table = table
         self._version = version
         for name in types or {}:

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import msgspec
 
+from broker.awaited import run_now
 from broker.errors import MessageRefused
 from broker.message_type import MessageType
 from broker.topics import DEAD_LETTER_PREFIX, QUEUES_MAX, Topic, is_system
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
+from proxy.change_steps import run_steps
 from proxy.group_changes import need_ready
 from proxy.node import Node
 
@@ -117,7 +119,7 @@ class _Topics:
             )
             raise ChangeRefused(409, text)
 
-    def delete(self, body: DeletionBody) -> Document:
+    async def delete(self, body: DeletionBody) -> Document:
         node = self._node
         need_ready(node)
         topic = self._found(body.topic)
@@ -131,9 +133,25 @@ class _Topics:
                 "emptied, and there again at once."
             )
             raise ChangeRefused(409, text)
-        messages = sum(queue.max_offset - queue.min_offset for queue in topic.queues)
-        node.store.topic_changes.delete(body.topic)
-        node.ports.publish(node.config)
+        messages = 0
+
+        def last_look() -> None:
+            # While it waited for the disk a reload may have come, and messages.
+            nonlocal messages
+            self._refuse_needed(topic)
+            messages = sum(queue.max_offset - queue.min_offset for queue in topic.queues)
+            node.ports.close(body.topic)
+
+        steps = node.store.topic_changes.deleting(body.topic, before=last_look)
+        try:
+            if listed:
+                # It is there again in the same turn, so that no publish finds it gone; the loop waits for the disk.
+                run_now(steps)
+            else:
+                await run_steps(steps)
+        finally:
+            if node.state == "ready":
+                node.ports.publish(node.config)
         return {"topic": body.topic, "deleted": not listed, "emptied": listed, "messages": messages}
 
     def _refuse_needed(self, topic: Topic) -> None:

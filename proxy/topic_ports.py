@@ -82,6 +82,10 @@ class TopicPorts:
         self.by_name.clear()
         self.by_name.update(ports)
 
+    def close(self, name: str) -> None:
+        """Take no publishes to a topic until the next `publish`; it is about to be deleted."""
+        self.by_name.pop(name.encode(), None)
+
     def auto_create(self, name: str, config: Config) -> TopicPort | None:
         """Make a topic on its first publish where the configuration allows it; None where not, as for its own names.
 

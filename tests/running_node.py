@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -103,7 +103,11 @@ class RunningNode:
         async def run() -> T:
             return function(*args)
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_SECONDS)
+        return self.wait_for(run())
+
+    def wait_for(self, running: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the node's thread and return what it returns."""
+        return asyncio.run_coroutine_threadsafe(running, self._loop).result(PATIENCE_SECONDS)
 
     def reload(self, yaml: str) -> ReloadResult:
         """Apply a configuration text as a hot reload does."""

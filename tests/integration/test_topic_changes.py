@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -32,13 +33,12 @@ LISTED = SUBSCRIBED.replace("  orders: {}", "  orders: {}\n  extra: {}")
 def run(node: RunningNode, name: str, body: Any) -> dict[str, Any]:
     """Make a change as the admin port does, on the node's thread."""
 
-    def change() -> dict[str, Any]:
+    async def change() -> dict[str, Any]:
         [found] = [each for each in topic_changes(node.node) if each.name == name]
         answer = found.run(body)
-        assert isinstance(answer, dict)
-        return answer
+        return await answer if inspect.isawaitable(answer) else answer
 
-    return node.call(change)
+    return node.wait_for(change())
 
 
 def create(node: RunningNode, topic: str, queues: int) -> dict[str, Any]:

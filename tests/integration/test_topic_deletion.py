@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from broker.metrics import Metrics
 from broker.readonly import ReadOnlyStore
 from broker.store import DiskFull, Store, StoreFailed
-from broker.testing import ManualClock, PowerCut, SimDisk
+from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import ROOT, append, bodies, open_store
+from tests.integration.waiting_tools import drive, flush_in_background
 
 SIZES: dict[str, Any] = {"segment_bytes": 4096, "queue_file_units": 8}
 
@@ -26,6 +27,14 @@ def filled(disk: SimDisk, *, topic: str = "t", queues: int = 2, count: int = 20)
         append(store, b"old %d" % number, topic=topic, queue_id=number % queues)
         store.flush()
     return store
+
+
+def beside(store: Store, disk: SimDisk, random: Random) -> ManualScheduler:
+    """Have a store make its syncs, and those of its state files, beside the loop."""
+    scheduler = ManualScheduler(ManualClock())
+    flush_in_background(store, SimSyncs(disk, scheduler, random), scheduler)
+    store.savings.syncs = SimSyncs(disk, scheduler, random)
+    return scheduler
 
 
 def files(disk: SimDisk, topic: str = "t", queue_id: int = 0) -> list[str]:
@@ -130,6 +139,92 @@ def test_full_disk_refuses_and_changes_nothing() -> None:
     assert store.failed is None
 
 
+def test_loop_goes_on_while_a_topic_goes() -> None:
+    """Nothing is synced in the turn that takes it out; others publish, and a checkpoint waits for its turn."""
+    disk = SimDisk()
+    store = filled(disk)
+    store.create_topic("u", 1)
+    scheduler = beside(store, disk, Random(1))
+    disk.fail("sync")
+    disk.fail("sync_folder")
+    steps = store.topic_changes.deleting("t")
+    awaited = next(steps)
+    assert awaited is not None
+    assert (store.failed, "t" in store.topics) == (None, False)
+    disk.heal()
+    append(store, b"other", topic="u")
+    store.checkpoint()
+    drive(steps, scheduler)
+    scheduler.advance(5)
+    assert bodies(store, "u") == {0: b"other"}
+    disk.kill()
+    store = open_store(disk, **SIZES)
+    assert ("t" in store.topics, bodies(store, "u")) == (False, {0: b"other"})
+
+
+def test_topic_that_is_made_while_it_goes_is_a_new_one() -> None:
+    """Whoever makes it waits for the deletion: offsets go on, and no message shows that is on its way."""
+    disk = SimDisk()
+    store = filled(disk)
+    scheduler = beside(store, disk, Random(1))
+    steps = store.topic_changes.deleting("t")
+    next(steps)
+    topic = store.create_topic("t", 2)
+    assert [queue.min_offset for queue in topic.queues] == [10, 10]
+    append(store, b"new")
+    drive(steps, scheduler)
+    scheduler.advance(5)
+    for _ in range(2):
+        assert [bodies(store, queue_id=queue) for queue in range(2)] == [{10: b"new"}, {}]
+        disk.kill()
+        disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
+        store = open_store(disk, **SIZES)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_message_on_its_way_is_told_before_its_topic_goes(refused: bool) -> None:
+    """A publish that came before is stored, and counted; what says no in the last step ends it."""
+    disk = SimDisk()
+    store = filled(disk)
+    scheduler = beside(store, disk, Random(1))
+    told: list[object] = []
+    append(store, b"staged", done=told.append)
+    scheduler.run_until_idle()
+    seen: list[int] = []
+
+    def last_look() -> None:
+        seen.append(store.topics["t"].queues[0].max_offset)
+        if refused:
+            raise ValueError("no")
+
+    steps = store.topic_changes.deleting("t", before=last_look)
+    if refused:
+        with pytest.raises(ValueError, match="no"):
+            drive(steps, scheduler)
+    else:
+        drive(steps, scheduler)
+    assert (told, seen, "t" in store.topics) == ([None], [11], refused)
+
+
+def test_topic_that_is_published_to_all_the_time_goes_all_the_same() -> None:
+    """After a few waits the loop waits for the disk once."""
+    disk = SimDisk()
+    store = filled(disk)
+    scheduler = beside(store, disk, Random(1))
+
+    def again(error: object) -> None:
+        if "t" in store.topics:
+            append(store, b"more", done=again if len(told) < 12 else told.append)
+        told.append(error)
+
+    told: list[object] = []
+    append(store, b"more", done=again)
+    drive(store.topic_changes.deleting("t"), scheduler)
+    assert "t" not in store.topics
+    assert told == [None] * 14
+    assert store.create_topic("t", 1).queues[0].min_offset == 10 + len(told)
+
+
 def test_failed_disk_fails_the_store() -> None:
     """After an error of the disk nothing is written any more."""
     disk = SimDisk()
@@ -160,8 +255,8 @@ def test_log_cut_by_recovery_belongs_to_the_present_life() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(seed=st.integers(0, 2**32), stop=st.integers(0, 60), power=st.booleans())
-def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, power: bool) -> None:
+@given(seed=st.integers(0, 2**32), stop=st.integers(0, 60), power=st.booleans(), is_beside=st.booleans())
+def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, power: bool, is_beside: bool) -> None:
     """Delete, make again, write: wherever that stops, and again at the next opening, no old message shows as new."""
     random, disk = Random(seed), SimDisk()
     store = filled(disk)
@@ -169,10 +264,11 @@ def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, p
         store.close()
         store = open_store(disk, **SIZES)
     old = [bodies(store, queue_id=queue) for queue in range(2)]
+    scheduler = beside(store, disk, random) if is_beside else ManualScheduler(ManualClock())
     disk.stop_after(stop)
     told = 0
     try:
-        store.topic_changes.delete("t")
+        drive(store.topic_changes.deleting("t"), scheduler)
         told = 1
         store.create_topic("t", 2)
         told = 2
