@@ -1,0 +1,59 @@
+"""The YAML of the pages: configurations are valid, and what Prometheus is to watch has the names of metrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy.cli.app import run
+from proxy.cli.codes import ExitCode
+
+ROOT = Path(__file__).resolve().parents[2]
+OF_PROMETHEUS = "docs/operations.md"
+ELSEWHERE = {"docs/actions.md"}
+"""`test_own_actions` starts a node with its block: its actions have to be made first."""
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Page and text of every block."""
+    pages = ["README.md", *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))]
+    found = [
+        (page, re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)) for page in pages
+    ]
+    return [(page, text) for page, texts in found for text in texts]
+
+
+SHOWN = [each for each in blocks() if each[0] not in {OF_PROMETHEUS, *ELSEWHERE}]
+
+
+def test_pages_have_configurations() -> None:
+    """The search for them finds what stands there."""
+    assert {"README.md", "docs/cli.md", "docs/configuration.md"} <= {page for page, _ in SHOWN}
+
+
+@pytest.mark.parametrize(("page", "text"), SHOWN, ids=[page for page, _ in SHOWN])
+def test_configuration_is_valid(page: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there; a part of a list of groups below its word."""
+    file = tmp_path / "node.yaml"
+    file.write_text(text if text.startswith(("node:", "topics:", "groups:")) else f"groups:\n{text}", encoding="utf-8")
+    code = run(["config", "check", str(file)])
+    assert code == ExitCode.OK, (page, capsys.readouterr().out)
+
+
+def names_in(document: Any) -> set[str]:
+    """Names of metrics in the expressions of rules."""
+    rules = [rule for group in document.get("groups", ()) for rule in group["rules"]]
+    return {name for rule in rules for name in re.findall(r"pyddmq_\w+", rule["expr"])}
+
+
+def test_alerts_watch_metrics_that_there_are() -> None:
+    """Each expression names what docs/metrics.md lists."""
+    documents = [yaml.safe_load(text) for page, text in blocks() if page == OF_PROMETHEUS]
+    watched = set().union(*(names_in(each) for each in documents if isinstance(each, dict)))
+    listed = set(re.findall(r"`(pyddmq_\w+)", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
+    assert len(watched) > 8
+    assert watched <= listed
