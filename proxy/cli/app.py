@@ -14,7 +14,6 @@ import typer.core
 
 from proxy.cli import serve_command
 from proxy.cli.codes import ExitCode
-from proxy.cli.commands import COMMANDS, FOLDERS
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
@@ -42,7 +41,8 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.USAGE
     as_json = _asks_for_json(arguments)
     try:
-        code = build()(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json)
+        app = build(arguments[0] if arguments else None)
+        code = app(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.CHECK_FAILED
     except _USAGE_ERROR as error:
@@ -63,8 +63,13 @@ def _wrong_line(error: Any) -> str:
     return f"{error.format_message().rstrip('.')}; `{command} --help` shows what there is"
 
 
-def build() -> typer.Typer:
-    """Put the commands together."""
+def build(word: str | None = None) -> typer.Typer:
+    """Put the commands together.
+
+    Args:
+        word: The first one of the command line. Where it is a command, no other is made, but for `serve` and `version`:
+            all of them take longer than most commands.
+    """
     app = typer.Typer(
         name="pyddmq",
         help=HELP,
@@ -76,8 +81,15 @@ def build() -> typer.Typer:
     )
     # `serve` has its own way with signals: it drains.
     app.command("serve")(_ending(serve_command.serve))
-    _add(app, {**COMMANDS, "version": version})
-    for folder in FOLDERS:
+    if word == "serve":
+        _add(app, {"version": version})
+        return app
+    from proxy.cli.commands import COMMANDS, FOLDERS
+
+    every = {**COMMANDS, "version": version}
+    alone = word in every or word in {folder.name for folder in FOLDERS}
+    _add(app, {name: command for name, command in every.items() if not alone or name in (word, "version")})
+    for folder in (folder for folder in FOLDERS if not alone or folder.name == word):
         below = typer.Typer(help=folder.help, cls=_meaning(folder.meant), no_args_is_help=folder.meant is None)
         _add(below, folder.commands)
         app.add_typer(below, name=folder.name)

@@ -18,10 +18,11 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from typer.main import get_command
 
 from proxy import idl
 from proxy.cli import main as main_module
-from proxy.cli.app import run
+from proxy.cli.app import build, run
 from proxy.cli.codes import ExitCode
 from proxy.cli.commands import COMMANDS, FOLDERS
 from proxy.cli.output import body_fields, printable
@@ -431,6 +432,31 @@ def test_bodies_cannot_drive_the_terminal() -> None:
 def test_command_is_up_without_what_only_a_node_needs() -> None:
     """A command that asks a node for a figure waits for no store, no Thrift and no configuration to be imported."""
     heavy = ("broker.store", "upstream.group", "conf.models", "thriftpy2", "pydantic", "structlog", "aiohttp")
-    script = f"import sys, proxy.cli.app; print([name for name in {heavy} if name in sys.modules])"
+    script = f"import sys, proxy.cli.app, proxy.cli.commands; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_command_that_is_made_alone_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """Which commands are made hangs on the first word, and what they are does not."""
+    words = [*COMMANDS, *(folder.name for folder in FOLDERS), "serve", "version"]
+    whole = get_command(build())
+    assert sorted(whole.commands) == sorted(words)  # type: ignore[attr-defined]
+    assert sorted(get_command(build("--help")).commands) == sorted(words)  # type: ignore[attr-defined]
+    for word in words:
+        alone = get_command(build(word))
+        assert set(alone.commands) == {word, "serve", "version"}  # type: ignore[attr-defined]
+        shown = []
+        for command in (whole, alone):
+            with pytest.raises(SystemExit):
+                command(args=[word, "--help"], prog_name="pyddmq")
+            shown.append(capsys.readouterr().out)
+        assert shown[0] == shown[1]
+        assert f"pyddmq {word}" in shown[0]
+
+
+def test_serve_waits_for_no_other_command() -> None:
+    """A start of a node imports none of them."""
+    script = "import sys; from proxy.cli.app import build; build('serve'); print('proxy.cli.commands' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
