@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bench import profile, report, runs
 from bench.hostile import ATTACK, TINY_ATTACK, hostile
-from bench.processes import BenchError, Cores, cores, redis_version
+from bench.processes import BenchError, Cores, Node, cores, redis_version
 from bench.progress import say
 from bench.rocketmq.jars import VERSION, RocketMQMissing, fetch, fetched, java_version
 from bench.rocketmq.timers import PRECISIONS_MS, rocketmq_timers
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.sched_setaffinity(0, {where.client})
     try:
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="pyddmq-bench-") as folder:
-            _keep_byte_code(Path(folder) / "byte-code")
+            _keep_byte_code(Path(folder), where)
             if options.profile:
                 count = plan.messages.get(options.batch, 640)
                 table = profile.run(options.profile, Path(folder), where, batch=options.batch, count=count)
@@ -92,10 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _keep_byte_code(folder: Path) -> None:
+def _keep_byte_code(folder: Path, where: Cores) -> None:
     """Have started nodes find their modules compiled, as where they are installed, also where that is not kept."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "byte-code")
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            # The first start compiles them.
+            Node(Path(own), runs.node_config(), core=where.server).stop()
 
 
 def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores) -> int:

@@ -31,6 +31,17 @@ class TimerPlan(NamedTuple):
     rival_pending: int
 
 
+class Start(NamedTuple):
+    """A start of the server after SIGKILL: seconds until it was ready, and of its processor time."""
+
+    seconds: float
+    cpu: float
+
+    def less(self, other: Start) -> Start:
+        """What it took more than another one."""
+        return Start(self.seconds - other.seconds, self.cpu - other.cpu)
+
+
 class Taken(NamedTuple):
     """What is found around the steady load.
 
@@ -38,16 +49,16 @@ class Taken(NamedTuple):
         before: Own memory in bytes with next to nothing pending.
         after: The same with all of it pending.
         filled: Seconds that publishing it took.
-        restart: Seconds from a start after SIGKILL to ready.
-        empty_restart: The same with nothing stored: what the process takes, whatever is pending.
+        restart: A start with all of it pending.
+        empty_restart: One with nothing stored: what the process takes, whatever is pending.
         lost: How many were no longer pending after it.
     """
 
     before: int
     after: int
     filled: float
-    restart: float
-    empty_restart: float
+    restart: Start
+    empty_restart: Start
     lost: int
 
 
@@ -75,6 +86,7 @@ def parts(pending: int, begin_ms: int) -> Iterator[tuple[int, int, float]]:
 
 def steady_figures(server: Kind, plan: TimerPlan, pending: int, late: Sequence[int], taken: Taken) -> Figures:
     """Put together what the steady load gave; `late` in nanoseconds."""
+    reload = taken.restart.less(taken.empty_restart)
     return Figures(
         measure="timers",
         server=server,
@@ -88,9 +100,12 @@ def steady_figures(server: Kind, plan: TimerPlan, pending: int, late: Sequence[i
             "early": sum(each < 0 for each in late),
             "bytes_per_pending": (taken.after - taken.before) / pending,
             "published_per_second": pending / taken.filled,
-            "restart_seconds": taken.restart,
-            "empty_restart_seconds": taken.empty_restart,
-            "reload_seconds_per_million": (taken.restart - taken.empty_restart) / pending * 1e6,
+            "restart_seconds": taken.restart.seconds,
+            "restart_cpu_seconds": taken.restart.cpu,
+            "empty_restart_seconds": taken.empty_restart.seconds,
+            "empty_restart_cpu_seconds": taken.empty_restart.cpu,
+            "reload_seconds_per_million": reload.seconds / pending * 1e6,
+            "reload_cpu_seconds_per_million": reload.cpu / pending * 1e6,
             "lost": taken.lost,
         },
     )

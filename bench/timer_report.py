@@ -58,7 +58,7 @@ def _lateness(rows: dict[str, list[Figures]]) -> str:
 def _pending(rows: dict[str, list[Figures]]) -> str:
     lines = [
         "| timers pending | how many | published per second | own MiB before | after | bytes each "
-        "| ready s after SIGKILL | with nothing stored | difference, s per million | lost by it |",
+        "| ready s after SIGKILL, CPU s | with nothing stored | difference per million | lost by it |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, runs in rows.items():
@@ -66,8 +66,8 @@ def _pending(rows: dict[str, list[Figures]]) -> str:
         for point in ("own_start", "own_end"):
             cells.append(f"{statistics.median(run.memory[point] for run in runs) / _MIB:.1f}")
         cells.append(f"{_fact(runs, 'bytes_per_pending'):.1f}")
-        for name_of_seconds in ("restart_seconds", "empty_restart_seconds", "reload_seconds_per_million"):
-            cells.append(f"{_fact(runs, name_of_seconds):.2f}")
+        for start in ("restart_{}seconds", "empty_restart_{}seconds", "reload_{}seconds_per_million"):
+            cells.append(", ".join(f"{_fact(runs, start.format(kind)):.2f}" for kind in ("", "cpu_")))
         cells.append(f"{sum(run.facts['lost'] for run in runs):,.0f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,6 @@ All clients and the node are on one machine and read one wall clock. What is pen
 from __future__ import annotations
 
 import json
-import statistics
 import tempfile
 import time
 from http.client import HTTPConnection
@@ -27,6 +26,7 @@ from bench.timer_figures import (
     OTHER_TOPIC,
     PENDING_FROM_MS,
     Burst,
+    Start,
     Taken,
     TimerPlan,
     burst_figures,
@@ -57,10 +57,10 @@ def timers(folder: Path, where: Cores, plan: TimerPlan) -> list[Figures]:
     with tempfile.TemporaryDirectory(dir=folder, prefix="timers-") as own:
         node = Node(Path(own), config, core=where.server)
         try:
-            empty: list[float] = []
+            empty: list[Start] = []
             for _ in range(EMPTY_STARTS):
-                node, seconds = _restarted(node, Path(own), config, where)
-                empty.append(seconds)
+                node, start = _restarted(node, Path(own), config, where)
+                empty.append(start)
             target = Target("pyddmq", node.producer, node.consumer, TOPIC.encode(), GROUP.encode())
             # Whatever the first timer brings about is not what each of them takes.
             ClientProcess(where.client, publish_timers, target, 1, wall_ms() + PENDING_FROM_MS, 1.0).result()
@@ -81,7 +81,12 @@ def timers(folder: Path, where: Cores, plan: TimerPlan) -> list[Figures]:
         finally:
             node.stop()
     taken = Taken(
-        before=before, after=after, filled=filled, restart=restart, empty_restart=statistics.median(empty), lost=0
+        before=before,
+        after=after,
+        filled=filled,
+        restart=restart,
+        empty_restart=sorted(empty)[EMPTY_STARTS // 2],
+        lost=0,
     )
     return [
         steady_figures("pyddmq", plan, plan.pending, late, taken),
@@ -146,18 +151,18 @@ def _others(where: Cores, other: Target, *, seconds: float) -> tuple[list[tuple[
     return puller.result(), acks
 
 
-def _restarted(node: Node, folder: Path, config: str, where: Cores) -> tuple[Node, float]:
-    """Kill the node and start it again; returns it, and the seconds until it was ready with all that was pending."""
+def _restarted(node: Node, folder: Path, config: str, where: Cores) -> tuple[Node, Start]:
+    """Kill the node and start it again; returns it, and what it took until it was ready with all that was pending."""
     pending = _pending(node)
     node.process.kill()
     begun = time.monotonic()
     again = Node(folder, config, core=where.server)
-    seconds = time.monotonic() - begun
+    start = Start(time.monotonic() - begun, again.process.cpu_seconds())
     found = _pending(again)
     if found != pending:
         again.stop()
         raise BenchError(f"{pending} timers were pending, {found} are after a kill")
-    return again, seconds
+    return again, start
 
 
 def _pending(node: Node) -> int:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.processes import BenchError, Cores, process_memory, wait_for
+from bench.processes import BenchError, Cores, process_cpu_seconds, process_memory, wait_for
 from bench.progress import say
 from bench.rocketmq.jars import HERE, Programs, compile_programs, fetch
 from bench.rocketmq.processes import Broker, LineClient, NameServer
@@ -28,6 +28,7 @@ from bench.timer_figures import (
     OTHER_TOPIC,
     PENDING_FROM_MS,
     Burst,
+    Start,
     Taken,
     TimerPlan,
     burst_figures,
@@ -229,12 +230,12 @@ class _Rival:
         subprocess.run(["jcmd", str(pid), "GC.run"], capture_output=True, check=False)
         return process_memory(pid).own
 
-    def restart(self) -> float:
-        """Kill the broker and start it again; returns the seconds until it says that it is up."""
+    def restart(self) -> Start:
+        """Kill the broker and start it again; returns what it took until it says that it is up."""
         self._broker.kill()
         begun = time.monotonic()
         self._broker = self._start()
-        return time.monotonic() - begun
+        return Start(time.monotonic() - begun, process_cpu_seconds(self._broker.process.pid))
 
     def close(self) -> None:
         """End all processes."""

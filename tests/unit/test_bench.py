@@ -24,7 +24,7 @@ from bench.compact import Message, Pulled, UnexpectedReply
 from bench.load import RedisConnection
 from bench.processes import BenchError, core_seconds, cores, process_cpu_seconds, process_memory
 from bench.runs import Figures, percentiles
-from bench.timer_figures import Burst, Taken, TimerPlan, burst_figures, parts, steady_figures
+from bench.timer_figures import Burst, Start, Taken, TimerPlan, burst_figures, parts, steady_figures
 
 # thriftpy2 is typed only in part.
 _Compact: Any = TCompactProtocol
@@ -240,7 +240,14 @@ def test_table_shows_medians_spread_and_ratio() -> None:
 def _timers(server: Any, late_ms: int, **facts: float) -> list[Figures]:
     """Steady figures and those of a burst, all deliveries as late as said."""
     plan = TimerPlan(pending=1_000, rate=50, seconds=1.0, burst=200, rival_pending=100)
-    taken = Taken(before=1_000_000, after=1_064_000, filled=0.5, restart=0.25, empty_restart=0.2, lost=0)
+    taken = Taken(
+        before=1_000_000,
+        after=1_064_000,
+        filled=0.5,
+        restart=Start(0.25, 0.15),
+        empty_restart=Start(0.2, 0.125),
+        lost=0,
+    )
     times = [(second * 1_000_000_000, second * 1_000_000_000 + late_ms * 1_000_000) for second in range(10)]
     burst = Burst(3_000_000_000, 5_000_000_000, times, [1_000_000] * 10, times, [late_ms * 2_000_000] * 10)
     steady = steady_figures(server, plan, 1_000, [late_ms * 1_000_000] * 50, taken)
@@ -254,7 +261,7 @@ def test_timers_stand_beside_each_slot_width_of_rocketmq() -> None:
     text = report.markdown(results, {})
     assert "| pyddmq | 1,000 | 50 | 4.00 | 4.00 | 4.00 | 4.00 | 0 |\n" in text
     assert "| rocketmq, timerPrecisionMs 1000 | 1,000 | 50 | 500.00 |" in text
-    assert "| pyddmq | 1,000 | 2,000 | 1.0 | 1.0 | 64.0 | 0.25 | 0.20 | 50.00 | 0 |\n" in text
+    assert "| pyddmq | 1,000 | 2,000 | 1.0 | 1.0 | 64.0 | 0.25, 0.15 | 0.20, 0.12 | 50.00, 25.00 | 0 |\n" in text
     assert "| pyddmq | 200 | 2.00 | 8.00 | 1.00 | 4.00 | 4.00 |\n" in text
     worse = text.partition("Behind a rival in:\n\n")[2]
     assert worse.splitlines()[:2] == [
