@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+from structlog.testing import capture_logs
+
+from broker.index.index import Index
 from broker.notices import Notices
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
@@ -117,3 +121,28 @@ def test_what_a_restart_left_is_built_by_a_busy_loop_that_stores_nothing() -> No
     IndexWork(store.index, scheduler=scheduler, notices=Notices(clock), turns=lambda: next(turn)).stored()
     scheduler.advance(BUSY_SECONDS * 4)
     assert built(store) == BUSY_RECORDS * 4
+
+
+def test_step_that_fails_shows_once_a_minute_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with a step costs the node a line in the log, and the index is built when it is gone."""
+    clock = ManualClock()
+    scheduler, notices = ManualScheduler(clock), Notices(clock)
+    store = opened(SimDisk(), clock)
+    work = IndexWork(store.index, scheduler=scheduler, notices=notices, turns=lambda: 1)
+
+    def fail(_: Index, records_max: int = 0) -> bool:
+        raise ValueError("of our own")
+
+    with capture_logs() as lines:
+        with monkeypatch.context() as broken:
+            broken.setattr(Index, "step", fail)
+            for _ in range(4):
+                store_many(store, 2 * PIECE_RECORDS)
+                work.stored()
+        notices.flush(everything=True)
+    told = [(line["event"], line["log_level"], line["count"], "exc_info" in line) for line in lines]
+    assert told == [("index_work_failed", "error", 1, True), ("index_work_failed", "error", 3, False)]
+    store_many(store, 2 * PIECE_RECORDS)
+    work.stored()
+    scheduler.advance(1)
+    assert not store.index.behind
