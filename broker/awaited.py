@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from broker.errors import StoreError, StoreFailed
 from broker.put import Done
-from broker.saving import Saving, Savings
+from broker.saving import Saving, Savings, Steps
 from broker.seams import Syncs
 
 Result = TypeVar("Result")
@@ -67,10 +67,10 @@ class Awaited:
         self.is_told = False
         self.now = now
         self._at_once = at_once
-        self._error: StoreError | OSError | None = None
+        self._error: Exception | None = None
         self._then: Callable[[], object] | None = None
 
-    def tell(self, error: StoreError | OSError | None) -> None:
+    def tell(self, error: Exception | None) -> None:
         """Take what is told first: a `done` of the store's appends."""
         if self.is_told:
             return
@@ -120,20 +120,22 @@ class Saves(Protocol):
     failed: StoreFailed | None
 
 
-def saved(store: Saves, saving: Saving) -> AwaitedSteps[None]:
-    """Wait until a saving was made, after those that were there before.
+def saved(store: Saves, saving: Steps[Result]) -> AwaitedSteps[Result]:
+    """Wait until a saving was made, after those that were there before; returns what it returns.
 
     With none before it, its first step is made at once.
 
     Raises:
-        OSError, StoreError: As the saving. StoreFailed also when the store failed before it had ended.
+        Exception: As the saving.
+        StoreFailed: Also when the store failed before it had ended.
     """
     awaited = Awaited.of_saving(store.savings)
+    results: list[Result] = []
 
     def telling() -> Saving:
         try:
-            yield from saving
-        except (StoreError, OSError) as error:
+            results.append((yield from saving))
+        except Exception as error:
             awaited.tell(error)
         else:
             awaited.tell(None)
@@ -145,6 +147,7 @@ def saved(store: Saves, saving: Saving) -> AwaitedSteps[None]:
 
     store.savings.add(telling(), dropped)
     yield from awaited.steps()
+    return results[0]
 
 
 def saving_nothing() -> Saving:

@@ -8,10 +8,11 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from broker.awaited import AwaitedSteps
+from broker.awaited import AwaitedSteps, saved, settled
 from broker.cancelling import CancelOutcome
 from broker.errors import MessageRefused
 from proxy.admin.changes import ChangeRefused
+from proxy.node import Node
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
 Result = TypeVar("Result")
@@ -58,3 +59,21 @@ async def run_steps(steps: AwaitedSteps[Result]) -> Result:
         raise ChangeRefused(409, f"{refusal}.") from refusal
     except OSError as error:
         raise ChangeRefused(503, f"The store cannot be read: {error.strerror or error}.") from error
+
+
+async def durable(node: Node) -> None:
+    """Wait until all that was changed is durable, log and ack journal, while the node does everything else.
+
+    For changes whose effects may show before that, as those of clients do; the others call `Node.settle`.
+
+    Raises:
+        StoreError: It could not be written; it may be undone by a restart.
+    """
+    await run_steps(_durable(node))
+
+
+def _durable(node: Node) -> AwaitedSteps[None]:
+    yield from settled(node.store)
+    if node.store.failed is not None:
+        raise node.store.failed
+    yield from saved(node.store, node.progress.syncing())

@@ -11,10 +11,12 @@ from typing import Annotated
 
 import msgspec
 
+from broker.awaited import AwaitedSteps, saved
 from broker.errors import NO_SPACE
 from broker.query import NotFound, QueryRefused
 from broker.retry.letters import Wanted
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
+from proxy.change_steps import durable, run_steps
 from proxy.dead_letters import LetterPage, Redrive
 from proxy.group_changes import need_ready
 from proxy.node import Node
@@ -70,18 +72,18 @@ def dead_letter_changes(node: Node) -> list[Change]:
         for _ in work.steps():
             await asyncio.sleep(0)
         if not body.dry_run:
-            node.settle()
+            await durable(node)
             if work.is_last:
-                _save(node)
+                await run_steps(_saved(node))
         return work.document()
 
     return [Change(name="redrive_dead_letters", path="/api/dead-letters/redrive", body=RedriveBody, run=redrive)]
 
 
-def _save(node: Node) -> None:
+def _saved(node: Node) -> AwaitedSteps[None]:
     """Write down how far redrives are; the log knows it anyhow, so a full disk costs nothing but reading it."""
     try:
-        node.redrives.save()
+        yield from saved(node.store, node.redrives.saving())
     except OSError as error:
         node.notices.note("redrives_not_written", error=str(error), cost="the log is read for them")
         if error.errno not in NO_SPACE:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
+from broker.awaited import AwaitedSteps, saved
+from broker.saving import Steps
 from broker.topics import retry_topic
 from proxy.admin.changes import ASKER, Change, ChangeBody, ChangeRefused, Document
+from proxy.change_steps import durable, run_steps
 from proxy.node import Node
 from upstream import heads
 from upstream.group import ConsumerGroup
@@ -92,26 +95,27 @@ class _Groups:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    def pause(self, body: PauseBody) -> Document:
-        group = self._checked(body)
-        try:
-            changed = self._node.pauses.pause(body.group, body.topic, who=ASKER.get())
-        except OSError as error:
-            _not_kept(error)
-        group.apply_pauses()
+    async def pause(self, body: PauseBody) -> Document:
+        self._checked(body)
+        changed = await self._kept(body.group, self._node.pauses.pausing(body.group, body.topic, who=ASKER.get()))
         return self._paused(body, changed)
 
-    def resume(self, body: PauseBody) -> Document:
-        group = self._checked(body)
+    async def resume(self, body: PauseBody) -> Document:
+        self._checked(body)
         try:
-            changed = self._node.pauses.resume(body.group, body.topic)
+            changed = await self._kept(body.group, self._node.pauses.resuming(body.group, body.topic))
         except PauseConflict as conflict:
             raise ChangeRefused(409, str(conflict)) from conflict
-        except OSError as error:
-            _not_kept(error)
-        group.apply_pauses()
-        self._node.request_turn()
         return self._paused(body, changed)
+
+    async def _kept(self, name: str, saving: Steps[bool]) -> bool:
+        """Have pauses written, beside the loop; they hold for the group from then on."""
+        changed = await run_steps(_written(saved(self._node.store, saving)))
+        group = self._node.groups.get(name)
+        if group is not None:
+            group.apply_pauses()
+        self._node.request_turn()
+        return changed
 
     def _checked(self, body: PauseBody) -> ConsumerGroup:
         need_ready(self._node)
@@ -121,27 +125,30 @@ class _Groups:
         return group
 
     def _paused(self, body: PauseBody, changed: bool) -> Document:
-        names = self._node.groups[body.group].topic_names()
+        group = self._node.groups.get(body.group)
+        # A reload may have taken it out while the pause was written.
+        names = [] if group is None else group.topic_names()
         paused = [name for name in names if self._node.pauses.of(body.group, name) is not None]
         return {"group": body.group, "changed": changed, "pausedTopics": paused}
 
-    def retry(self, body: HeadBody) -> Document:
+    async def retry(self, body: HeadBody) -> Document:
         job = self._head(body)
         clock = self._node.seams.clock
         handled = _handle(lambda: heads.retry_now(job, force=body.force, progress=self._node.progress, clock=clock))
-        self._node.settle()
+        await durable(self._node)
         return _handled(job, handled)
 
     def skip(self, body: HeadBody) -> Document:
         job = self._head(body)
+        # Its key goes on in this turn, and only with what is durable: the loop waits for the disk.
         handled = _handle(lambda: heads.skip(job, force=body.force, progress=self._node.progress))
         self._node.settle()
         return _handled(job, handled)
 
-    def dead_letter(self, body: HeadBody) -> Document:
+    async def dead_letter(self, body: HeadBody) -> Document:
         job = self._head(body)
         handled = _handle(lambda: heads.dead_letter(job, force=body.force, who=ASKER.get()))
-        self._node.settle()
+        await durable(self._node)
         if job.state is State.BURYING:
             text = (
                 "The store does not take the dead letter now, as on a full disk. It is tried again every second and "
@@ -163,8 +170,12 @@ class _Groups:
         return _handle(lambda: heads.find_head(lane, body.offset, key=body.key))
 
 
-def _not_kept(error: OSError) -> NoReturn:
-    raise ChangeRefused(503, f"It could not be written ({error.strerror or error}); nothing has changed.") from error
+def _written(steps: AwaitedSteps[bool]) -> AwaitedSteps[bool]:
+    try:
+        return (yield from steps)
+    except OSError as error:
+        text = f"It could not be written ({error.strerror or error}); nothing has changed."
+        raise ChangeRefused(503, text) from error
 
 
 def _handle(act: Callable[[], Result]) -> Result:

@@ -100,6 +100,7 @@ class _Offsets:
         for move in moves:
             if move.changes:
                 self._node.progress.reset(trackers[move.queue_id], move.to)
+        # The new generation reads on in this turn, and only from what is durable: the loop waits for the disk.
         self._node.settle()
         return moves
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from broker.errors import StoreUnreadable
+from broker.saving import Saving, Steps, at_once
 from broker.seams import Clock, Disk
 from broker.state_file import SealedFile
 
@@ -36,10 +37,11 @@ class PauseConflict(Exception):
 
 
 class Pauses:
-    """The paused groups and topics of one node; changes are durable when a method returns."""
+    """The paused groups and topics of one node; changes are durable, and hold, when they have ended. One at a time."""
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock) -> None:
         self._files = [SealedFile(disk, f"{root}/pyddmq/{name}") for name in ("paused.json", "paused-copy.json")]
+        self._disk = disk
         self._clock = clock
         self._table: dict[tuple[str, str | None], Pause] = {}
 
@@ -83,6 +85,10 @@ class Pauses:
         return self._table.get((group, None)) or self._table.get((group, topic))
 
     def pause(self, group: str, topic: str | None, *, who: str) -> bool:
+        """`pausing` at once. Raises the same."""
+        return at_once(self._disk, self.pausing(group, topic, who=who))
+
+    def pausing(self, group: str, topic: str | None, *, who: str) -> Steps[bool]:
         """Pause a group, or one topic of it; returns whether that changed anything.
 
         Raises:
@@ -90,10 +96,14 @@ class Pauses:
         """
         if (group, topic) in self._table or (group, None) in self._table:
             return False
-        self._save({**self._table, (group, topic): Pause(self._clock.wall_ms(), who)})
+        yield from self._saving({**self._table, (group, topic): Pause(self._clock.wall_ms(), who)})
         return True
 
     def resume(self, group: str, topic: str | None) -> bool:
+        """`resuming` at once. Raises the same."""
+        return at_once(self._disk, self.resuming(group, topic))
+
+    def resuming(self, group: str, topic: str | None) -> Steps[bool]:
         """Resume a group with all its topics, or one topic; returns whether that changed anything.
 
         Raises:
@@ -105,10 +115,10 @@ class Pauses:
         kept = {each: pause for each, pause in self._table.items() if each[0] != group or topic not in (None, each[1])}
         if len(kept) == len(self._table):
             return False
-        self._save(kept)
+        yield from self._saving(kept)
         return True
 
-    def _save(self, table: dict[tuple[str, str | None], Pause]) -> None:
+    def _saving(self, table: dict[tuple[str, str | None], Pause]) -> Saving:
         content = {
             "version": _VERSION,
             "paused": [
@@ -117,9 +127,9 @@ class Pauses:
             ],
         }
         first, second = self._files
-        first.save(content)
+        yield from first.saving(content)
         self._table = table
         try:
-            second.save(content)
+            yield from second.saving(content)
         except OSError as error:
             log.warning("pauses_copy_not_written", path=second.path, error=str(error))

@@ -33,6 +33,7 @@ from broker.retry.kinds import misfit
 from broker.retry.letters import Letter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
 from broker.retry.puts import COUNTS_NAME, RETRY_NAMES, ROUTE_NAMES
+from broker.saving import Saving, at_once
 from broker.state_file import SealedFile
 from broker.topics import DEAD_LETTER_PREFIX, is_system
 
@@ -81,6 +82,7 @@ class Redrives:
 
     def __init__(self, store: Store, *, disk: Disk) -> None:
         self._store = store
+        self._disk = disk
         self._file = SealedFile(disk, f"{store.root}/{FILE}")
         self._redriven: dict[int, int] = {}
         """Commit-log offset of the record that was redriven last by that of the dead letter."""
@@ -136,6 +138,10 @@ class Redrives:
             self._redriven[decision.replaced] = max(decision.physical, self._redriven.get(decision.replaced, 0))
 
     def save(self) -> None:
+        """`saving` at once. Raises the same."""
+        at_once(self._disk, self.saving())
+
+    def saving(self) -> Saving:
         """Write the checkpoint. Raises OSError."""
         if not self._opened or self.in_flight:
             return
@@ -143,7 +149,7 @@ class Redrives:
         # Dead letters that are gone cannot be redriven again.
         kept = sorted((letter, made) for letter, made in self._redriven.items() if letter >= self._store.min_offset)
         self._redriven = dict(kept)
-        self._file.save({"version": _VERSION, "log_end": self._store.end, "redriven": kept})
+        yield from self._file.saving({"version": _VERSION, "log_end": self._store.end, "redriven": kept})
 
     def earlier(self, letter: Letter) -> Earlier | None:
         """Return the last redrive of a dead letter, None when there was none."""

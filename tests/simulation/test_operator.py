@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 
 from proxy.admin.changes import ChangeRefused
+from proxy.dead_letter_changes import RedriveBody
 from proxy.group_changes import HeadBody, PauseBody
 from proxy.node_changes import node_changes
 from proxy.offset_changes import ResetBody
 from proxy.testing import NetworkFaults
+from proxy.topic_changes import DeletionBody, TopicBody
 from tests.simulation.caller import Caller, uids
 from tests.simulation.operator import change
 from tests.simulation.world import World
@@ -158,3 +160,62 @@ def test_group_cannot_be_moved_on_its_retry_topic() -> None:
     world.run(until=task.done, seconds=1)
     with pytest.raises(ChangeRefused, match="cannot be moved there while it runs"):
         task.result()
+
+
+@pytest.mark.parametrize(
+    "name", ["pause", "resume", "retry_message", "dead_letter_message", "redrive_dead_letters", "delete_topic"]
+)
+def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str) -> None:
+    """No sync is made in the turn of the request; what it changed is durable when it is answered."""
+    assert world.node is not None
+    assert world.process is not None
+    caller = Caller(world, "10.9.0.1")
+    caller.send("orders", "k", uid=1)
+    [(place, _)] = caller.pull("by-key")
+    assert caller.answer("by-key", place, success=False)
+    head = HeadBody(group="by-key", topic="orders", queue=int(place.qid.rpartition("_")[2]), offset=place.offset)
+    body = {
+        "redrive_dead_letters": RedriveBody(group="by-key", dry_run=False),
+        "delete_topic": DeletionBody(topic="made", confirm="made"),
+        "retry_message": head,
+        "dead_letter_message": head,
+    }.get(name, PauseBody(group="by-key"))
+    before = {
+        "resume": ("pause", PauseBody(group="by-key")),
+        "redrive_dead_letters": ("dead_letter_message", head),
+        "delete_topic": ("create_topic", TopicBody(topic="made", queues=2)),
+    }
+    # Its files are made at once.
+    world.node.store.create_topic("%DLQ%by-key", 1, system=True)
+    if name in before:
+        assert change(world, *before[name]) is not None
+    world.run(until=lambda: world.node is not None and not world.node.store.unsettled, seconds=1)
+    [found] = [each for each in node_changes(world.node) if each.name == name]
+    # A sync at once would fail.
+    world.disk.fail("sync")
+    world.disk.fail("sync_folder")
+
+    async def run() -> Any:
+        answer = found.run(body)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    task = world.process.run(world.loop.create_task, run())
+    world.run(seconds=0)
+    assert (task.done(), world.node.failure) == (False, None)
+    world.disk.heal()
+    world.run(until=task.done, seconds=5)
+    answer = task.result()
+    assert answer.get("changed", True)
+    world.kill(power=True)
+    node = world.start()
+    if name in ("pause", "resume"):
+        assert (node.pauses.of("by-key", "orders") is not None) == (name == "pause")
+    elif name == "delete_topic":
+        assert "made" not in node.store.topics
+    elif name == "redrive_dead_letters":
+        assert answer["redriven"] == 1
+        assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=1000)) == [1]
+    elif name == "dead_letter_message":
+        assert node.store.topics["%DLQ%by-key"].queues[0].max_offset == 1
+    else:
+        assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=1000)) == [1]
