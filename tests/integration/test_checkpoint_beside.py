@@ -10,6 +10,7 @@ import pytest
 from broker.store import DiskFull, Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
+from tests.stopping import end_run
 
 
 class Beside:
@@ -64,10 +65,7 @@ def test_stop_at_every_change_loses_and_moves_nothing(power: bool) -> None:
             made.store.close()
         except PowerCut:
             stopped += 1
-        if power:
-            made.disk.crash(Random(changes))
-        else:
-            made.disk.kill()
+        end_run(made.disk, changes, power=power)
         made.again().close()
     assert stopped > 100
 
@@ -161,10 +159,7 @@ def test_stop_at_every_change_while_the_next_file_of_the_log_is_claimed(power: b
             made.store.close()
         except PowerCut:
             pass
-        if power:
-            made.disk.crash(Random(changes))
-        else:
-            made.disk.kill()
+        end_run(made.disk, changes, power=power)
         made.again().close()
 
 

@@ -13,6 +13,7 @@ from broker.loop.occurrence import Occurrence
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.loop_tools import START_S, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import ROOT
+from tests.stopping import end_run, lose_files
 
 FILES = ("pyddmq/timers.json", "config/timercheck", "timerwheel")
 """What tells how far the timers are; the log can do without."""
@@ -85,13 +86,8 @@ def test_stop_at_every_change_loses_repeats_and_hurries_nothing(seed: int) -> No
         with contextlib.suppress(PowerCut, StoreError, OSError):
             run(disk, clock, Random(seed), account)
         whole = disk.operations < changes
-        if changes % 2:
-            disk.crash(Random(changes))
-        else:
-            disk.kill()
-        for name in FILES[: changes % (len(FILES) + 1)]:
-            if disk.exists(f"{ROOT}/{name}"):
-                disk.remove(f"{ROOT}/{name}")
+        end_run(disk, changes, power=changes % 2 == 1)
+        lose_files(disk, ROOT, FILES, changes)
         made = world(disk, clock)
         check(made, account)
         made.close()

@@ -26,6 +26,7 @@ from broker.timer.timers import Timers
 from proxy.dead_letters import Figures, LetterPage, overview
 from tests.integration.redrive_tools import Buried, bury, opened, redrive, redrives
 from tests.integration.store_tools import HOST, ROOT
+from tests.stopping import end_run
 
 
 def test_redriven_message_is_as_it_was_sent() -> None:
@@ -294,10 +295,7 @@ def test_stop_at_every_change_redrives_all_and_none_twice(seed: int) -> None:
                 redrive(store, known, wanted=wanted)
             store.close()
         whole = disk.operations - start < changes
-        if changes % 2:
-            disk.crash(Random(changes))
-        else:
-            disk.kill()
+        end_run(disk, changes, power=changes % 2 == 1)
         if changes % 3 == 0 and disk.exists(f"{ROOT}/pyddmq/redrives.json"):
             disk.remove(f"{ROOT}/pyddmq/redrives.json")
         store = opened(disk, clock)

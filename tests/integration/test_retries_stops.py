@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from broker.consumer import ConcurrentStatus
 from broker.errors import StoreError
 from broker.testing import ManualClock, PowerCut, SimDisk
+from tests.stopping import end_run, lose_files
 from tests.unit.consumer_world import ROOT, World
 
 START_MS = 1_700_000_000_000
@@ -32,6 +33,7 @@ FILES = (
     "config/delayOffset.json.bak",
     "pyddmq/delayOffset.json",
 )
+
 """What tells how far retries are; the log can do without."""
 
 
@@ -119,13 +121,8 @@ def test_stop_at_every_change_neither_loses_nor_doubles_a_retry(seed: int) -> No
         random = Random(seed)
         stopped(disk, clock, random, told, changes)
         whole = disk.operations < changes
-        if changes % 2:
-            disk.crash(Random(changes))
-        else:
-            disk.kill()
-        for name in FILES[: changes % (len(FILES) + 1)]:
-            if disk.exists(f"{ROOT}/{name}"):
-                disk.remove(f"{ROOT}/{name}")
+        end_run(disk, changes, power=changes % 2 == 1)
+        lose_files(disk, ROOT, FILES, changes)
         check(disk, clock, told)
         if whole:
             return

@@ -23,6 +23,7 @@ from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from broker.timer.timers import Timers
 from tests.integration.store_tools import ROOT, bodies
+from tests.stopping import end_run
 
 TOPIC = "t"
 Result = TypeVar("Result")
@@ -271,10 +272,7 @@ def stop_at_every_change(
         made = stops()
         made.run_until(changes, Random(seed))
         whole = made.disk.operations < changes
-        if changes % 2:
-            made.disk.crash(Random(changes))
-        else:
-            made.disk.kill()
+        end_run(made.disk, changes, power=changes % 2 == 1)
         after(made, changes)
         made.check()
         if whole:

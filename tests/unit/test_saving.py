@@ -11,6 +11,7 @@ from broker.saving import Saving, Savings, SyncFailed, at_once, can_wait
 from broker.seams import DiskFile
 from broker.state_file import SealedFile, StateFile, writing_whole
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from tests.stopping import end_run
 
 FILE = "/s/pyddmq/x.json"
 
@@ -208,10 +209,7 @@ def test_stop_at_every_change_leaves_the_file_before_or_the_one_after(power: boo
                 ended = True
             except PowerCut:
                 pass
-            if power:
-                made.disk.crash(Random(changes))
-            else:
-                made.disk.kill()
+            end_run(made.disk, changes, power=power)
             again = StateFile(made.disk, "/s", "x.json")
             found = again.load()
             assert found == {"a": 2} or (found == {"a": 1} and not ended)

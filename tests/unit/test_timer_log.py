@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.testing import PowerCut, SimDisk
 from broker.timer.log import BLANK_MAGIC, MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, UNIT, TimerLog, TimersDamaged, Unit
 from broker.timer.taking import take
+from tests.stopping import end_run
 
 ROOT = "/s"
 SLOTS_MS = [1_700_000_000_000 + 1000 * number for number in range(3)]
@@ -363,10 +364,7 @@ def test_cut_that_is_broken_off_leaves_the_size_or_damage(power: bool) -> None:
         with contextlib.suppress(PowerCut):
             log.cut(5)
             log.sync()
-        if power:
-            disk.crash(Random(changes))
-        else:
-            disk.kill()
+        end_run(disk, changes, power=power)
         log = TimerLog(ROOT, disk=disk, file_bytes=52 * 20 + 16)
         try:
             assert log.open()
