@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.awaited import saved
 from broker.dead_letter import dead_letter
 from broker.errors import NO_SPACE
 from broker.message import Message
@@ -12,9 +13,10 @@ from broker.query import at_offset
 from broker.retry.letters import Wanted
 from broker.retry.redrive import Redrives
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.dead_letters import LetterPage, Redrive
 from tests.integration.store_tools import open_store
+from tests.integration.waiting_tools import drive, make_durable, put_durably
 
 BIG = {"segment_bytes": 1 << 20}
 
@@ -27,14 +29,23 @@ class Buried:
         self.physical, self.attempts = message.physical, attempts
 
 
-def bury(store: Store, body: bytes, *, queue_id: int = 0, reason: str = "it failed", **options: Any) -> Message:
+def bury(
+    store: Store,
+    body: bytes,
+    *,
+    queue_id: int = 0,
+    reason: str = "it failed",
+    scheduler: ManualScheduler | None = None,
+    **options: Any,
+) -> Message:
     """Publish a message to `t` and make its dead letter, of group g; returns the dead letter."""
-    put = store.put("t", body, queue_id=queue_id, **options)
-    first = at_offset(store, "t", put.queue_id, put.offset)
+    scheduler = scheduler or ManualScheduler(ManualClock())
+    put = put_durably(store, scheduler, "t", body, queue_id=queue_id, **options)
+    first = at_offset(store, "t", queue_id, put.offset)
     record = store.read(first.physical, first.size)
     made, born_ms, host = dead_letter(store, "g", Buried(first, 3), reason, record)
     [position] = store.append([made], born_ms=born_ms, born_host=host)
-    store.flush()
+    make_durable(store, scheduler)
     return at_offset(store, "%DLQ%g", 0, position.offset)
 
 
@@ -52,18 +63,21 @@ def redrives(store: Store, disk: SimDisk) -> Redrives:
     return found
 
 
-def redrive(store: Store, known: Redrives, **options: Any) -> dict[str, Any]:
+def redrive(
+    store: Store, known: Redrives, *, scheduler: ManualScheduler | None = None, **options: Any
+) -> dict[str, Any]:
     """Run one page to its end."""
+    scheduler = scheduler or ManualScheduler(ManualClock())
     page = LetterPage(store, "g", Wanted(**options.pop("wanted", {})), cursor=None, limit=1000)
     settings: dict[str, Any] = {"to": None, "again": False, "dry": False}
     settings.update(options)
     work = Redrive(store, known, "g", page, **settings)
     for _ in work.steps():
         pass
-    store.flush()
+    make_durable(store, scheduler)
     if not settings["dry"]:
         try:
-            known.save()
+            drive(saved(store, known.saving()), scheduler)
         except OSError as error:
             # As the node does: a full disk costs the checkpoint alone.
             if error.errno not in NO_SPACE:

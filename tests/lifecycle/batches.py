@@ -25,7 +25,6 @@ class Batches(Scenario):
 
     table = "storage.md: States of a batch"
     losses = DERIVED
-    runs_beside = True
     saves = False
 
     def walk(self, walk: Walk) -> None:

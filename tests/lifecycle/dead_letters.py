@@ -11,8 +11,10 @@ from broker.record import prepared_offset, split
 from broker.retention import RetentionLimits
 from broker.retry.letters import letter_topic, letters
 from broker.store import Store
+from broker.testing import ManualScheduler
 from tests.integration.redrive_tools import bury, opened, redrive, redrives
 from tests.integration.store_tools import HOST
+from tests.integration.waiting_tools import make_durable, retain
 from tests.lifecycle.scenario import DERIVED, Scenario
 from tests.lifecycle.walk import Walk
 
@@ -80,16 +82,16 @@ class DeadLetters(Scenario):
         for number in range(10):
             put = Put(self._store.topics["other"], 0, b"%d" % number * 900, b"")
             self._store.append([put], born_ms=0, born_host=HOST)
-            self._store.flush()
+            make_durable(self._store, self._scheduler)
         self.clock.advance(11)
         self._store.checkpoint()
+        self.moment.saved()
         self._store.retention.limits = RetentionLimits(log_bytes=2 * SEGMENT)
         self._tell()
         for body in (b"b", b"c"):
             # Nobody redrives any more what retention took.
             self.account.unsure((body, 1))
-        while self._store.retention.step():
-            pass
+        retain(self._store, self._scheduler)
         for body in (b"a", b"b", b"c"):
             self._walk.went(body, self._state(body), "its log file goes")
         self._store.retention.limits = RetentionLimits()
@@ -101,6 +103,8 @@ class DeadLetters(Scenario):
 
     def _open(self) -> None:
         self._store = opened(self.disk, self.clock, segment_bytes=SEGMENT)
+        self._scheduler = ManualScheduler(self.clock)
+        self.moment.run(self._store, self._scheduler)
         self._store.create_topic("other", 1)
         self._known = redrives(self._store, self.disk)
 
@@ -112,7 +116,7 @@ class DeadLetters(Scenario):
     def _bury(self, body: bytes) -> None:
         # The dead letter's own record decides whether there is one to redrive.
         self.account.asked((body, 1))
-        bury(self._store, body)
+        bury(self._store, body, scheduler=self._scheduler)
         self.account.answered((body, 1))
         self._walk.saw(body, self._state(body))
 
@@ -121,7 +125,8 @@ class DeadLetters(Scenario):
             self.account.asked((body, copy))
         [letter] = [each for each in self._letters() if self._body(each) == body]
         assert letter.message is not None
-        answer = redrive(self._store, self._known, wanted={"id": letter.message.id}, **options)
+        wanted = {"id": letter.message.id}
+        answer = redrive(self._store, self._known, scheduler=self._scheduler, wanted=wanted, **options)
         if copy > 1:
             self.account.answered((body, copy))
         return answer

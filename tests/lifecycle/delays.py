@@ -36,7 +36,6 @@ class Delays(Scenario):
 
     table = "delays.md: States"
     losses = DERIVED
-    runs_beside = True
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""

@@ -29,7 +29,6 @@ class Halves(Scenario):
 
     table = "transactions.md: States"
     losses = DERIVED
-    runs_beside = True
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)

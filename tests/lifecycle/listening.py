@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from broker.consumer import ConcurrentStatus
+from broker.consumer import ConcurrentConsumer, ConcurrentStatus, OrderlyConsumer
 from broker.errors import DamagedRecord, DiskFull, RecordGone
 from broker.put import Put
 from broker.record import split
 from tests.integration.store_tools import HOST
+from tests.integration.waiting_tools import let_pass, make_durable
 from tests.lifecycle.account import Account
 from tests.lifecycle.scenario import START_MS, Moment, Scenario
 from tests.lifecycle.walk import Walk
@@ -23,8 +24,44 @@ class Program(World):
 
     def __init__(self, moment: Moment, *, held: bool) -> None:
         self.account: Account = moment.account
+        self._moment = moment
         self.succeeded: set[bytes] = set()
         super().__init__(queues=2, held=held, disk=moment.disk, clock=moment.clock)
+
+    def open(self) -> None:
+        """Start the program; its store ends its turns as this run does."""
+        super().open()
+        self._moment.run(self.store, self.scheduler)
+
+    def end(self, place: int = 0) -> None:
+        """End one listener, and what that leads to in the log."""
+        super().end(place)
+        self.settle()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and what is on its way to the disk then be durable."""
+        super().advance(seconds)
+        self.settle()
+
+    def concurrent(self, client: str = "a", *, group: str = "g", **options: Any) -> ConcurrentConsumer:
+        """Start a concurrent consumer, and let what it buries at once be durable."""
+        consumer = super().concurrent(client, group=group, **options)
+        self.settle()
+        return consumer
+
+    def orderly(
+        self, client: str = "a", *, group: str = "g", topics: dict[str, str] | None = None, **options: Any
+    ) -> OrderlyConsumer:
+        """Start an orderly consumer, and let what it buries at once be durable."""
+        consumer = super().orderly(client, group=group, topics=topics, **options)
+        self.settle()
+        return consumer
+
+    def settle(self) -> None:
+        """Have durable, and told, all that is on its way to the disk."""
+        while self.store.unsettled:
+            let_pass(self.scheduler, lambda: not self.store.unsettled)
+            self.scheduler.run_until_idle()
 
     def answer(self, batch: Any) -> Any:
         """Answer as planned."""
@@ -52,7 +89,7 @@ class Listening(Scenario):
         self.account.asked(body)
         put = Put(store.topics["t"], 0, body, block, sys_flag=sys_flag)
         store.append([put], born_ms=START_MS, born_host=HOST)
-        store.flush()
+        make_durable(store, self._world.scheduler)
         self.account.answered(body)
         read(self._world, self._known, "t")
         self._walk.saw(body, "unfinished" if body in self._known.values() else "")

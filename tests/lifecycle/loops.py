@@ -25,7 +25,6 @@ class Loops(Scenario):
 
     table = "loops.md: States"
     losses = DERIVED
-    runs_beside = True
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)

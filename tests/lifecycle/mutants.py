@@ -194,7 +194,14 @@ def _rollback_unwritten(add: Any) -> Any:
 
 
 _EARLY = _patched(Flight, "sync", _told_at_the_beginning)
-_SETTLED_EARLY: dict[type[Scenario], str] = {Delays: "lost", Timers: "lost", RetryTopicRetries: "lost", Halves: "stuck"}
+_SETTLED_EARLY: dict[type[Scenario], str] = {
+    Delays: "lost",
+    Timers: "lost",
+    RetryTopicRetries: "lost",
+    Retries: "lost",
+    DeadLetters: "lost",
+    Halves: "stuck",
+}
 
 MUTANTS = (
     Mutant(

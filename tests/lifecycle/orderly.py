@@ -58,6 +58,7 @@ class OrderlyRetries(Listening):
     table = "retries.md: States of a message in an orderly consumer"
     root = ROOT
     losses = ((), OFFSETS, POSITIONS, ("pyddmq",))
+    saves = False
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)

@@ -29,6 +29,7 @@ class Retries(Listening):
     table = "retries.md: States of a message in a concurrent consumer"
     root = ROOT
     losses = DERIVED
+    saves = False
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""

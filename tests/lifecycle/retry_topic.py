@@ -74,7 +74,6 @@ class RetryTopicRetries(Scenario):
     table = "retries.md: States of a message with `retryTopic`"
     root = ROOT
     losses = ((), *[(name,) for name in WHEEL], WHEEL)
-    runs_beside = True
     saves = False
 
     def walk(self, walk: Walk) -> None:

@@ -115,14 +115,12 @@ class Scenario(ABC):
 
     Attributes:
         table: Name of the table.
-        runs_beside: Whether a node runs it, and so also with syncs beside the loop.
         saves: Whether state files are saved meanwhile.
         root: Where the store lies.
         losses: What may go after the last stop.
     """
 
     table: ClassVar[str]
-    runs_beside: ClassVar[bool] = False
     saves: ClassVar[bool] = True
     root: ClassVar[str] = ROOT
     losses: ClassVar[Sequence[Sequence[str]]] = ((),)

@@ -13,11 +13,11 @@ from tests.lifecycle.scenario import Scenario
 from tests.lifecycle.tables import all_tables, read_tables
 from tests.lifecycle.walk import NotInTable, Walk
 
-WAYS = [(kind, beside) for kind in SCENARIOS for beside in (False, True)[: 1 + kind.runs_beside]]
+WAYS = [(kind, beside) for kind in SCENARIOS for beside in (False, True)]
 KINDS = pytest.mark.parametrize(
     ("kind", "beside"), WAYS, ids=[f"{kind.__name__}{'-beside' if beside else ''}" for kind, beside in WAYS]
 )
-"""Each run with every sync made at once, and if a node makes it, with syncs and savings beside the loop."""
+"""Each run with every sync made at once, and with syncs and savings beside the loop."""
 POINTS = 16
 LEAST_MET = 20
 PARTS = 4
@@ -65,7 +65,7 @@ def test_kill_at_some_changes_breaks_nothing(kind: type[Scenario], seed: int, *,
         assert run(kind, seed, point, beside=beside) == [], point
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SCENARIOS if kind.runs_beside], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
 def test_kill_points_lie_within_flushes_and_savings(kind: type[Scenario]) -> None:
     """Runs beside the loop are worth something: many a change of the disk comes while a sync is under way."""
     found = met(kind, 1)

@@ -33,7 +33,6 @@ class Timers(Scenario):
 
     table = "timers.md: States"
     losses = DERIVED
-    runs_beside = True
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)
