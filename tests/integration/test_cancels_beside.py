@@ -10,15 +10,19 @@ import pytest
 
 from broker.awaited import Awaited, AwaitedSteps
 from broker.cancelling import CancelOutcome
+from broker.delay import metrics as delay_counted
 from broker.delay.keeper import DelayKeeper
 from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import StoreFailed
 from broker.loop.cancel import DelayCancels
 from broker.message import message_of
+from broker.put import Put
 from broker.retention import RetentionLimits
 from broker.testing import SimSyncs
+from broker.timer import metrics as timer_counted
 from broker.timer.keeper import TimerKeeper
 from tests.integration import delay_tools, loop_tools, timer_tools
+from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import TOPIC, WaitingStore, drive, flush_in_background, let_pass
 
 CANCELLED, TOO_LATE = CancelOutcome.CANCELLED, CancelOutcome.TOO_LATE
@@ -48,6 +52,13 @@ def send(made: Any, body: bytes, topic: str = TOPIC, **options: Any) -> str:
     queue = made.store.topics[SCHEDULE_TOPIC].queues[0]
     [(physical, size, _)] = queue.read(queue.max_offset - 1, 1)
     return message_of(made.store.read(physical, size)).unique_key
+
+
+def behind(made: WaitingStore) -> None:
+    """Leave the index so far behind that a look at it takes some steps."""
+    other = made.store.create_topic("other", 1)
+    made.store.append([Put(other, 0, b"x", b"KEYS\x01k\x02")] * 1000, born_ms=0, born_host=HOST)
+    made.store.flush()
 
 
 def begun(made: Any, name: str) -> tuple[AwaitedSteps[CancelOutcome], Awaited]:
@@ -114,6 +125,32 @@ def test_two_cancels_of_one_message_agree(tools: Any) -> None:
 
 
 @KINDS
+def test_two_cancels_that_meet_store_one(tools: Any) -> None:
+    """The second one was looking when the first one's record was staged: it waits for that, and stores none."""
+    counted = timer_counted if tools is timer_tools else delay_counted
+    seen = 0
+    while True:
+        # Wherever the second one is in its look, the first one comes in between.
+        made = tools.broker()
+        name = send(made, b"no")
+        behind(made)
+        slow(made).scheduler.run_until_idle()
+        second = made.delivery.cancelling(TOPIC, name)
+        if any(next(second) is not None for _ in range(seen)):
+            # It has stored its own by then.
+            break
+        first, _ = begun(made, name)
+        assert drive(second, made.scheduler) is CANCELLED
+        assert drive(first, made.scheduler) is CANCELLED
+        assert made.metrics.value(counted.CANCELLED) == 1
+        made.scheduler.advance(60)
+        assert (made.delivered(), made.pending) == ([], 0)
+        seen += 1
+    # Before its first step there is nothing that it could have looked at.
+    assert seen > 1
+
+
+@KINDS
 def test_cancel_that_ends_while_another_looks_is_found(tools: Any) -> None:
     """The second one has asked the index by then, and is told what holds."""
     seen = 0
@@ -121,6 +158,7 @@ def test_cancel_that_ends_while_another_looks_is_found(tools: Any) -> None:
         # Wherever the second one is in its steps, the first one comes in between.
         made = tools.broker()
         name = send(made, b"no")
+        behind(made)
         made.scheduler.run_until_idle()
         second = made.delivery.cancelling(TOPIC, name)
         try:
