@@ -337,7 +337,9 @@ class Node:
             self._index_work.stored()
 
     def settle(self) -> None:
-        """End the turn now and make all that it changed durable; for changes that are answered when they are kept.
+        """End the turn now and make all that it changed durable: for changes that show only once they are kept.
+
+        Everybody waits for the disk; others wait in their request alone (`proxy.change_steps.durable`).
 
         Raises:
             StoreError: It could not be written; it may be undone by a restart.
