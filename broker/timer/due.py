@@ -132,11 +132,14 @@ class DueTimers:
         table = self._table
         count_max, before = self.pace.begin(), self.delivery.appended
         taken = self._take(table.coming, now_ms, count_max)
+        count, goes_on = len(taken), not taken or self._deliver(taken, count_max)
         # Rolls have days of time: they take what room is left, but never none.
-        rolls = self._take(table.rolls, now_ms, max(count_max - len(taken), count_max // 8))
-        goes_on = (not taken or self._deliver(taken, count_max)) and (not rolls or self._deliver(rolls, count_max))
-        self.pace.end(max(len(taken) + len(rolls), self.delivery.appended - before))
-        return len(taken) + len(rolls), goes_on
+        if goes_on:
+            rolls = self._take(table.rolls, now_ms, max(count_max - count, count_max // 8))
+            count += len(rolls)
+            goes_on = not rolls or self._deliver(rolls, count_max)
+        self.pace.end(max(count, self.delivery.appended - before))
+        return count, goes_on
 
     def _deliver(self, messages: list[Taken], count_max: int) -> bool:
         # A loop's missed occurrences come in bunches: one of them at least, however small a step is.

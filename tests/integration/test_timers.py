@@ -147,6 +147,22 @@ def test_full_disk_makes_timers_wait() -> None:
     assert (len(made.delivered()), made.pending) == (before + 1, 0)
 
 
+def test_full_disk_keeps_what_is_to_roll_beside_what_is_due() -> None:
+    """Where what is due finds no space, a roll of the same moment waits as well, and is not forgotten."""
+    disk = SimDisk(capacity_bytes=80 * 4096)
+    made = broker(disk)
+    made.send(b"due" * 1000, 120_000)
+    made.send(b"far" * 1000, 121_000)
+    made.scheduler.advance(1)
+    made.fill()
+    made.scheduler.advance(125)
+    assert made.metrics.value(counted.WAITS) > 1
+    disk.capacity_bytes = 1 << 30
+    made.scheduler.advance(30)
+    assert [body[:3] for body in made.delivered() if body and body[:3] in {b"due", b"far"}] == [b"due", b"far"]
+    assert made.pending == 0
+
+
 def test_forward_step_delivers_at_once() -> None:
     """What became due by the step goes within a second of it, in order, and what comes later is on time."""
     made = broker()
