@@ -83,7 +83,7 @@ def _publish(frame: bytes, many: bool, store: Store, checks: MessageChecks, spen
     measured = store._encoder.measure(puts, stamp, atomic=many)
     marks.append(process_time())
     physicals = store._room.reserve(puts, measured.sizes, atomic=many)
-    buffers, _, flags = store._encoder.encode(puts, measured, physicals, stamp, store._touched)
+    buffers, _, flags = store._encoder.encode(puts, measured, physicals, stamp, store.staged.touched)
     marks.append(process_time())
     tails, sizes, keys = measured
     store._log.stage(physicals, sizes, buffers)

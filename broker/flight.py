@@ -1,4 +1,4 @@
-"""A flush on its way to the disk: what it took, how far its syncs are, and who is told when they have ended."""
+"""What a flush takes to the disk: what it is, how far its syncs are, and who is told when they have ended."""
 
 from __future__ import annotations
 
@@ -13,16 +13,26 @@ from broker.topics import Topic
 
 
 class Flight:
-    """What one flush took of what was staged.
+    """What one flush took of what was staged and is shown at one moment; the last of several has the sync.
 
     Attributes:
         dones: Who is told.
+        is_last: It is the last of its flush.
         last_record: Commit-log offset of its last record.
+        not_before_ms: When it may be shown, ms since the epoch; 0 for at once (`broker.landed`).
     """
 
-    __slots__ = ("_end", "_error", "_queues", "_syncing", "_topics", "dones", "last_record")
+    __slots__ = ("_end", "_error", "_queues", "_syncing", "_topics", "dones", "is_last", "last_record", "not_before_ms")
 
-    def __init__(self, dones: list[Done], touched: dict[ConsumeQueue, Topic], *, end: int, last_record: int) -> None:
+    def __init__(
+        self,
+        dones: list[Done],
+        touched: dict[ConsumeQueue, Topic],
+        *,
+        end: int,
+        last_record: int,
+        not_before_ms: int = 0,
+    ) -> None:
         """Take it.
 
         Args:
@@ -30,6 +40,7 @@ class Flight:
             touched: Queues that got units, and their topics.
             end: Commit-log offset behind its last record.
             last_record: As the attribute.
+            not_before_ms: As the attribute.
         """
         self.dones = dones
         self._queues = [(queue, queue.next_offset) for queue in touched]
@@ -38,6 +49,8 @@ class Flight:
         self._syncing: Syncing | None = None
         self._error: OSError | None = None
         self.last_record = last_record
+        self.not_before_ms = not_before_ms
+        self.is_last = False
 
     def show(self, log: CommitLog) -> None:
         """Make visible what it took."""

@@ -32,6 +32,10 @@ class Clock(Protocol):
         """Seconds on a clock that never goes back; equal to the scheduler's `time()`."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass, and nothing else happen in the calling thread."""
+        ...
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -47,6 +51,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds of `time.monotonic`, as asyncio and uvloop use them."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
 
 
 class Handle(Protocol):

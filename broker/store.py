@@ -25,7 +25,6 @@ from random import Random
 
 import structlog
 
-from broker.consume_queue import ConsumeQueue
 from broker.decisions import Decided, decisions
 from broker.encoder import Encoder, stamp_of
 from broker.errors import (
@@ -42,6 +41,7 @@ from broker.errors import (
     StoreUnwritable,
 )
 from broker.flight import Flight, tell_all
+from broker.landed import Landed
 from broker.locating import Place
 from broker.log_scan import record_at
 from broker.metrics import Metrics
@@ -53,6 +53,7 @@ from broker.record import Entry, Located, Locator, locate
 from broker.recovery import RecoveryFacts, RecoveryProgress
 from broker.seams import Clock, Disk, Lock, Syncs
 from broker.single_puts import SinglePuts
+from broker.staged import Staged
 from broker.store_metrics import APPENDED, DAMAGED, FAILED, FLUSHES, GONE, REFUSED, SYNCS, WRITTEN
 from broker.store_parts import StoreParts
 from broker.topics import Topic
@@ -90,11 +91,12 @@ class Store:
         recovery: What opening found.
         metrics: As given to `open`.
         pending: Something is staged.
-        store_ms: Latest store timestamp, which the wall clock may have fallen behind (D4).
+        store_ms: Latest store timestamp, which the wall clock may have fallen behind (D4), or not reached yet.
         on_pending: Called when the first record is staged after a flush.
         syncs: Makes the syncs of `begin_flush`.
-        on_durable: Called when one of them has ended well; is to call `settle`.
         retention: Deletes old log files; without limits until they are set.
+        staged: What was appended since the last flush began.
+        landed: What is durable and not told: flushes that have ended in the background.
         index: Finds records by key (`broker.query` asks it).
         create_topic: Makes or widens a topic (`broker.topic_changes`).
         savings: Saves state files in steps; beside the loop, once it has `syncs`.
@@ -145,13 +147,11 @@ class Store:
         self._feed = parts.index.feed.add
         self.queue_locks = QueueLocks(clock)
         self.store_ms = 0
-        self._staged_record = self._last_record = -1
+        self._last_record = -1
         self.syncs: Syncs | None = None
-        self.on_durable: Callable[[], None] = self.settle
-        self._flight: Flight | None = None
-        self._landed: list[Flight] = []
-        self._dones: list[Done] = []
-        self._touched: dict[ConsumeQueue, Topic] = {}
+        self.staged = Staged(parts.log)
+        self._begun: list[Flight] = []
+        self.landed = Landed(clock, self._show)
         singles = SinglePuts(self, self._waits, clock)
         self.put, self.queue_for = singles.put, singles.queue_for
         self.metrics = metrics
@@ -211,7 +211,7 @@ class Store:
     def _open(self) -> Generator[RecoveryProgress, None, None]:
         facts = self.recovery = yield from self._parts.recover()
         self.store_ms = facts.store_ms
-        self._staged_record = self._last_record = facts.last_record
+        self.staged.last_record = self._last_record = facts.last_record
 
     def _moment(self) -> tuple[int, int]:
         """Make what is visible durable; tell the last record of it and the latest store timestamp. Raises OSError."""
@@ -241,8 +241,8 @@ class Store:
             return
         self.closed = True
         self.pending = False
-        self._flight = None
-        self._landed.clear()
+        self._begun = []
+        self.landed.forget()
         self._parts.release()
 
     @property
@@ -287,7 +287,7 @@ class Store:
             if done is not None:
                 done(None)
             return []
-        self.store_ms = max(self.store_ms, self._clock.wall_ms())
+        self.store_ms = max(self.store_ms, self._clock.wall_ms(), self.staged.moment_ms)
         stamp = stamp_of((born_ms, born_host, self.store_ms))
         try:
             measured = self._encoder.measure(puts, stamp, atomic=atomic)
@@ -296,14 +296,14 @@ class Store:
             raise
         physicals = self._room.reserve(puts, measured.sizes, atomic=atomic)
         encode = self._encoder.encode
-        buffers, positions, flags = encode(puts, measured, physicals, stamp, self._touched, origins=origins)
+        buffers, positions, flags = encode(puts, measured, physicals, stamp, self.staged.touched, origins=origins)
         tails, sizes, keys = measured
         self._log.stage(physicals, sizes, buffers)
         self._feed(tails, keys, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
-        self._staged_record = physicals[-1]
+        self.staged.last_record = physicals[-1]
         self._appended.value += len(puts)
         if done is not None:
-            self._dones.append(done)
+            self.staged.dones.append(done)
         if not self.pending:
             self.pending = True
             if self.on_pending is not None:
@@ -341,6 +341,7 @@ class Store:
             for flight in flights:
                 flight.forget()
             return self.fail("writing the commit log", cause)
+        self.landed.wait(flights)
         for flight in flights:
             self._show(flight)
         return None
@@ -348,62 +349,57 @@ class Store:
     def begin_flush(self) -> bool:
         """Write what is staged and begin its sync in the background; False when there is nothing, or one on its way.
 
-        When it has ended what it took is visible, and `on_durable` is called, which is to call `settle`. Meanwhile
-        what is appended is staged for the next one. Needs `syncs`, and `flush="sync"`.
+        When it has ended what it took is visible, at its moment where it has one (`broker.landed`), and
+        `landed.on_shown` is called, which is to call `settle`. Meanwhile what is appended is staged for the next one.
+        Needs `syncs`, and `flush="sync"`.
         """
-        if not self.pending or self._flight is not None:
+        if not self.pending or self._begun:
             return False
         assert self.syncs is not None
-        flight = self._flight = self._take()
+        flights = self._begun = self._take()
         try:
             self._written.value += self._log.write()
         except OSError as cause:
             self.fail("writing the commit log", cause)
             return False
-        flight.sync(self._log, self.syncs, partial(self._synced, flight))
+        flights[-1].sync(self._log, self.syncs, partial(self._synced, flights))
         return True
 
-    def _synced(self, flight: Flight, error: OSError | None) -> None:
+    def _synced(self, flights: list[Flight], error: OSError | None) -> None:
         """Note that the sync of a flush in the background has ended."""
-        if flight is not self._flight:
+        if flights is not self._begun:
             return  # `flush` has settled it, or the store has failed or was closed meanwhile.
         if error is not None:
             self.fail("writing the commit log", error)
             return
-        self._flight = None
+        self._begun = []
         self._syncs.value += 1
-        self._show(flight)
-        self._landed.append(flight)
-        self.on_durable()
+        self.landed.add(flights)
 
     def settle(self) -> None:
         """Run `done`s and topic listeners of what became durable in the background; exceptions as with `flush`."""
-        if self._landed:
-            landed, self._landed = self._landed, []
-            tell_all(landed, None)
+        self.landed.tell()
 
     @property
     def unsettled(self) -> bool:
         """Whether something is staged, on its way, or durable and not told."""
-        return self.pending or self._flight is not None or bool(self._landed)
+        return self.pending or bool(self._begun) or self.landed.last is not None
 
     def tell_settled(self, done: Done) -> None:
         """Call a `done` when what is staged or on its way is durable and told, or has failed; at once without any."""
-        last = self._flight or (self._landed[-1] if self._landed else None)
+        last = self._begun[-1] if self._begun else self.landed.last
         if not self.pending and last is None:
             done(None)
         else:
-            (self._dones if self.pending or last is None else last.dones).append(done)
+            (self.staged.dones if self.pending or last is None else last.dones).append(done)
 
-    def _take(self) -> Flight:
-        flight = Flight(self._dones, self._touched, end=self._log.end, last_record=self._staged_record)
-        self.pending, self._dones, self._touched = False, [], {}
-        return flight
+    def _take(self) -> list[Flight]:
+        self.pending = False
+        return self.staged.take()
 
     def _take_all(self) -> list[Flight]:
-        begun, self._flight = self._flight, None
-        staged = self._take() if self.pending else None
-        return [flight for flight in (begun, staged) if flight is not None]
+        begun, self._begun = self._begun, []
+        return [*self.landed.take_early(), *begun, *(self._take() if self.pending else ())]
 
     def _show(self, flight: Flight) -> None:
         self._flushes.value += 1

@@ -15,6 +15,7 @@ import structlog
 from actions.registry import Registry
 from broker.delay.delays import Delays
 from broker.delay.keeper import DelayKeeper
+from broker.landed import seconds_early
 from broker.loop.loops import Loops
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
@@ -294,17 +295,18 @@ class Node:
             except Exception as error:
                 # A fault in one callback must not keep the replies of all others from going out.
                 self.notices.fault("turn_callback_failed", error, kind="flush")
+            self.budget.end(len(self.budget.begun))
         return flushed
 
     def _begin_flush(self) -> None:
         """Have the disk begin with what is staged, unless it is at work: then that follows when it has ended."""
         if self.store.begin_flush():
-            self.budget.begun()
+            self.budget.begin()
 
     def _durable(self) -> None:
         """What was begun is durable: begin the next flush, so that the disk does not wait for us; then answer."""
         asked, self._turn_asked = self._turn_asked, True
-        self.budget.ended()
+        self.budget.end(self.store.landed.count)
         self._begin_flush()
         try:
             self.store.settle()
@@ -355,8 +357,10 @@ class Node:
         node, seams = self.config.node, self.seams
         self.store = await startup.open_log(steps)
         self.store.on_pending = self.request_turn
-        self.store.on_durable = self._durable
-        self.store.syncs = seams.syncs if node.flush == "sync" else None
+        self.store.landed.on_shown = self._durable
+        if node.flush == "sync":
+            self.store.syncs = seams.syncs
+            self.store.landed.alarms, self.store.landed.on_early = seams.alarms or seams.loop, self._begin_flush
         self.store.savings.syncs = seams.syncs
         self._index_work = IndexWork(
             self.store.index, scheduler=seams.loop, notices=self.notices, turns=lambda: self._turns.value
@@ -377,6 +381,7 @@ class Node:
             self.store.retention.keepers.append(TimerKeeper(self.timers, self.metrics))
             self.store.retention.keepers.append(TransactionKeeper(self.transactions, self.metrics))
             self._retaining = Retaining(self.store, expiry(self), seams.loop)
+            await asyncio.sleep(seconds_early(self.store.recovery.store_ms, seams.clock))
         except (asyncio.CancelledError, GeneratorExit):
             # Nobody waits for it any more: as a kill, also where the loop has gone meanwhile.
             self.store.abandon()

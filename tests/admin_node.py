@@ -46,6 +46,9 @@ class FixedClock:
     def monotonic(self) -> float:
         return 1_000.0
 
+    def sleep(self, seconds: float) -> None:
+        pass
+
 
 class PlainNode:
     """Holds lists and hands them out; `reload` counts its calls and answers `outcome`."""

@@ -21,6 +21,7 @@ under way when the level is reached: a frame, a reply.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 
@@ -51,20 +52,20 @@ class Budget:
         used: Bytes held now. Whoever adds directly asks `reached` or calls `settle` afterwards.
         job_bytes: How much of that is for jobs: an upper bound, exact after each count.
         staged_bytes: How much of that is for publishes that wait for a flush.
-        begun_bytes: How much is for those of a flush that has begun.
+        begun: How much is for those of each flush that has begun, in that order.
         level: The measures in force.
         next_at: The value of `used` from which on a further measure is due.
         recount: Counts the jobs there are; called when their upper bound would lead to a measure.
         changed: Told of every change of the level: (old, new).
     """
 
-    __slots__ = ("begun_bytes", "changed", "job_bytes", "level", "limit", "next_at", "recount", "staged_bytes", "used")
+    __slots__ = ("begun", "changed", "job_bytes", "level", "limit", "next_at", "recount", "staged_bytes", "used")
 
     def __init__(self, limit: int = LIMIT_UNBOUNDED) -> None:
         self.used = 0
         self.job_bytes = 0
         self.staged_bytes = 0
-        self.begun_bytes = 0
+        self.begun: deque[int] = deque()
         self.level = Pressure.NONE
         self.recount: Callable[[], int] | None = None
         self.changed: Callable[[Pressure, Pressure], None] | None = None
@@ -101,20 +102,21 @@ class Budget:
         if self.used >= self.next_at:
             self.settle()
 
-    def begun(self) -> None:
-        """Note that a flush has begun with what was staged; it is held until `ended`."""
-        self.begun_bytes += self.staged_bytes
+    def begin(self) -> None:
+        """Note that a flush has begun with what was staged; it is held until `end`."""
+        self.begun.append(self.staged_bytes)
         self.staged_bytes = 0
 
-    def ended(self) -> None:
-        """Forget what the flush that had begun has settled."""
-        self.used -= self.begun_bytes
-        self.begun_bytes = 0
+    def end(self, count: int) -> None:
+        """Forget what so many flushes, those that began first, have settled."""
+        for _ in range(min(count, len(self.begun))):
+            self.used -= self.begun.popleft()
 
     def flushed(self) -> None:
         """Forget all that was staged: it is settled."""
-        self.used -= self.staged_bytes + self.begun_bytes
-        self.staged_bytes = self.begun_bytes = 0
+        self.end(len(self.begun))
+        self.used -= self.staged_bytes
+        self.staged_bytes = 0
 
     def settle(self) -> None:
         """Count the jobs that there are and see which measures that calls for."""

@@ -28,6 +28,10 @@ class ManualClock:
         """Seconds; never goes back."""
         return self._monotonic
 
+    def sleep(self, seconds: float) -> None:
+        """As `advance`."""
+        self.advance(seconds)
+
     def advance(self, seconds: float) -> None:
         """Let both clocks run on by a number of seconds, 0 or more."""
         if seconds < 0:

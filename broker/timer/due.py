@@ -120,8 +120,13 @@ class DueTimers:
         """Whether a step has to wait until what is on its way is durable; with `alone`, until all of it is."""
         return self.delivery.steps >= (1 if alone else STEPS_MAX)
 
-    def deliver_due(self, now_ms: int) -> tuple[int, bool]:
+    def deliver_due(self, now_us: int) -> tuple[int, bool]:
         """Take and append timers that are due, then rolls, as many as one step has.
+
+        Where the store shows at its moment what is appended before, those that are due by then as well.
+
+        Args:
+            now_us: Wall clock.
 
         Returns:
             How many were taken, and whether the store takes more.
@@ -129,13 +134,23 @@ class DueTimers:
         Raises:
             TimersDamaged: A unit and its record do not fit together.
         """
-        table = self._table
+        table, landed = self._table, self._store.landed
         count_max, before = self.pace.begin(), self.delivery.appended
-        taken = self._take(table.coming, now_ms, count_max)
-        count, goes_on = len(taken), not taken or self._deliver(taken, count_max)
+        now_ms, by_ms = now_us // 1000, (now_us + landed.ahead_us) // 1000
+        # Each moment of those that are early is a run of its own.
+        count, goes_on, due_ms = 0, True, now_ms
+        while True:
+            taken = self._take(table.coming, due_ms, count_max - count)
+            count += len(taken)
+            goes_on = not taken or self._deliver(taken, count_max)
+            next_ms = table.coming.next_due
+            if not goes_on or count >= count_max or next_ms is None or not due_ms < next_ms <= by_ms:
+                break
+            due_ms = next_ms
+            self._store.staged.wait_for(due_ms)
         # Rolls have days of time: they take what room is left, but never none.
         if goes_on:
-            rolls = self._take(table.rolls, now_ms, max(count_max - count, count_max // 8))
+            rolls = self._take(table.rolls, by_ms, max(count_max - count, count_max // 8))
             count += len(rolls)
             goes_on = not rolls or self._deliver(rolls, count_max)
         self.pace.end(max(count, self.delivery.appended - before))

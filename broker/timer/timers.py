@@ -331,8 +331,9 @@ class Timers:
         if self._slot_due(now_us // 1000) and runs(Stage.DEQUEUE_GET):
             return 0.0
         if runs(Stage.DEQUEUE_GET_MESSAGE) and runs(Stage.DEQUEUE_PUT_MESSAGE):
+            by_us = now_us + self.store.landed.ahead_us
             dues = [each.next_due for each in (table.coming, table.rolls)]
-            waits += [(due * 1000 - now_us) / 1e6 for due in dues if due is not None]
+            waits += [(due * 1000 - by_us) / 1e6 for due in dues if due is not None]
             if self.due.aside and not self.due.delivery.in_flight:
                 waits.append(self.due.retry_at - self.clock.monotonic())
         return max(0.0, min(waits))
@@ -437,7 +438,7 @@ class Timers:
             return True
         under_way = self.due.delivery.in_flight
         with stages.timed(Stage.DEQUEUE_GET_MESSAGE):
-            count, taken = self.due.deliver_due(self.clock.wall_ms())
+            count, taken = self.due.deliver_due(self.clock.wall_us())
         stages.passed(Stage.DEQUEUE_GET_MESSAGE, count)
         stages.passed(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
         if taken and not under_way and self.due.aside and self.clock.monotonic() >= self.due.retry_at:

@@ -196,6 +196,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 self._now = max(self._now, due)
 
+    def pass_time(self, seconds: float) -> None:
+        """Have a callback take so long."""
+        self._now += seconds
+
     def _process_events(self, event_list: list[Any]) -> None:
         """Nothing comes from outside."""
 
@@ -226,6 +230,10 @@ class VirtualClock:
     def monotonic(self) -> float:
         """Seconds: the loop's time."""
         return self._loop.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Let the loop's time go on; what is due meanwhile runs afterwards, as when a callback takes so long."""
+        self._loop.pass_time(seconds)
 
     def step(self, delta_ms: int) -> None:
         """Set the wall clock forward, or back with a negative `delta_ms`; the monotonic clock does not notice."""

@@ -120,9 +120,9 @@ def test_missed_of_many_loops_come_in_steps(monkeypatch: pytest.MonkeyPatch) -> 
     due, steps = made.timers.due, []
     deliver_due = due.deliver_due
 
-    def counted_step(now_ms: int) -> tuple[int, bool]:
+    def counted_step(now_us: int) -> tuple[int, bool]:
         before = due.delivery.appended
-        found = deliver_due(now_ms)
+        found = deliver_due(now_us)
         steps.append(due.delivery.appended - before)
         return found
 

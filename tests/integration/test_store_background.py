@@ -90,14 +90,14 @@ def test_owner_begins_the_next_flush_before_it_settles() -> None:
     def broken(error: StoreError | None) -> None:
         raise ZeroDivisionError
 
-    store.on_durable = durable
+    store.landed.on_shown = durable
     append(store, b"a", done=broken)
     append(store, b"b", done=seen.append)
     store.begin_flush()
     append(store, b"c", done=seen.append)
     syncs.end()
     assert seen == [({0: b"a", 1: b"b"}, True, True), None]
-    store.on_durable = store.settle
+    store.landed.on_shown = store.settle
     syncs.end()
     assert seen[2:] == [None]
 
@@ -274,7 +274,7 @@ class _Run:
         self.unacknowledged = 0
         self.store = store = open_store(self.disk, clock=self.clock, seed=self.random.getrandbits(32))
         store.syncs = SimSyncs(self.disk, self.scheduler, self.random)
-        store.on_durable = self._durable
+        store.landed.on_shown = self._durable
         store.create_topic("t", 1)
         while True:
             draw = self.random.random()
@@ -312,7 +312,7 @@ class _Run:
         """Note what the stop met."""
         if hasattr(self, "store"):
             self.caught.add(
-                f"{'sync' if self.store._flight else 'none'} {'staged' if self.store.pending else ''}".strip()
+                f"{'sync' if self.store._begun else 'none'} {'staged' if self.store.pending else ''}".strip()
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from broker.landed import seconds_early
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
@@ -54,6 +55,7 @@ def broker(
     # No two openings make the same ids.
     options = {"timers": SMALL, "seed": disk.operations + 1, **options}
     store = open_store(disk, clock=clock, metrics=metrics, **options)
+    clock.sleep(seconds_early(store.recovery.store_ms, clock))
     scheduler = ManualScheduler(clock)
     timers = run_to_end(
         Timers.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=Notices(clock))

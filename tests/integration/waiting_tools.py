@@ -74,7 +74,7 @@ def flush_in_background(store: Store, syncs: Syncs, scheduler: ManualScheduler) 
         store.begin_flush()
 
     store.syncs = syncs
-    store.on_durable = durable
+    store.landed.on_shown = durable
     store.on_pending = pending
 
 

@@ -45,7 +45,8 @@ class Beside:
         store.syncs = SimSyncs(disk, scheduler, random)
         store.savings.syncs = SimSyncs(disk, scheduler, random, seconds_max=SAVING_SECONDS_MAX)
         store.on_pending = self._soon
-        store.on_durable = self._durable
+        store.landed.on_shown = self._durable
+        store.landed.alarms, store.landed.on_early = scheduler, self._begin
 
     def _soon(self) -> None:
         self._scheduler.call_soon(self._begin)
@@ -64,7 +65,7 @@ class Beside:
     def under_way(self) -> str:
         """What is under way now."""
         names = {
-            "flush": self._store._flight is not None,
+            "flush": bool(self._store._begun),
             "staged": self._store.pending,
             "saving": self._store.savings._syncing is not None,
         }

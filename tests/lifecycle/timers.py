@@ -7,6 +7,7 @@ from functools import partial
 
 from broker.cancelling import CancelOutcome
 from broker.errors import DamagedRecord, DiskFull, RecordGone
+from broker.landed import AHEAD_MAX_US
 from broker.message import message_of
 from broker.retention import RetentionLimits
 from broker.timer import metrics as counted
@@ -19,7 +20,7 @@ from tests.lifecycle.delays import GONE, tell
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
 
-TIME = "its moment has come"
+TIME = "its moment comes"
 REFUSED = "the store refuses the message"
 KILLED = "kill, power loss"
 
@@ -300,6 +301,7 @@ class Timers(Scenario):
     def _note(self, topic: str, offset: int, record: memoryview) -> None:
         message = message_of(record)
         if topic != TIMER_TOPIC:
+            assert message.store_ms <= self.clock.wall_ms(), "it is shown before its moment"
             self._delivered.add(message.unique_key)
         elif "TIMER_DEL_UNIQKEY" in message.properties:
             self._cancels.add(message.unique_key)
@@ -320,7 +322,8 @@ class Timers(Scenario):
             return "delivering" if timers.due.delivery.in_flight else "aside"
         if timers.is_pending(physical, offset):
             return "pending"
-        return "delivering" if self._due[key] <= self.clock.wall_ms() else "rolling"
+        by_ms = self.clock.wall_ms() + AHEAD_MAX_US // 1000
+        return "delivering" if self._due[key] <= by_ms else "rolling"
 
     def finish(self) -> None:
         """Start, with the topic that was gone, wait for more than any delay, and ask again for what was cancelled."""

@@ -241,7 +241,7 @@ def _visible_early(patch: pytest.MonkeyPatch) -> NodeFactory:
             if store.pending:
                 store._log.write()
                 store._log.visible_end = store._log.end
-                for queue, topic in list(store._touched.items()):
+                for queue, topic in list(store.staged.touched.items()):
                     queue.max_offset = queue.next_offset
                     for listener in topic.listeners:
                         listener()
@@ -326,7 +326,7 @@ def _reset_in_memory(_: Any) -> Any:
 
 
 def _hasty_timers(deliver: Any) -> Any:
-    return lambda due, now_ms: deliver(due, now_ms + 300)
+    return lambda due, now_us: deliver(due, now_us + 300_000)
 
 
 def _unkept_cancel(append: Any) -> Any:

@@ -42,6 +42,9 @@ class _Loop:
     def monotonic(self) -> float:
         return self.now
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
     def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> _Handle:
         return self.call_later(0.0, callback, *args)
 

@@ -50,15 +50,27 @@ def test_publishes_of_a_flush_that_has_begun_leave_with_its_end() -> None:
     """Those staged meanwhile stay; a flush that waits for the disk takes all off."""
     budget = Budget(1000)
     budget.stage(300)
-    budget.begun()
+    budget.begin()
     budget.stage(100)
     assert budget.used == 400
-    budget.ended()
+    budget.end(1)
     assert budget.used == 100
-    budget.begun()
+    budget.begin()
     budget.stage(50)
     budget.flushed()
-    budget.ended()
+    budget.end(1)
+    assert budget.used == 0
+
+
+def test_flushes_that_have_begun_leave_in_their_order() -> None:
+    """A flush may be under way while one before it waits for its moment."""
+    budget = Budget(1000)
+    for count in (300, 50):
+        budget.stage(count)
+        budget.begin()
+    budget.end(1)
+    assert budget.used == 50
+    budget.end(2)
     assert budget.used == 0
 
 

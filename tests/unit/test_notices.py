@@ -25,6 +25,9 @@ class _Clock:
     def monotonic(self) -> float:
         return self.now
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
 
 def test_first_notice_is_written_at_once() -> None:
     """Somebody who watches the log sees the first occurrence when it happens."""
