@@ -62,7 +62,7 @@ def _measure_timers(step: int, messages: int) -> dict[str, float]:
     watch.watch(store, "append", "append")
     watch.watch(due, "done", "done")
     while timers.pending:
-        watch.run("rest", due.deliver_due, clock.wall_ms())
+        watch.run("rest", due.deliver_due, clock.wall_us())
         store.flush()
     store.close()
     return {part: seconds / messages * 1e6 for part, seconds in watch.spent.items()}
