@@ -31,8 +31,7 @@ class Landed:
         alarms: Calls at a moment. Without it nothing may be appended before its moment.
         on_shown: Called when flights were shown; is to call `Store.settle`, and is `tell` until it is set.
         on_early: Called when a sync has ended and its flight is not shown yet: the disk can go on.
-        ahead_us: How long before its moment something may be appended, in microseconds: see
-            `broker.staged`.
+        ahead_us: How long before its moment something may be appended now, in microseconds (`broker.staged`).
 
     Args:
         clock: Its wall clock has the moments.
