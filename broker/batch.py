@@ -27,8 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.errors import MessageRefused
-from broker.properties import PRIVATE_PREFIX, PROPERTIES_BYTES_MAX, find_property
-from broker.record import CRC_PREFIX
+from broker.properties import PROPERTIES_BYTES_MAX, check_given, find_property
 from broker.seams import Buffer
 from broker.topics import RETRY_PREFIX, check_name
 
@@ -41,7 +40,7 @@ MEMBER_OVERHEAD_BYTES = _HEAD.size + _LENGTH.size
 _FLAGS = range(-(1 << 31), 1 << 31)
 
 _DELAYS = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC")
-_CRC_NAME = CRC_PREFIX[:-1]
+_TRANSACTION = b"TRAN_MSG"
 
 
 class BatchMessage(NamedTuple):
@@ -235,8 +234,9 @@ def _check_block(block: bytes) -> None:
         name, separator, value = pair.partition(b"\x01")
         if not name or not separator or b"\x01" in value:
             raise MessageRefused("its properties are not pairs of name, 0x01, value, 0x02")
-        if name == _CRC_NAME or name.startswith(PRIVATE_PREFIX):
-            raise MessageRefused(f"property {name.decode('ascii', 'replace')} is the broker's own; take it out")
+        if name != _TRANSACTION:
+            # That one may say false, which `check_plain` sees to.
+            check_given(name)
         if name in names or (name == b"UNIQ_KEY" and not value):
             # Readers would not agree on which of two counts.
             raise MessageRefused(f"property {name.decode('utf-8', 'replace')!r} stands twice, or is an empty UNIQ_KEY")

@@ -20,6 +20,8 @@ from itertools import accumulate
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.locating import Place, locate_usual
+from broker.log_pages import NOT_GIVEN, LogPages
+from broker.names import is_number
 from broker.record import (
     BLANK,
     BLANK_BYTES,
@@ -34,6 +36,7 @@ from broker.record import (
 )
 from broker.saving import Saving, at_once
 from broker.seams import Buffer, Disk, DiskFile
+from broker.unreadable import BadStretch, good_parts
 
 SEGMENT_NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20
@@ -68,6 +71,7 @@ class CommitLog:
         visible_end: End of what may be read.
         cold_end: Records below were neither written nor scanned by this process, or lie in or below a full segment that
             was mapped a minute or more after it was left: their sum is checked when read (D2).
+        pages: Which bytes of the mapped segments can be looked at.
         segments: Segment by number (base // segment_bytes).
         settle: Ends a claim that is under way in steps; called before another one.
     """
@@ -80,6 +84,7 @@ class CommitLog:
         self.segment_bytes = segment_bytes
         self._start_max = segment_bytes - RECORD_OVERHEAD_BYTES
         self.segments: dict[int, Segment] = {}
+        self.pages = LogPages(self.segments, segment_bytes, self.view)
         self.end = 0
         self.visible_end = 0
         self.cold_end = 0
@@ -99,7 +104,7 @@ class CommitLog:
         An empty last file is deleted, as RocketMQ does. Returns name and size of each file that has another size.
         """
         strange: list[tuple[str, int]] = []
-        names = [name for name in self._disk.list(self.folder) if name.isdigit() and len(name) == SEGMENT_NAME_DIGITS]
+        names = [name for name in self._disk.list(self.folder) if is_number(name) and len(name) == SEGMENT_NAME_DIGITS]
         for name in names:
             path = f"{self.folder}/{name}"
             file = self._disk.open(path)
@@ -223,6 +228,7 @@ class CommitLog:
         """Let go of a removed segment: views handed out stay readable, other reads of it raise RecordGone."""
         self._views.pop(number, None)
         self._idle_views.pop(number, None)
+        self.pages.forget(number)
         self.segments.pop(number).file.close()
 
     def stage(self, physicals: list[int], sizes: list[int], buffers: list[Buffer]) -> None:
@@ -333,8 +339,10 @@ class CommitLog:
                 segment.file.sync()
             yield found
 
-    def write_anew(self, number: int, start: int, data: bytes) -> None:
+    def write_anew(self, number: int, start: int, data: bytes, bad: list[BadStretch]) -> None:
         """Write bytes of a segment once more, as they were read; durable after the next `sync`.
+
+        What could not be read (`bad`) is left alone: it may be readable another time.
 
         Bytes whose sync failed can still be read after a restart, while the system holds their pages for clean: a sync
         alone would not write them. They are written in place; a stop half-way changes nothing.
@@ -349,7 +357,8 @@ class CommitLog:
             self.sync()
             segment.unsynced = True
             self._unsynced.append(segment)
-        segment.file.write(start, [data])
+        for at, part in good_parts(start, data, bad):
+            segment.file.write(at, [part])
 
     def _zero(self, segment: Segment, start: int, *, probe: bool) -> bool:
         """Zero a segment from a place on, or with `probe` only look; returns whether anything was not zero."""
@@ -358,7 +367,8 @@ class CommitLog:
         for at in range(start, self.segment_bytes, _CHUNK_BYTES):
             count = min(_CHUNK_BYTES, self.segment_bytes - at)
             empty = zeros if count == _CHUNK_BYTES else bytes(count)
-            if segment.file.read(at, count) != empty:
+            data, bad = self.pages.read_around(segment.base // self.segment_bytes, at, count)
+            if bad or data != empty:
                 found = True
                 if probe:
                     break
@@ -380,6 +390,8 @@ class CommitLog:
             view = self._map(number, physical)
         if start > self._start_max:
             raise DamagedRecord(physical, "its place lies outside of the log")
+        if physical < self.pages.unsure_end and not self.pages.is_sure(physical, size):
+            raise DamagedRecord(physical, NOT_GIVEN)
         total, magic, own = _unpack_claim(view, start)
         if total != size or own != physical or magic not in MAGICS:
             raise DamagedRecord(physical, "its size, magic or position is wrong")
@@ -408,11 +420,14 @@ class CommitLog:
         if not isinstance(places, list):
             places = list(places)
         found: list[Located] = []
-        at, count = 0, len(places)
+        at, count, sure = 0, len(places), -1
         while at < count:
             number = places[at][0] // segment_bytes
             base = number * segment_bytes
             view = self.view(number)
+            if number != sure and base < self.pages.unsure_end:
+                self.pages.be_sure(places, at, base)
+                sure = number
             at = locate_usual(places, at, view, base, self.visible_end, self.cold_end, found)
             if at < count and 0 <= places[at][0] - base < segment_bytes:
                 # Of another layout or without our sum, packed, or wrong in some way.
@@ -421,7 +436,7 @@ class CommitLog:
         return found
 
     def view(self, number: int) -> memoryview:
-        """Return the mapped segment of that number.
+        """Return the mapped segment of that number; look only at what `pages.is_sure`.
 
         Raises:
             RecordGone: There is no such segment.
@@ -454,6 +469,13 @@ class CommitLog:
         for number in range(self._present, present):
             self._left_in[number] = self._rounds
         self._present = present
+        if self._rounds % _COLD_ROUNDS == 0:
+            self.pages.age(self.visible_end)
+
+    def chill(self, end: int) -> None:
+        """Note that what lies below a commit-log offset was not written by this process, and may be cold."""
+        self.cold_end = end
+        self.pages.unsure_end = max(self.pages.unsure_end, end)
 
     def close(self) -> None:
         """Close the files."""

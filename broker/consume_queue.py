@@ -5,8 +5,9 @@ files lazily (`write_tail`), in RocketMQ's form: files of a fixed number of unit
 first unit, created at full size. What the files hold is believed only up to the checkpoint; recovery derives the rest
 anew and overwrites it.
 
-A unit whose record is lost in a damaged part of the log is a filler (0, 0x7FFFFFFF, 0): the offset exists and holds
-nothing. Readers skip fillers and finish their offsets.
+A unit whose record is lost in a damaged part of the log is a filler: the offset exists and holds nothing. Readers get
+`FILLER` for it, skip it and finish its offset. The files hold it in a form that RocketMQ reads, too (`broker.fillers`):
+those that this process made are known by their offsets, older ones by the checker.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import struct
 from collections.abc import Callable
 
 from broker.errors import RecordGone
+from broker.names import is_number, queue_folder
 from broker.saving import Saving
 from broker.seams import Disk, DiskFile
 from broker.unit_sums import UnitSums
+from broker.unreadable import Unreadable, ignored, read_around, write_around
 
 UNIT = struct.Struct(">qiq")
 UNIT_BYTES = UNIT.size
@@ -32,6 +35,11 @@ _ZEROS_BYTES = 1 << 16
 Checker = Callable[["ConsumeQueue", int, list[Unit]], list[Unit]]
 
 
+def repeated(unit: Unit | None) -> bytes:
+    """Return the filler beside a unit as it stands in a file; `FILLER` where no unit of the queue has a record."""
+    return FILLER_BYTES if unit is None else UNIT.pack(unit[0], unit[1], 0)
+
+
 class ConsumeQueue:
     """One queue of a topic; visible offsets are [min_offset, max_offset).
 
@@ -42,6 +50,7 @@ class ConsumeQueue:
         checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read, and
             so do those of a block whose sum is wrong when it is read back.
         base_offset: First offset of this life of the topic; an earlier one, deleted since, had those below.
+        void_from: Where that earlier life ended; the offsets from there to `base_offset` never held anything.
         checker: Compares units read from files with their records and returns them as they should be.
     """
 
@@ -49,10 +58,12 @@ class ConsumeQueue:
         "_disk",
         "_files",
         "_files_base",
+        "_fillers",
         "_folder",
         "_held",
         "_sums",
         "_tail_base",
+        "_unreadable",
         "_unsynced",
         "base_offset",
         "checked_from",
@@ -64,10 +75,20 @@ class ConsumeQueue:
         "queue_id",
         "tail",
         "topic",
+        "void_from",
     )
 
     def __init__(
-        self, topic: str, queue_id: int, *, root: str, disk: Disk, file_units: int, base_offset: int = 0
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        root: str,
+        disk: Disk,
+        file_units: int,
+        base_offset: int = 0,
+        void_from: int = 0,
+        unreadable: Unreadable = ignored,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
@@ -78,16 +99,17 @@ class ConsumeQueue:
         self.checked_from = 0
         self.checker: Checker | None = None
         self._disk = disk
-        self._folder = f"{root}/consumequeue/{topic}/{queue_id}"
+        self._unreadable = unreadable
+        self._folder = queue_folder(root, topic, queue_id)
         self._files: dict[int, DiskFile] = {}
         self._unsynced: dict[int, DiskFile] = {}
         self._held = -1  # the file that is being synced beside the loop
         self._sums = UnitSums()
         self._files_base = 0  # first offset that the files may hold
+        self._fillers: list[range] = []  # of this process, ascending
         self.tail = bytearray()
         self._tail_base = 0  # offset of the first unit in `tail`
-        self.base_offset = base_offset
-        self.start_at(base_offset, base_offset)
+        self.begin_life(base_offset, void_from=void_from or base_offset)
 
     # Reading
 
@@ -111,9 +133,19 @@ class ConsumeQueue:
             offset < self.checked_from or not self._sums.right(offset, min(end, base), self._read_files)
         ):
             units = self.checker(self, offset, units)
+        for gap in self._fillers:
+            for place in range(max(gap.start, offset), min(gap.stop, offset + len(units))):
+                units[place - offset] = FILLER
         if end > base:
             units.extend(UNIT.iter_unpack(self.tail[: (end - base) * UNIT_BYTES]))
         return units
+
+    def _read_around(self, file: DiskFile, start: int, size: int) -> bytes:
+        """Read; what the disk does not give out is zeros, which are damage, and told."""
+        data, bad = read_around(file, start, size)
+        if bad:
+            self._unreadable("consumequeue", self._folder, len(bad))
+        return data
 
     def _read_files(self, offset: int, end: int) -> bytes:
         """Return the bytes of the units [offset, end)."""
@@ -122,7 +154,7 @@ class ConsumeQueue:
             number, place = divmod(offset, self.file_units)
             count = min(end - offset, self.file_units - place)
             file = self._file(number, create=False)
-            data = file.read(place * UNIT_BYTES, count * UNIT_BYTES) if file is not None else b""
+            data = self._read_around(file, place * UNIT_BYTES, count * UNIT_BYTES) if file is not None else b""
             # A file that is missing or too short is damage: its units come out as empty and fail their check.
             parts.append(data if len(data) == count * UNIT_BYTES else _padded(data, count))
             offset += count
@@ -137,11 +169,17 @@ class ConsumeQueue:
 
     # Recovery
 
+    def begin_life(self, base: int, *, void_from: int) -> None:
+        """Begin without a unit at the first offset of a life of the topic; an earlier one ended at `void_from`."""
+        self.base_offset, self.void_from = base, void_from
+        self.start_at(base, base)
+
     def start_at(self, minimum: int, offset: int) -> None:
         """Begin with files holding [minimum, offset) and an empty tail at `offset`."""
         self.min_offset = minimum
         self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
         self._files_base = minimum
+        self._fillers.clear()
         self._sums.start_at(offset)
         self.tail.clear()
 
@@ -154,7 +192,9 @@ class ConsumeQueue:
         gap = offset - self.next_offset
         if gap < 0:
             return -1
-        self.tail += FILLER_BYTES * gap
+        if gap:
+            self.tail += FILLER_BYTES * gap
+            self._fillers.append(range(self.next_offset, offset))
         self.tail += unit
         self.next_offset = self.max_offset = offset + 1
         return gap
@@ -211,11 +251,11 @@ class ConsumeQueue:
         Raises:
             OSError: A file cannot be read.
         """
-        names = [name for name in self._disk.list(self._folder) if name.isdigit()]
+        names = [name for name in self._disk.list(self._folder) if is_number(name)]
         file = self._file(self._number(names[-1]), create=False) if names else None
         if file is None:
             return 0
-        used = len(file.read(0, self.file_units * UNIT_BYTES).rstrip(b"\x00"))
+        used = len(self._read_around(file, 0, self.file_units * UNIT_BYTES).rstrip(b"\x00"))
         return self._number(names[-1]) * self.file_units + -(-used // UNIT_BYTES)
 
     def _raw(self, offset: int, count: int) -> list[Unit]:
@@ -224,6 +264,10 @@ class ConsumeQueue:
             return self.read(offset, count)
         finally:
             self.checker = checker
+
+    def read_unchecked(self, offset: int, count: int) -> list[Unit]:
+        """Return what `read` does, as the files have it: for looks at the form of units alone. Raises the same."""
+        return self._raw(offset, count)
 
     def neighbour(self, offset: int) -> Unit | None:
         """Return the unit at an offset, unchecked; None when the offset is not visible."""
@@ -253,14 +297,26 @@ class ConsumeQueue:
             count = min(self.max_offset - self._tail_base, self.file_units - place)
             file = self._file(number, create=True)
             assert file is not None
-            data = bytes(self.tail[: count * UNIT_BYTES])
-            file.write(place * UNIT_BYTES, [data])
+            data = self._as_filed(bytes(self.tail[: count * UNIT_BYTES]))
+            write_around(file, place * UNIT_BYTES, data)
             self._sums.add(data, minimum=self.min_offset)
             self._unsynced[number] = file
             del self.tail[: count * UNIT_BYTES]
             self._tail_base += count
             written += count
         return written
+
+    def _as_filed(self, data: bytes) -> bytes:
+        """Return the first units of the tail as the file holds them: fillers repeat the unit that follows them."""
+        base = self._tail_base
+        for gap in self._fillers:
+            start, end = max(gap.start, base) - base, min(gap.stop, base + len(data) // UNIT_BYTES) - base
+            if start < end:
+                follows = UNIT.unpack_from(self.tail, (gap.stop - base) * UNIT_BYTES)
+                data = b"".join(
+                    (data[: start * UNIT_BYTES], repeated(follows) * (end - start), data[end * UNIT_BYTES :])
+                )
+        return data
 
     def sync(self) -> None:
         """Make what `write_tail` wrote durable."""
@@ -288,7 +344,7 @@ class ConsumeQueue:
         keep = -(-self.max_offset // self.file_units)
         removed = False
         for name in self._disk.list(self._folder):
-            if name.isdigit() and not self._files_base // self.file_units <= self._number(name) < keep:
+            if is_number(name) and not self._files_base // self.file_units <= self._number(name) < keep:
                 file = self._files.pop(self._number(name), None)
                 if file is not None:
                     file.close()
@@ -310,8 +366,9 @@ class ConsumeQueue:
         if place and (file := self._file(number, create=False)) is not None:
             for start in range(place * UNIT_BYTES, self.file_units * UNIT_BYTES, _ZEROS_BYTES):
                 count = min(_ZEROS_BYTES, self.file_units * UNIT_BYTES - start)
-                if file.read(start, count).strip(b"\x00"):
-                    file.write(start, [bytes(count)])
+                data, bad = read_around(file, start, count)
+                if bad or data.strip(b"\x00"):
+                    write_around(file, start, bytes(count))
                     self._unsynced[number] = file
 
     def dropping_files(self) -> Saving:
@@ -320,7 +377,7 @@ class ConsumeQueue:
         Raises:
             OSError: One cannot be deleted.
         """
-        names = [name for name in self._disk.list(self._folder) if name.isdigit()]
+        names = [name for name in self._disk.list(self._folder) if is_number(name)]
         gone = [name for name in names[:-1] if self._number(name) < self.min_offset // self.file_units]
         for name in gone:
             number = self._number(name)
@@ -345,11 +402,36 @@ class ConsumeQueue:
 
     def repair(self, offset: int, unit: Unit) -> None:
         """Overwrite one unit in the files."""
-        number, place = divmod(offset, self.file_units)
-        file = self._file(number, create=True)
-        assert file is not None
-        file.write(place * UNIT_BYTES, [UNIT.pack(*unit)])
-        self._unsynced[number] = file
+        self.overwrite(offset, UNIT.pack(*unit))
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Overwrite units in the files, from an offset on; durable after `sync`. Raises OSError."""
+        at = 0
+        while at < len(data):
+            number, place = divmod(offset + at // UNIT_BYTES, self.file_units)
+            part = data[at : at + (self.file_units - place) * UNIT_BYTES]
+            file = self._file(number, create=True)
+            assert file is not None
+            write_around(file, place * UNIT_BYTES, part)
+            self._unsynced[number] = file
+            at += len(part)
+
+    def void_above(self, offset: int) -> int:
+        """How many offsets from `offset` on never held anything: those between two lives of the topic."""
+        return max(0, self.base_offset - max(offset, self.void_from))
+
+    @property
+    def end_of_files(self) -> int:
+        """One past the last visible offset whose unit the files hold."""
+        return self._tail_base
+
+    def units_in_files(self, offset: int, end: int) -> list[Unit]:
+        """Return the units [offset, end) as the files hold them. Raises OSError."""
+        return list(UNIT.iter_unpack(self._read_files(offset, end)))
+
+    def file_start(self, offset: int) -> int:
+        """Return the first offset of the file that an offset is in."""
+        return offset // self.file_units * self.file_units
 
     def _number(self, name: str) -> int:
         return int(name) // (self.file_units * UNIT_BYTES)

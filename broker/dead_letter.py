@@ -14,7 +14,9 @@ DLQ_ATTEMPTS         attempts that failed
 DLQ_RETRY_OFFSET     offset in the group's retry topic, of a message that was sent back before
 ==================== =========================================================
 
-The origin is where the message was published. Of one that RocketMQ sent back queue and offset are not known.
+The origin is where the message was published. Of one that RocketMQ sent back queue and offset are not known. What the
+message itself has of these names, and of those of a retry without being in a retry topic, is left out: only the broker
+says them.
 """
 
 from __future__ import annotations
@@ -24,17 +26,28 @@ from typing import TYPE_CHECKING, Protocol
 from broker.body import SYS_PACKING, split_body
 from broker.decisions import prepared_offset_of
 from broker.errors import BodyUnusable
-from broker.properties import PROPERTIES_BYTES_MAX, find_property
+from broker.properties import LETTER_PROPERTIES, PROPERTIES_BYTES_MAX, find_property
 from broker.put import Put
 from broker.record import BATCH_BYTES, CRC_BYTES, born_host, born_timestamp, split, sys_flag, user_flag
 from broker.release import without
-from broker.retry.puts import COUNTS_NAME, OFFSET_NAME, QUEUE_NAME, RETRY_TOPIC_NAME, ROUTE_NAMES, is_retry_topic
+from broker.retry.puts import (
+    COUNTS_NAME,
+    OFFSET_NAME,
+    QUEUE_NAME,
+    RETRY_NAMES,
+    RETRY_TOPIC_NAME,
+    ROUTE_NAMES,
+    is_retry_topic,
+)
 from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
 
 if TYPE_CHECKING:
     from broker.store import Store
 
 REASON_CHARS_MAX = 500
+_RETRIED = (*LETTER_PROPERTIES, QUEUE_NAME, OFFSET_NAME, COUNTS_NAME, *ROUTE_NAMES)
+_FIRST = (*_RETRIED, *RETRY_NAMES)
+"""What is left out of the properties of a message that was sent back, and of one that was not."""
 _KEPT_WHEN_TOO_LONG = (b"KEYS", b"TAGS")
 _ROOM = PROPERTIES_BYTES_MAX - CRC_BYTES - BATCH_BYTES - 64
 """The block's limit less what the broker adds: the sum, the batch mark, UNIQ_KEY where it is missing."""
@@ -85,7 +98,7 @@ def dead_letter(store: Store, group: str, origin: Buriable, reason: str, record:
         topic=store.create_topic(dead_letter_topic(group), 1, system=True),
         queue_id=0,
         body=body,
-        properties=_join(without(block, (QUEUE_NAME, OFFSET_NAME, COUNTS_NAME, *ROUTE_NAMES)), added, unique_key),
+        properties=_join(without(block, _RETRIED if is_retry_topic(origin.topic) else _FIRST), added, unique_key),
         tags=find_property(block, b"TAGS") or b"",
         unique_key=unique_key,
         prepared_offset=prepared_offset_of(origin.physical),

@@ -99,7 +99,8 @@ def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int
         if at >= limit:
             number, at = divmod(position, segment_bytes)
             view = _view(log, number)
-        if view and at + RECORD_OVERHEAD_BYTES <= limit:
+        sure = position >= log.pages.unsure_end or log.pages.is_record_sure(position)
+        if view and sure and at + RECORD_OVERHEAD_BYTES <= limit:
             size, magic, queue_id, own, flags, replaced, body_bytes = _unpack(view, at)
             if (
                 own == position

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from broker.file_bytes import FileBytes
 from broker.seams import Buffer
 
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700  # messages are their owner's business; an umask takes away more
 _IOV_MAX = 1024
 _JOIN_BYTES_MAX = 1 << 20
 _FLOCK = "hhqqi4x"  # Linux's struct flock on 64 bits: type, whence, start, length, process
@@ -162,11 +163,22 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing."""
-        return RealFile(os.open(path, self._flags | (os.O_CREAT if create else 0), 0o644), path)
+        return RealFile(os.open(path, self._flags | (os.O_CREAT if create else 0), _FILE_MODE), path)
 
     def exists(self, path: str) -> bool:
         """Whether the path is there."""
         return os.path.exists(path)
+
+    def is_link(self, path: str) -> bool:
+        """Whether it is a symbolic link."""
+        return os.path.islink(path)
+
+    def open_to_others(self, path: str) -> bool:
+        """Whether its mode lets other users in; False when it is not there."""
+        try:
+            return bool(os.stat(path).st_mode & 0o077)
+        except FileNotFoundError:
+            return False
 
     def list(self, path: str) -> list[str]:
         """Sorted names in a folder; empty when it is not there."""
@@ -182,7 +194,7 @@ class RealDisk:
         parent = os.path.dirname(os.path.abspath(path))
         self.make_folder(parent)
         try:
-            os.mkdir(path, 0o755)
+            os.mkdir(path, _FOLDER_MODE)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise NotADirectoryError(errno.ENOTDIR, "a file stands where the folder should be", path) from None
@@ -216,7 +228,7 @@ class RealDisk:
         else:
             if (status.st_dev, status.st_ino) in _held:
                 raise BlockingIOError(errno.EAGAIN, "locked by this process already", path)
-        descriptor = os.open(path, self._flags | (0 if self._read_only else os.O_CREAT), 0o644)
+        descriptor = os.open(path, self._flags | (0 if self._read_only else os.O_CREAT), _FILE_MODE)
         kind = fcntl.LOCK_SH if self._read_only else fcntl.LOCK_EX
         try:
             fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)

@@ -1,8 +1,8 @@
 """What can go wrong in the store, one class per cause; every sentence says what to do.
 
-`StoreError` is the root. Opening raises `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`, `StoreGeometryDiffers`,
-`StoreForeign` or `StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`; reading `DamagedRecord` or
-`RecordGone`, unpacking a body `BodyUnusable`.
+`StoreError` is the root. Opening raises `NotAStore`, `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`,
+`StoreGeometryDiffers`, `StoreForeign` or `StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`;
+reading `DamagedRecord` or `RecordGone`, unpacking a body `BodyUnusable`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ REPAIR_ADVICE = "`pyddmq store check DATA --repair` shows what can be mended; or
 """What to do about a damaged file."""
 
 
+_NAMES_SHOWN = 5
 _TOO_MANY_FILES = "raise the limit of open files (`ulimit -n`, LimitNOFILE of a service)"
 _NO_SPACE_LEFT = "free some space there, or choose another directory"
 _ADVICE = {
@@ -53,6 +54,18 @@ class StoreUnwritable(StoreError):
         advice = _ADVICE.get(cause.errno or 0, "give this user write permission there, or choose another directory")
         super().__init__(f"cannot write to data directory {root}: {cause.strerror or cause}; {advice}")
         self.root = root
+
+
+class NotAStore(StoreError):
+    """The folder holds files of somebody else's and no store: none is made among them."""
+
+    def __init__(self, root: str, names: list[str]) -> None:
+        left = len(names) - _NAMES_SHOWN
+        shown = ", ".join(names[:_NAMES_SHOWN]) + (f" and {left} more" if left > 0 else "")
+        super().__init__(
+            f"{root} is not empty and holds no store (there: {shown}); name an empty or new folder as the data "
+            "directory, or that of the store if this is not it"
+        )
 
 
 class StoreFormatNewer(StoreError):

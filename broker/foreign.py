@@ -91,9 +91,9 @@ def in_layout(root: str, disk: Disk) -> list[Foreign]:
     """
     table = _json(disk, f"{root}/config/topics.json").get("topicConfigTable")
     attributes = {
-        name: entry.get("attributes") or {}
+        name: entry["attributes"]
         for name, entry in (table if isinstance(table, dict) else {}).items()
-        if isinstance(entry, dict)
+        if isinstance(entry, dict) and isinstance(entry.get("attributes"), dict)
     }
     batches = {name for name, found in attributes.items() if found.get("queue.type") == "BatchCQ"}
     batches.update(disk.list(f"{root}/batchconsumequeue"))
@@ -162,7 +162,7 @@ def _json(disk: Disk, path: str) -> dict[str, Any]:
     raw = read_whole(disk, path)
     try:
         found = parse_loose((raw or b"{}").decode("utf-8", "replace"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -7,6 +7,7 @@ that open it, and `broker_settings` is the broker.conf with which RocketMQ 5.3 o
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -14,18 +15,20 @@ from typing import Any
 
 from broker.consume_queue import UNIT_BYTES
 from broker.delay.levels import STANDARD_LEVELS
-from broker.errors import StoreFormatNewer, StoreUnreadable
-from broker.index.file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from broker.errors import StoreUnreadable
+from broker.index.file import ENTRIES_PER_SLOT, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from broker.names import is_number
 from broker.options import StoreOptions
+from broker.popped import REVIVE_PREFIX
 from broker.seams import Disk
-from broker.state_file import SealedFile
-from broker.store_json import FORMAT_VERSION, Geometry
+from broker.state_file import SealedFile, parse_loose, read_whole
+from broker.store_json import Geometry, sizes_of
 from broker.timer.names import TimerOptions
 
-ENTRIES_PER_SLOT = 4
-"""RocketMQ's proportion (5,000,000 slots, 20,000,000 entries) and ours: a file's size then tells both."""
-
 _INDEX_BYTES_PER_SLOT = SLOT_BYTES + ENTRIES_PER_SLOT * ENTRY_BYTES
+CLUSTER_NAME, BROKER_NAME = "pyddmq", "broker-0"
+_MEMBERS_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _HOURS_KEPT = 24 * 365 * 10
 _TIMERS = TimerOptions()
 
@@ -51,9 +54,7 @@ def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -
     """
     found: dict[str, Any] | None = SealedFile(disk, f"{root}/pyddmq/store.json").load()
     if found is not None:
-        if found["format"] > FORMAT_VERSION:
-            raise StoreFormatNewer(root, found["format"], FORMAT_VERSION)
-        return Geometry(**{name: value for name, value in found.items() if name != "format"})
+        return sizes_of(found, root=root)[1]
     return geometry_of_files(root, disk=disk, default=default)
 
 
@@ -94,12 +95,36 @@ def timer_log_bytes_of(root: str, *, disk: Disk) -> int:
     return _usual_size(disk, f"{root}/timerlog") or _TIMERS.log_file_bytes
 
 
+def names_of(root: str, *, disk: Disk) -> tuple[str, str]:
+    """Tell the names of cluster and broker that a RocketMQ gave to a store; ours where none had it open.
+
+    RocketMQ names system topics after them, which stay in `topics.json`, and looks for these topics again: under other
+    names it would not find what POP consumers have in hand.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        content = parse_loose((read_whole(disk, f"{root}/config/topics.json") or b"{}").decode("utf-8", "replace"))
+        names = list(content["topicConfigTable"])
+    except (ValueError, KeyError, TypeError):
+        names = []
+
+    def named(prefix: str, default: str) -> str:
+        found = sorted(name.removeprefix(prefix) for name in names if str(name).startswith(prefix))
+        # Of several, the one that is not ours: a store came from there.
+        return next((name for name in found if name != default and _NAME.fullmatch(name)), default)
+
+    return named(REVIVE_PREFIX, CLUSTER_NAME), named(_MEMBERS_PREFIX, BROKER_NAME)
+
+
 def broker_settings(
     root: str,
     geometry: Geometry,
     *,
     message_bytes_max: int,
     delay_levels: str = STANDARD_LEVELS,
+    names: tuple[str, str] = (CLUSTER_NAME, BROKER_NAME),
     timer_log_bytes: int = _TIMERS.log_file_bytes,
 ) -> dict[str, str]:
     """Return the settings of broker.conf with which RocketMQ 5.3 opens a store of these sizes.
@@ -116,11 +141,12 @@ def broker_settings(
         geometry: Its sizes.
         message_bytes_max: Largest body in bytes.
         delay_levels: Delays of the levels; RocketMQ must have the same.
+        names: Of cluster and broker, as `names_of` tells them.
         timer_log_bytes: As `timer_log_bytes_of` tells; RocketMQ does not start on a timer log of other files.
     """
     return {
-        "brokerClusterName": "pyddmq",
-        "brokerName": "broker-0",
+        "brokerClusterName": names[0],
+        "brokerName": names[1],
         "brokerId": "0",
         "storePathRootDir": root,
         "storePathCommitLog": f"{root}/commitlog",
@@ -170,7 +196,7 @@ def _usual_size(disk: Disk, folder: str) -> int:
     """Size in bytes that most files with a name of digits have, empty ones left out; 0 when there is none."""
     sizes: Counter[int] = Counter()
     for name in disk.list(folder):
-        if name.isdigit():
+        if is_number(name):
             file = disk.open(f"{folder}/{name}")
             try:
                 sizes[file.size()] += 1
@@ -183,6 +209,6 @@ def _usual_size(disk: Disk, folder: str) -> int:
 def _first_queue_size(disk: Disk, folder: str) -> int:
     for topic in disk.list(folder):
         for queue in disk.list(f"{folder}/{topic}"):
-            if queue.isdigit() and (size := _usual_size(disk, f"{folder}/{topic}/{queue}")):
+            if is_number(queue) and (size := _usual_size(disk, f"{folder}/{topic}/{queue}")):
                 return size
     return 0

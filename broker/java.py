@@ -51,13 +51,22 @@ def tags_code(tags: bytes) -> int:
     return code
 
 
-def queue_of_key(key: str, queues: int) -> int:
-    """Queue, 0 to `queues` - 1, of a message key: |hash| modulo the number of queues.
+def queue_of_hash(value: int, queues: int) -> int:
+    """Queue, 0 to `queues` - 1, of a hash: the only place where one is chosen so (and `check_leaf`, which equals it).
 
-    The absolute value is taken over the mathematical integer, so that Java's overflow at -2^31 cannot yield a negative
-    queue (W80).
+    It is RocketMQ's SelectMessageQueueByHash: Java's remainder, which keeps the sign, then its absolute value. That is
+    |value| modulo the number of queues, for the smallest integers, too: no absolute value overflows here (W80).
+
+    Args:
+        value: Java's hash of a key, or a producer's hashId (R96); signed, of any size.
+        queues: How many queues the topic has, 1 or more.
     """
-    return abs(string_hash(key)) % queues
+    return abs(value) % queues
+
+
+def queue_of_key(key: str, queues: int) -> int:
+    """Queue, 0 to `queues` - 1, of a message key: that of its Java hash (D7)."""
+    return queue_of_hash(string_hash(key), queues)
 
 
 def extended_hash(value: int, text: bytes) -> int:

@@ -154,6 +154,8 @@ class LinuxAio:
         if self._call(setup, ctypes.c_long(_IN_FLIGHT_MAX), ctypes.byref(self._context)) < 0:
             raise OSError(ctypes.get_errno(), "no AIO")
         self._waiting: dict[int, _Begun] = {}
+        self._ended_untold: dict[int, int] = {}
+        """By number: results that the kernel has given out, and gives out no more, of those that wait to be told."""
         self._last = 0
         self._request = _Request()
         self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(self._request))
@@ -217,12 +219,11 @@ class LinuxAio:
 
     def wait(self, number: int) -> None:
         """Wait for one sync and tell of it; others that have ended are told in the next turn."""
-        while number in self._waiting:
+        while number in self._waiting and number not in self._ended_untold:
             for each in self._reap(self._one):
-                if each[0] == number:
-                    self._tell(*each)
-                else:
-                    self._loop.call_soon(self._tell, *each)
+                if each != number:
+                    self._loop.call_soon(self._tell, each)
+        self._tell(number)
 
     def _ended(self) -> None:
         """Tell those whose syncs have ended."""
@@ -233,25 +234,30 @@ class LinuxAio:
         ended = self._reap(self._none)
         try:
             while ended:
-                self._tell(*ended.pop(0))
+                self._tell(ended.pop(0))
         finally:
             for each in ended:
                 # One of those told has failed us; the others have waited for theirs.
-                self._loop.call_soon(self._tell, *each)
+                self._loop.call_soon(self._tell, each)
 
-    def _reap(self, least: ctypes.c_long) -> list[tuple[int, int]]:
-        """Take number and result of what has ended, and wait for `least` of it."""
+    def _reap(self, least: ctypes.c_long) -> list[int]:
+        """Take the results of what has ended, having waited for `least` of it; return the numbers."""
         events = self._events
-        ended: list[tuple[int, int]] = []
+        ended: list[int] = []
         # The kernel takes more than it was asked to, and wakes us once for all that has ended.
         while True:
             count = self._call(self._getevents, self._context, least, self._most, events, None)
-            ended += [(events[place].data, events[place].result) for place in range(count)]
+            for place in range(count):
+                number = events[place].data
+                self._ended_untold[number] = events[place].result
+                ended.append(number)
             if count < _IN_FLIGHT_MAX:
                 return ended
             least = self._none
 
-    def _tell(self, number: int, result: int) -> None:
+    def _tell(self, number: int) -> None:
+        """Tell of one that has ended, unless that was done."""
+        result = self._ended_untold.pop(number, 0)
         begun = self._waiting.pop(number, None)
         if begun is not None:
             begun.done(None if result >= 0 else OSError(-result, os.strerror(-result), begun.path))

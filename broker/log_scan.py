@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 
 from broker.commit_log import CommitLog
+from broker.nested import goes_on_at
 from broker.record import (
     BLANK,
     BLANK_BYTES,
@@ -20,6 +21,7 @@ from broker.record import (
     Entry,
     check,
 )
+from broker.unreadable import BadStretch
 
 WINDOW_BYTES = 1 << 18
 SEARCH_BYTES = 1 << 20
@@ -33,6 +35,8 @@ def record_at(log: CommitLog, physical: int) -> Entry | None:
     number, start = divmod(physical, log.segment_bytes)
     if number not in log.segments:
         return None
+    if not log.pages.is_record_sure(physical):
+        return None
     return check(log.view(number), start, log.segment_bytes - BLANK_BYTES, physical)
 
 
@@ -41,8 +45,8 @@ def scan(log: CommitLog, start: int) -> Iterator[Entry]:
     return LogScan(log, start).entries()
 
 
-Loaded = Callable[[int, int, bytes], None]
-"""Told what was read: number of the segment, position in it, bytes."""
+Loaded = Callable[[int, int, bytes, list[BadStretch]], None]
+"""Told what was read: number of the segment, position in it, bytes, and what of them could not be read and is zeros."""
 
 
 class LogReader:
@@ -99,9 +103,11 @@ class LogReader:
             rest = bytes(self._view[at:])
             segment = self._log.segments.get(number)
             wanted = max(size, self._window_bytes) - len(rest)
-            data = segment.file.read(start + len(rest), wanted) if segment is not None else b""
+            data, bad = (
+                self._log.pages.read_around(number, start + len(rest), wanted) if segment is not None else (b"", [])
+            )
             if self._loaded is not None:
-                self._loaded(number, start + len(rest), data)
+                self._loaded(number, start + len(rest), data, bad)
             self._view = memoryview(rest + data)
             self._start, at = start, 0
         return at
@@ -158,6 +164,14 @@ class LogScan:
                 found = yield from self._resynchronise(position)
                 if found is None:
                     return
+                beyond = yield from goes_on_at(log, reader, position, found)
+                if beyond != found and reader.record(beyond) is None and not reader.is_blank(beyond):
+                    # What was found lies in the body of the last record.
+                    found = yield from self._resynchronise(beyond)
+                    if found is None:
+                        return
+                else:
+                    found = beyond
                 reader.forget()
                 if reader.record(position) is not None or reader.is_blank(position):
                     # The store's owner wrote it while this reader was searching.
@@ -171,7 +185,8 @@ class LogScan:
         segment = self._log.segments.get(number)
         if segment is None:
             return not any(other > number for other in self._log.segments)
-        return not segment.file.read(start, _PROBE_BYTES).strip(b"\x00")
+        data, bad = self._log.pages.read_around(number, start, _PROBE_BYTES)
+        return not bad and not data.strip(b"\x00")
 
     def _resynchronise(self, position: int) -> Generator[None, None, int | None]:
         """Offset of the next valid record after a bad place, None when there is none."""
@@ -193,11 +208,12 @@ class LogScan:
         at = start - segment.base
         while at < self._log.segment_bytes:
             # Chunks overlap, so that a magic on a border is seen.
-            chunk = segment.file.read(at, SEARCH_BYTES + len(MAGIC_COMMON_BYTES))
-            if chunk[:SEARCH_BYTES] != _ZEROS[: len(chunk)]:
+            chunk, bad = self._log.pages.read_around(number, at, SEARCH_BYTES + len(MAGIC_COMMON_BYTES))
+            if bad or chunk[:SEARCH_BYTES] != _ZEROS[: len(chunk)]:
                 if self._loaded is not None:
-                    self._loaded(number, at, chunk)
-                self.tail_dirty = self.tail_dirty or bool(chunk.strip(b"\x00"))
+                    self._loaded(number, at, chunk, bad)
+                # What cannot be read is not empty: it is written over before anything is appended there.
+                self.tail_dirty = self.tail_dirty or bool(bad) or bool(chunk.strip(b"\x00"))
                 hit = chunk.find(MAGIC_COMMON_BYTES)
                 while hit >= 0:
                     candidate = segment.base + at + hit - 4

@@ -69,7 +69,7 @@ def walk(
     end = min(end, log.visible_end)
     position = max(start, log.min_offset)
     stop = min(end, position + bytes_max)
-    segment_bytes, cold_end = log.segment_bytes, log.cold_end
+    segment_bytes, cold_end, unsure_end = log.segment_bytes, log.cold_end, log.pages.unsure_end
     limit = segment_bytes - BLANK_BYTES
     found: list[Walked] = []
     view = memoryview(b"")
@@ -78,7 +78,8 @@ def walk(
         if not view or at >= limit:
             number, at = divmod(position, segment_bytes)
             view = _view(log, number)
-        if view and at + RECORD_OVERHEAD_BYTES <= limit and position >= cold_end:
+        sure = position >= unsure_end or log.pages.is_record_sure(position)
+        if view and sure and at + RECORD_OVERHEAD_BYTES <= limit and position >= cold_end:
             size, magic, own, flags, store_ms, body_bytes = _unpack(view, at)
             topic_at = at + HEADER_BYTES + body_bytes
             if (
@@ -97,8 +98,8 @@ def walk(
                     position += size
                     at += size
                     continue
-        entry = check(view, at, limit, position) if view else None
-        if entry is None and view and segment_bytes - at >= BLANK_BYTES:
+        entry = check(view, at, limit, position) if view and sure else None
+        if entry is None and view and sure and segment_bytes - at >= BLANK_BYTES:
             left, magic = BLANK.unpack_from(view, at)
             if magic == MAGIC_BLANK and left == segment_bytes - at:
                 position += left

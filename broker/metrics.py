@@ -6,7 +6,7 @@ docs/metrics.md is made from `SPECS`, and a test keeps the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 
@@ -35,6 +35,11 @@ class Counter:
 
 SPECS: dict[str, Spec] = {}
 
+OPEN_SERIES_MAX = 100
+"""Series of a metric whose label's values peers choose."""
+OTHER = "(other)"
+"""Label of all that have no series of their own."""
+
 
 def declare(name: str, help: str, labels: tuple[str, ...] = (), kind: str = "counter") -> str:
     """Add a metric to the table and return its name; each room declares its own, once, at import.
@@ -53,6 +58,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[str, ...]], Counter] = {}
+        self._open: dict[str, int] = {}
 
     def counter(self, name: str, *labels: str) -> Counter:
         """Return the series of `name` with these label values, in the order of its spec; made on first use.
@@ -69,12 +75,30 @@ class Metrics:
             series = self._series[(name, labels)] = Counter()
         return series
 
+    def open_counter(self, name: str, label: str) -> Counter:
+        """Return the series of a metric whose one label has values that peers choose: the first so many names get one.
+
+        The rest share the series `OTHER`, so that the sum is right whatever they are called. Raises as `counter`.
+        """
+        if (name, (label,)) not in self._series:
+            named = self._open.get(name, 0)
+            if named >= OPEN_SERIES_MAX:
+                return self.counter(name, OTHER)
+            self._open[name] = named + 1
+        return self.counter(name, label)
+
     def value(self, name: str, *labels: str) -> int:
         """Return the value of a series; 0 when it was never touched. Without labels: the sum over all of them."""
         if labels or not SPECS[name].labels:
             series = self._series.get((name, labels))
             return series.value if series else 0
         return sum(counter.value for (each, _), counter in self._series.items() if each == name)
+
+    def some(self, names: Collection[str]) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
+        """Return the series of some metrics, in no order: cheaper than all of them in theirs."""
+        for (name, labels), counter in list(self._series.items()):
+            if name in names:
+                yield SPECS[name], labels, counter.value
 
     def __iter__(self) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
         for (name, labels), counter in sorted(self._series.items(), key=lambda item: item[0]):

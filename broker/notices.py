@@ -9,7 +9,7 @@ and the first of them as an example.
 from __future__ import annotations
 
 import traceback
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -18,6 +18,14 @@ from broker.seams import Clock
 INTERVAL_SECONDS = 60.0
 _KINDS_MAX = 10_000
 _FAULTY = {"exc_info", "fault"}
+
+
+class Fault(NamedTuple):
+    """A fault of our own: its event, what was raised, and when, on the monotonic clock."""
+
+    event: str
+    text: str
+    at: float
 
 
 class _Window:
@@ -45,6 +53,9 @@ class Notices:
         self._log = structlog.get_logger() if log is None else log
         self._interval = interval_seconds
         self._windows: dict[tuple[str, str, str], _Window] = {}
+        self.faults = 0
+        """Faults of our own so far."""
+        self.last_fault: Fault | None = None
 
     def note(self, event: str, group: str = "", count: int = 1, *, kind: str = "", **example: object) -> None:
         """Report `count` occurrences of one kind.
@@ -71,6 +82,8 @@ class Notices:
             kind: As `note`; the type of the error is added to it.
             example: As `note`.
         """
+        self.faults += 1
+        self.last_fault = Fault(event, f"{type(error).__name__}: {error}", self._clock.monotonic())
         key = (event, "", f"{kind} {type(error).__name__}")
         if not self._gathered(key, 1, {**example, **_where(error)}):
             self._write(event, "", 1, {**example, "exc_info": error})

@@ -1,8 +1,9 @@
 """`config/consumerOffset.json`: the committed offset of every group, topic and queue, in RocketMQ's shape.
 
 A committed offset is the next one to consume. The file is read with or without quotes around its integer keys and
-written with them, which RocketMQ's parser takes as well. What only this program knows (acks above the committed offset)
-is not here.
+written with them, which RocketMQ's parser takes as well. Entries of names that no topic or group can have (RocketMQ's
+light queues have some) are used for nothing, and written back as they were. What only this program knows (acks above
+the committed offset) is not here.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.metrics import Metrics
+from broker.names import is_stored
+from broker.popped import REVIVE_GROUP
 from broker.saving import Steps, at_once
 from broker.seams import Clock, Disk
-from broker.state_file import StateFile
+from broker.state_file import StateFile, data_version
 from broker.store_metrics import FILES_DAMAGED
 
 
@@ -35,6 +38,7 @@ class ConsumerOffsets:
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
         self._rest: dict[str, Any] = {}
+        self._strange: dict[str, Any] = {}
         self._dirty = False
         self.changed_outside = False
         self.settle: Callable[[], None] = _nothing
@@ -64,10 +68,15 @@ class ConsumerOffsets:
 
     def _take(self, content: dict[str, Any]) -> None:
         self._rest = {name: value for name, value in content.items() if name not in ("offsetTable", "dataVersion")}
-        self._version = dict(content.get("dataVersion") or self._version)
+        self._version = data_version(content.get("dataVersion"))
         for name, queues in content.get("offsetTable", {}).items():
             topic, _, group = name.partition("@")
-            self._table[group, topic] = {int(queue): max(0, int(offset)) for queue, offset in queues.items()}
+            if not (is_stored(topic) and is_stored(group)):
+                self._strange[name] = queues
+                continue
+            # RocketMQ commits there the last record that is done, and -1 while there is none.
+            lowest = -1 if group == REVIVE_GROUP else 0
+            self._table[group, topic] = {int(queue): max(lowest, int(offset)) for queue, offset in queues.items()}
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the committed offset (next one to consume); None when none was ever committed."""
@@ -101,10 +110,10 @@ class ConsumerOffsets:
             return False
         version = {
             **self._version,
-            "counter": int(self._version.get("counter", 0)) + 1,
+            "counter": self._version.get("counter", 0) + 1,
             "timestamp": self._clock.wall_ms(),
         }
-        table = {
+        table = self._strange | {
             f"{topic}@{group}": {str(queue): offset for queue, offset in sorted(queues.items())}
             for (group, topic), queues in self._table.items()
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -10,13 +10,14 @@ import structlog
 
 from broker.commit_log import CommitLog
 from broker.delay.levels import DelayLevels
-from broker.errors import REPAIR_ADVICE, StoreInUse, StoreUnreadable, StoreUnwritable
+from broker.errors import REPAIR_ADVICE, NotAStore, StoreInUse, StoreUnreadable, StoreUnwritable
+from broker.fillers import rewrite
 from broker.foreign import in_layout, refuse, tell
 from broker.metrics import Metrics
 from broker.options import StoreOptions
-from broker.recovery import RecoveryFacts, RecoverySteps, recover
+from broker.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
 from broker.seams import Disk, Lock
-from broker.store_json import AbortFile, Checkpoint, Geometry, check_geometry
+from broker.store_json import AbortFile, Checkpoint, Geometry, check_geometry, raise_format
 from broker.store_metrics import (
     BATCHES_CUT,
     DUPLICATES,
@@ -30,6 +31,10 @@ from broker.store_metrics import (
 from broker.topics import Topics
 
 FOLDERS = ("", "/commitlog", "/consumequeue", "/index", "/config", "/pyddmq")
+
+_STORE_MARKS = ("commitlog", "pyddmq", "config/topics.json")
+_SMALL_FILES = frozenset({"lock", "abort", "checkpoint"})
+_OWN = frozenset(folder.removeprefix("/") for folder in FOLDERS)
 
 Step = TypeVar("Step")
 T = TypeVar("T")
@@ -47,15 +52,38 @@ def run_to_end(steps: Generator[Step, None, T], progress: Callable[[Step], objec
             return result
 
 
+def _refuse_others_files(root: str, disk: Disk) -> None:
+    """Refuse a folder with files that are no store's: a mistyped path must not make a store among them.
+
+    A store, RocketMQ's too, has a `commitlog`, a `pyddmq` or its topics; what a kill left of the very first start, or
+    of RocketMQ's, has known names alone, and empty folders.
+
+    Raises:
+        NotAStore: There are such files.
+        OSError: The folder cannot be read.
+    """
+    names = [name for name in disk.list(root) if not name.startswith(".") and name != "lost+found"]
+    if any(disk.exists(f"{root}/{mark}") for mark in _STORE_MARKS):
+        if disk.open_to_others(root):
+            advice = f"other users can read its messages; close it with `chmod -R go= {root}` if none of them has to"
+            logger.warning("data_directory_open_to_others", root=root, advice=advice)
+        return
+    strange = [name for name in names if name not in _SMALL_FILES and (name not in _OWN or disk.list(f"{root}/{name}"))]
+    if strange:
+        raise NotAStore(root, strange)
+
+
 def take_lock(root: str, disk: Disk) -> Lock:
     """Make the store's folders and take its lock; a new lock file gets RocketMQ's content.
 
     Raises:
+        NotAStore: There are other files, and no store.
         StoreInUse: Somebody holds the lock.
         StoreUnwritable: A folder or the lock file cannot be made.
     """
     path = f"{root}/lock"
     try:
+        _refuse_others_files(root, disk)
         for folder in FOLDERS:
             disk.make_folder(root + folder)
         if not disk.exists(path):
@@ -70,8 +98,11 @@ def take_lock(root: str, disk: Disk) -> Lock:
         raise StoreUnwritable(root, error) from error
 
 
-def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) -> None:
+def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) -> bool:
     """Open the log's files and compare the store's sizes with the configured ones.
+
+    Returns:
+        Whether the store is of an older format (`store_json.raise_format`).
 
     Raises:
         StoreGeometryDiffers, StoreFormatNewer: See `store_json.check_geometry`.
@@ -87,12 +118,13 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) ->
     )
     refuse(root, [each for each in in_layout(root, disk) if each.refused])
     strange = log.open()
-    check_geometry(root, geometry, disk=disk, segment_bytes_found=strange[0][1] if strange else None)
+    older = check_geometry(root, geometry, disk=disk, segment_bytes_found=strange[0][1] if strange else None)
     if strange:
         raise StoreUnreadable(
             f"{log.folder}/{strange[0][0]} does not have the size or name of a log file of "
             f"{options.segment_bytes} bytes; {REPAIR_ADVICE}"
         )
+    return older
 
 
 def sync_names(root: str, disk: Disk) -> None:
@@ -131,6 +163,18 @@ def recovered(
     facts = yield from steps
     damaged = tuple(path.removeprefix(f"{root}/") for path in topics.damaged)
     return replace(facts, files_damaged=damaged, foreign=tuple(in_layout(root, disk)))
+
+
+def raised(root: str, log: CommitLog, topics: Topics, *, disk: Disk) -> Iterator[RecoveryProgress]:
+    """Give a recovered store of an older format its present one, in steps: rewrite its fillers. Raises OSError."""
+    count = 0
+    for topic in topics.by_name.values():
+        for queue in topic.queues:
+            count += rewrite(queue, log_minimum=log.min_offset, segment_bytes=log.segment_bytes)
+            queue.sync()
+            yield RecoveryProgress(0, 0)
+    raise_format(root, disk=disk)
+    logger.info("store_fillers_rewritten", root=root, count=count)
 
 
 def report(root: str, facts: RecoveryFacts, options: StoreOptions, metrics: Metrics) -> None:

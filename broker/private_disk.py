@@ -151,6 +151,14 @@ class PrivateDisk:
         """Whether a file or folder is there."""
         return path in self._files or path in self._folders or self._below(path)
 
+    def is_link(self, path: str) -> bool:
+        """Whether it is a symbolic link below; none is made in memory."""
+        return path not in self._files and self._disk.is_link(path)
+
+    def open_to_others(self, path: str) -> bool:
+        """Whether other users may read a folder below; nobody sees what is in memory."""
+        return self._below(path) and self._disk.open_to_others(path)
+
     def list(self, path: str) -> list[str]:
         """Sorted names in a folder; empty when it is not there."""
         below = {name for name in self._disk.list(path) if f"{path}/{name}" not in self._gone}

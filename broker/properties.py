@@ -49,12 +49,15 @@ def parse_properties(block: bytes) -> dict[str, str]:
 
 
 def find_property(block: bytes, name: bytes) -> bytes | None:
-    """Value of one property without decoding the others; None when it is absent or empty."""
-    start = block.find(b"\x02" + name + b"\x01")
-    if block.startswith(name + b"\x01"):
-        at = len(name) + 1
-    elif start >= 0:
+    """Value of one property without decoding the others; None when it is absent or empty.
+
+    The last of two equal names wins, as in RocketMQ and in `parse_properties`.
+    """
+    start = block.rfind(b"\x02" + name + b"\x01")
+    if start >= 0:
         at = start + len(name) + 2
+    elif block.startswith(name + b"\x01"):
+        at = len(name) + 1
     else:
         return None
     end = block.find(b"\x02", at)
@@ -77,6 +80,30 @@ is taken must not vanish. Names that begin with `PRIVATE_PREFIX` are added to th
 (`DLQ_...`) are for consumers and stay."""
 
 PRIVATE_PREFIX = b"__PYDDMQ_"
+
+LETTER_PROPERTIES = (
+    *b"DLQ_GROUP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_QUEUE DLQ_ORIGIN_OFFSET DLQ_ORIGIN_MESSAGE_ID".split(),
+    *b"DLQ_REASON DLQ_ATTEMPTS DLQ_RETRY_OFFSET DLQ_CUT".split(),
+)
+"""What a dead letter says of its end (`broker.dead_letter`)."""
+
+OWN_PROPERTIES = frozenset(
+    b"REAL_TOPIC REAL_QID RETRY_TOPIC ORIGIN_MESSAGE_ID TRAN_MSG PGROUP __transactionId__ TRANSACTION_CHECK_TIMES "
+    b"TRAN_PREPARED_QUEUE_OFFSET TIMER_OUT_MS TIMER_ROLL_TIMES TIMER_DEL_UNIQKEY TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS "
+    b"TIMER_DELAY_LEVEL __CRC32#".split()
+).union(LETTER_PROPERTIES)
+"""Names that the broker writes and reads back, those that begin with `PRIVATE_PREFIX` besides: no producer may give
+them, by whatever way (docs/protocol.md lists who writes and who reads each)."""
+
+
+def check_given(name: bytes) -> None:
+    """Check that a producer may give a property of this name.
+
+    Raises:
+        MessageRefused: The broker writes it and reads it back.
+    """
+    if name in OWN_PROPERTIES or name.startswith(PRIVATE_PREFIX):
+        raise MessageRefused(f"property {name.decode('utf-8', 'replace')} is the broker's own; take it out")
 
 
 def is_system_property(name: bytes) -> bool:

@@ -16,7 +16,7 @@ from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.index import Index
-from broker.index.keys import keys_of, unique_key_of
+from broker.index.keys import keys_of, unique_keys_of
 from broker.log_scan import record_at
 from broker.log_walk import walk
 from broker.message import Message, message_of, physical_of_id
@@ -340,7 +340,7 @@ class KeyQuery(Query):
     def _wanted(self, topic: bytes, block: bytes, store_ms: int) -> bool:
         if topic not in self._topics or not self._begin_ms <= store_ms <= self._end_ms:
             return False
-        return self._key == unique_key_of(block) if self._unique else self._key in keys_of(block)
+        return self._key in (unique_keys_of(block) if self._unique else keys_of(block))
 
     def _scan(self) -> Iterator[None]:
         """Read what the index does not cover, the newest first."""

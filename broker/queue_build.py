@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from broker.commit_log import CommitLog
 from broker.consume_queue import UNIT, ConsumeQueue
 from broker.delay.levels import SCHEDULE_NAME, STANDARD, DelayLevels, unit_code
+from broker.loop.names import LOOP_NAME
 from broker.properties import find_property
 from broker.record import RECORD_OVERHEAD_BYTES, Entry
 from broker.timer.names import ROLLS_NAME, TIMER_NAME
-from broker.topics import Topics
+from broker.topics import Topics, is_system
 
 _TAIL_UNITS_MAX = 1 << 20
+_LOOP = LOOP_NAME + b"\x01"
 
 
 @dataclass(slots=True)
@@ -38,6 +40,8 @@ class QueueBuild:
     _queues: dict[tuple[bytes, int], ConsumeQueue] = field(default_factory=dict)
     levels: DelayLevels = STANDARD  # for delayed records of RocketMQ's
     tail_units_max: int = _TAIL_UNITS_MAX  # units held in memory before queue files are written
+    deleted: dict[str, dict[int, int]] = field(default_factory=dict)  # by topic and queue id: where RocketMQ's ended
+    loops: list[int] = field(default_factory=list)  # commit-log offsets of what RocketMQ delivered of loops
 
     def take(self, entry: Entry) -> None:
         """Take the next record of the log."""
@@ -96,6 +100,10 @@ class QueueBuild:
         if not entry.indexed or entry.physical < self.topics.lives.begins.get(entry.topic, 0):
             return
         queue = self._queues.get((entry.topic, entry.queue_id)) or self._queue(entry)
+        if queue is None:
+            ends = self.deleted.setdefault(entry.topic.decode("utf-8", "replace"), {})
+            ends[entry.queue_id] = max(ends.get(entry.queue_id, 0), entry.queue_offset + 1)
+            return
         gap_max = entry.physical // RECORD_OVERHEAD_BYTES
         if queue.max_offset == queue.base_offset and (self.log.min_offset or entry.queue_offset > gap_max):
             queue.start_at(entry.queue_offset, entry.queue_offset)
@@ -103,6 +111,9 @@ class QueueBuild:
             # The log never had room for so many messages before it: no place of a queue, and no reason for fillers.
             self.duplicates += 1
             return
+        if _LOOP in entry.properties and not is_system(queue.topic):
+            # Delivered here, it would not have that property any more.
+            self.loops.append(entry.physical)
         unit = UNIT.pack(
             entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, self.levels)
         )
@@ -120,8 +131,11 @@ class QueueBuild:
                 for full in each.queues:
                     full.write_tail()
 
-    def _queue(self, entry: Entry) -> ConsumeQueue:
+    def _queue(self, entry: Entry) -> ConsumeQueue | None:
+        """Find or make the queue of a record; None for a topic that RocketMQ has deleted."""
         name = entry.topic.decode("utf-8", "replace")
+        if self.topics.was_deleted(name):
+            return None
         topic = self.topics.by_name.get(name)
         if topic is None or entry.queue_id >= len(topic.queues):
             topic = self.topics.grow(name, entry.queue_id + 1)

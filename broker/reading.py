@@ -117,6 +117,14 @@ class ReadingDisk:
         """Whether a file or folder is there."""
         return self._disk.exists(path)
 
+    def is_link(self, path: str) -> bool:
+        """Whether it is a symbolic link."""
+        return self._disk.is_link(path)
+
+    def open_to_others(self, path: str) -> bool:
+        """Whether other users may read a folder."""
+        return self._disk.open_to_others(path)
+
     def list(self, path: str) -> list[str]:
         """Sorted names in a folder."""
         return self._disk.list(path)

@@ -22,6 +22,7 @@ from broker.interchange import geometry_of
 from broker.locating import Place
 from broker.log_scan import LogScan, record_at
 from broker.metrics import Metrics
+from broker.names import is_number
 from broker.notices import Notices
 from broker.options import StoreOptions
 from broker.queue_build import QueueBuild
@@ -129,7 +130,8 @@ class ReadOnlyStore:
                 progress(entry.physical - start, total)
         _, end = build.finish(walk.end)
         self.holes = [hole for hole in walk.holes if log.min_offset <= hole[0] and hole[1] <= end]
-        log.end = log.visible_end = log.cold_end = end
+        log.end = log.visible_end = end
+        log.chill(end)
         for topic in topics.by_name.values():
             for queue in topic.queues:
                 queue.checker = self._check
@@ -232,7 +234,7 @@ def open_log_for_reading(root: str, geometry: Geometry, *, disk: Disk) -> tuple[
     log = CommitLog(root, disk=disk, segment_bytes=geometry.segment_bytes)
     strange: list[str] = []
     for name in disk.list(log.folder):
-        if not name.isdigit() or len(name) != SEGMENT_NAME_DIGITS:
+        if not is_number(name) or len(name) != SEGMENT_NAME_DIGITS:
             continue
         file = NumberedFile(disk, f"{log.folder}/{name}")
         size = file.size()

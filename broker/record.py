@@ -41,6 +41,7 @@ from typing import NamedTuple
 
 from broker.errors import DamagedRecord
 from broker.leaves import leaf
+from broker.names import is_stored_topic
 from broker.seams import Buffer
 
 library_crc32: Callable[..., int]
@@ -362,13 +363,7 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | No
 
 def can_be(topic: bytes, queue_id: int) -> bool:
     """Whether there can be such a queue, and a folder of the topic's name; what clients may give is far less."""
-    return (
-        0 <= queue_id < QUEUE_ID_END
-        and bool(topic)
-        and topic not in (b".", b"..")
-        and b"/" not in topic
-        and b"\0" not in topic
-    )
+    return 0 <= queue_id < QUEUE_ID_END and is_stored_topic(topic)
 
 
 def _entry(record: memoryview) -> Entry | None:

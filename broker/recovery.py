@@ -19,18 +19,19 @@ any two of them: `abort` is still there, and the next opening begins again from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.delay.levels import STANDARD, DelayLevels
+from broker.fillers import is_repeat
 from broker.foreign import Foreign
 from broker.log_scan import LogReader, LogScan, record_at, scan
 from broker.queue_build import QueueBuild
 from broker.store_json import Checkpoint
-from broker.topics import Topics
+from broker.topics import QUEUES_MAX, Topics
 
 _STEP_BYTES = 1 << 18
 _STEP_RECORDS = 256
@@ -80,6 +81,8 @@ class RecoveryFacts:
         whole_log: Why the scan began at the log's start; None when it began at the checkpoint.
         files_damaged: Small files of the broker's that were found damaged, relative to the store.
         foreign: What the store has of RocketMQ's that is not read.
+        deleted: Topics that RocketMQ has deleted since, and where each of their queues ended.
+        loops: Commit-log offsets of occurrences of loops that RocketMQ delivered (`broker.loop.returning`).
     """
 
     clean: bool
@@ -98,6 +101,8 @@ class RecoveryFacts:
     whole_log: str | None
     files_damaged: tuple[str, ...] = ()
     foreign: tuple[Foreign, ...] = ()
+    loops: tuple[int, ...] = ()
+    deleted: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def recover(
@@ -186,6 +191,8 @@ def recover(
         store_ms=build.store_ms,
         last_record=build.last_record,
         whole_log=whole_log,
+        loops=tuple(build.loops),
+        deleted=_deleted(topics, checkpoint, build),
     )
 
 
@@ -204,7 +211,7 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | No
     elif checkpoint.log_end != 0:
         return "the checkpoint does not fit the log"
     for name, bounds in checkpoint.queues.items():
-        if topics.lives.of(name).deleted and name not in topics.by_name:
+        if _is_gone(topics, name):
             continue
         topic = topics.grow(name, len(bounds))
         for queue, (minimum, maximum) in zip(topic.queues, bounds, strict=False):
@@ -219,10 +226,32 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | No
     return None
 
 
+def _is_gone(topics: Topics, name: str) -> bool:
+    """Whether a topic that a checkpoint names was deleted, here or by RocketMQ."""
+    return (topics.lives.of(name).deleted and name not in topics.by_name) or topics.was_deleted(name)
+
+
+def _deleted(topics: Topics, checkpoint: Checkpoint | None, build: QueueBuild) -> dict[str, list[int]]:
+    """Where the queues of topics ended that RocketMQ has deleted: as the last checkpoint and the log tell."""
+    ends = {name: dict(found) for name, found in build.deleted.items()}
+    for name, bounds in (checkpoint.queues if checkpoint is not None else {}).items():
+        if topics.was_deleted(name) and not topics.lives.of(name).deleted:
+            found = ends.setdefault(name, {})
+            for queue_id, (_, maximum) in enumerate(bounds):
+                found[queue_id] = max(found.get(queue_id, 0), maximum)
+    return {
+        name: [found.get(queue_id, 0) for queue_id in range(min(max(found) + 1, QUEUES_MAX))]
+        for name, found in ends.items()
+        if found
+    }
+
+
 def _floors(topics: Topics, checkpoint: Checkpoint | None) -> dict[ConsumeQueue, int]:
     """One past the highest offset that each queue is known to have had, from the checkpoint or its files."""
     floors: dict[ConsumeQueue, int] = {}
     for name, bounds in (checkpoint.queues if checkpoint is not None else {}).items():
+        if _is_gone(topics, name):
+            continue
         for queue, (_, maximum) in zip(topics.grow(name, len(bounds)).queues, bounds, strict=False):
             floors[queue] = maximum
     for queue in _queues(topics):
@@ -245,12 +274,11 @@ def _fits(log: CommitLog, reader: LogReader, topic: bytes, queue: ConsumeQueue) 
     if unit is None or unit[1] == FILLER_SIZE or unit[0] < log.min_offset:
         return True
     entry = reader.record(unit[0])
-    return entry is not None and (entry.size, entry.topic, entry.queue_id, entry.queue_offset) == (
-        unit[1],
-        topic,
-        queue.queue_id,
-        queue.max_offset - 1,
-    )
+    if entry is None:
+        return False
+    offset = queue.max_offset - 1
+    its = (entry.size, entry.topic, entry.queue_id, entry.queue_offset)
+    return its == (unit[1], topic, queue.queue_id, offset) or is_repeat(unit, entry, queue, offset)
 
 
 __all__ = [

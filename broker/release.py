@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from broker.decisions import prepared_offset_of
 from broker.errors import MessageRefused
+from broker.popped import REVIVE_PREFIX
 from broker.properties import find_property
 from broker.put import Put
 from broker.record import (
@@ -80,7 +81,10 @@ def release(record: memoryview, topics: Mapping[str, Topic], names: tuple[bytes,
     topic = topics.get(name)
     if topic is None:
         raise MessageRefused(f"topic {name!r} is not there; create it")
-    if is_system(name) and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+    if name.startswith(REVIVE_PREFIX):
+        # RocketMQ's own, for RocketMQ: it reads the moment in what was delivered, which has all properties there.
+        names = ()
+    elif is_system(name) and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         raise MessageRefused(f"{name} is a topic of the broker's own; it takes no delayed messages")
     if not queue.isdigit() or int(queue) >= len(topic.queues):
         raise MessageRefused(f"topic {name} has no queue {queue.decode('utf-8', 'replace')}; give it more")

@@ -95,19 +95,23 @@ cdef long long _number(Field* field) noexcept:
 
 
 cdef bytes _value(const u8* head, Py_ssize_t size, const char* later, Py_ssize_t later_bytes, bytes known):
-    """Value of a property in a block that ends in 0x02, b"" when there is none; `known` itself where it is the same.
+    """Value of a property in a block that ends in 0x02, the last of equal ones, b"" when there is none.
+
+    `known` itself where it is the same.
 
     `later` is the separator before it, the name and the separator behind it.
     """
-    cdef const u8* at
+    cdef const u8* at = NULL
+    cdef const u8* found
     cdef Py_ssize_t length
     if size >= later_bytes - 1 and memcmp(head, later + 1, later_bytes - 1) == 0:
         at = head + later_bytes - 1
-    else:
-        at = <const u8*>memmem(head, size, later, later_bytes)
-        if at == NULL:
-            return b""
-        at += later_bytes
+    found = <const u8*>memmem(head, size, later, later_bytes)
+    while found != NULL:
+        at = found + later_bytes
+        found = <const u8*>memmem(at, head + size - at, later, later_bytes)
+    if at == NULL:
+        return b""
     length = <const u8*>memchr(at, 2, head + size - at) - at
     if PyBytes_GET_SIZE(known) == length and memcmp(PyBytes_AS_STRING(known), at, length) == 0:
         return known

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.leaves import leaf
-from broker.properties import find_property
 from broker.put import Put
 from broker.record import HEADER_BYTES, Located
 from broker.store import Store
@@ -135,11 +134,11 @@ def _put(
 
 
 def _value(block: bytes, name: bytes) -> bytes:
-    """Value of a property in a block that ends in 0x02; `name` with its 0x01."""
-    at = block.find(name)
-    if at > 0 and block[at - 1] != _END:
-        return find_property(block, name[:-1]) or b""
-    return block[at + len(name) : block.index(_END, at + len(name))] if at >= 0 else b""
+    """Value of a property in a block that ends in 0x02, the last of equal ones; `name` with its 0x01."""
+    at = block.rfind(b"\x02" + name) + 1
+    if not at and not block.startswith(name):
+        return b""
+    return block[at + len(name) : block.index(_END, at + len(name))]
 
 
 release = leaf("broker.release_leaf", "release", _release)

@@ -19,10 +19,11 @@ from broker.check.queues import Patch
 from broker.check.records import RecordCheck
 from broker.check.small_files import STATE_FILES
 from broker.commit_log import CommitLog, Segment, segment_name
-from broker.consume_queue import FILLER_BYTES, UNIT_BYTES
+from broker.consume_queue import UNIT_BYTES
 from broker.errors import StoreUnreadable
 from broker.interchange import adopted, geometry_of_files
 from broker.metrics import Metrics
+from broker.names import queue_folder
 from broker.opening import take_lock
 from broker.options import StoreOptions
 from broker.record import (
@@ -116,11 +117,11 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
         _set_size(root, name, size, records.geometry.segment_bytes, aside, disk=disk)
     units = records.geometry.queue_file_units
     for patch in records.patches:
-        if FILLER_BYTES in patch.data:
+        if patch.fillers:
             _write_units(root, patch, units, disk=disk)
     _fill_holes(root, records, aside, disk=disk)
     for patch in records.patches:
-        if FILLER_BYTES not in patch.data:
+        if not patch.fillers:
             _write_units(root, patch, units, disk=disk)
     for finding in findings:
         if finding.kind == "queue_file_size":
@@ -207,7 +208,7 @@ def _set_size(root: str, name: str, size: int, segment_bytes: int, aside: _Aside
 
 
 def _write_units(root: str, patch: Patch, file_units: int, *, disk: Disk) -> None:
-    folder = f"{root}/consumequeue/{patch.topic}/{patch.queue_id}"
+    folder = queue_folder(root, patch.topic, patch.queue_id)
     disk.make_folder(folder)
     offset, data = patch.offset, bytes(patch.data)
     while data:

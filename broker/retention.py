@@ -152,6 +152,7 @@ class Retention:
         limits: May be replaced at any time.
         keepers: Asked in this order.
         waiting: The file that waits for a keeper, or None.
+        blocked: It waits since the disk takes no append.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class Retention:
         self.limits = RetentionLimits()
         self.keepers: list[Keeper] = []
         self.waiting: Doomed | None = None
+        self.blocked = False
         self._owner = owner
         self._root = owner.root
         self._log = log
@@ -206,9 +208,10 @@ class Retention:
     def _drop_oldest(self) -> AwaitedSteps[bool]:
         doomed = self._due()
         if doomed is None:
-            self.waiting = None
+            self.waiting, self.blocked = None, False
             return False
         outcome = yield from self._rescued(doomed)
+        self.blocked = outcome is Rescue.BLOCKED
         # A keeper's append may have failed the store.
         if self._is_over:
             return False

@@ -64,6 +64,7 @@ class Room:
         self._fail = fail
         self._claims = Saver(disk, savings, self._claiming)
         self._reserve = metrics.counter(RESERVE)
+        self._refused = False
 
     def reserve(self, puts: Sequence[Put], sizes: list[int], *, atomic: bool) -> list[int]:
         """Decide where records go and claim the files they need; see `CommitLog.reserve`.
@@ -88,7 +89,20 @@ class Room:
                 raise self._fail("using the spare commit-log file", error) from error
         raise self._refusal(len(puts)) from full
 
+    @property
+    def refuses(self) -> bool:
+        """Whether an append was refused for want of space, and there is none yet."""
+        if self._refused and self.lent is None and self._free() >= self._log.segment_bytes:
+            self._refused = False
+        return self._refused
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Bytes that are set aside for the broker's own records."""
+        return self._reserve.value
+
     def _refusal(self, count: int) -> DiskFull:
+        self._refused = True
         self._metrics.counter(REFUSED, "disk_full").add(count)
         self._notices.note("append_refused_disk_full", root=self._root)
         return DiskFull(self._root, self._log.segment_bytes)

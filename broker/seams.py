@@ -135,6 +135,14 @@ class Disk(Protocol):
         """Whether a file or folder of that name is there."""
         ...
 
+    def is_link(self, path: str) -> bool:
+        """Whether a symbolic link stands there, wherever it leads; every other method follows it."""
+        ...
+
+    def open_to_others(self, path: str) -> bool:
+        """Whether other users than its owner may enter or read a folder."""
+        ...
+
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted; empty when the folder is not there."""
         ...

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.java import string_hash
+from broker.java import queue_of_hash, string_hash
 from broker.message_queue import BROKER_NAME, MessageQueue, queue_names
 from broker.seams import Buffer
 
@@ -67,11 +67,12 @@ def select_by_hash(queues: Sequence[MessageQueue], message: Outgoing, arg: objec
     """Take the queue at |hash of `arg`| modulo their number (RocketMQ: SelectMessageQueueByHash).
 
     Java's remainder keeps the sign and the absolute value is taken afterwards, so -7 of 4 queues is 3 (reference 6.1).
+    It is the rule by which keys choose their queues everywhere (`queue_of_hash`).
 
     Raises:
         TypeError, OverflowError: As `java_hash`.
     """
-    return queues[abs(java_hash(arg)) % len(queues)]
+    return queues[queue_of_hash(java_hash(arg), len(queues))]
 
 
 class SelectByRandom:

@@ -8,7 +8,7 @@ from typing import Protocol
 from broker.errors import MessageRefused, StoreFailed
 from broker.java import queue_of_key
 from broker.options import StoreOptions
-from broker.properties import encode_properties
+from broker.properties import check_given, encode_properties
 from broker.put import Position, Put
 from broker.seams import Buffer, Clock
 from broker.topics import Topic
@@ -59,7 +59,8 @@ class SinglePuts:
         The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
         With a delay level (1 or more) it goes to the schedule topic, where its position then is; else with a moment
         (wall clock, ms since the epoch) or a delay in ms to the timer topic. The level wins, as in RocketMQ. Its
-        properties DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS ask for the same (`wait_of`).
+        properties DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS ask for the same (`wait_of`). What the
+        broker itself writes and reads back is refused as a property.
 
         Raises:
             KeyError: No topic has that name.
@@ -76,6 +77,8 @@ class SinglePuts:
                 raise MessageRefused("the message asks for a wait by argument and by property; leave one of them out")
             wait = wait_of(properties)
             properties = {name: value for name, value in properties.items() if name not in NAMES}
+        for name in properties or ():
+            check_given(name.encode("utf-8", "surrogatepass"))
         block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
         put = Put(target, queue_id, body, block, tags.encode("utf-8"))
         put = self._waits.put(put, level=wait.level, deliver_at_ms=wait.deliver_at_ms, delay_ms=wait.delay_ms)

@@ -19,10 +19,15 @@ import structlog
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.saving import Saving, SyncFailed, at_once
 from broker.seams import Disk
+from broker.unreadable import read_around
 
 # fastjson writes integer keys without quotes, which strict JSON refuses.
 _BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+_UNPARSED = (ValueError, KeyError, TypeError, RecursionError)
+"""What comes of JSON that is none, is of another shape, or is nested so deep that nobody wrote it in good faith."""
+_TWIN = ("crc32", "previous", "text")
 
 log = structlog.get_logger()
 
@@ -32,6 +37,7 @@ def parse_loose(text: str) -> Any:
 
     Raises:
         ValueError: Neither.
+        RecursionError: It is nested too deep.
     """
     try:
         return json.loads(text)
@@ -45,6 +51,13 @@ def parse_loose(text: str) -> Any:
             at = match.end()
         pieces.append(_BARE_KEY.sub(r'\1"\2"\3', text[at:]))
         return json.loads("".join(pieces))
+
+
+def data_version(found: Any) -> dict[str, Any]:
+    """Return a `dataVersion` as a file says it; a fresh one where it says none, or no number of changes."""
+    if isinstance(found, dict) and type(found.get("counter", 0)) is int:
+        return found
+    return {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
@@ -87,7 +100,7 @@ def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = No
 
 
 def read_whole(disk: Disk, path: str) -> bytes | None:
-    """Content of a file, None when it is not there."""
+    """Content of a file, None when it is not there; what the disk does not give out is zeros, which no file is."""
     if not disk.exists(path):
         return None
     try:
@@ -96,7 +109,7 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
         # Its owner is putting a new version in place; a reader without the lock sees that.
         return None
     try:
-        return file.read(0, file.size())
+        return read_around(file, 0, file.size())[0]
     finally:
         file.close()
 
@@ -128,7 +141,7 @@ class SealedFile:
             data = outer["data"]
             if outer["crc32"] == _sum(_compact(data)):
                 return data
-        except (ValueError, KeyError, TypeError):
+        except _UNPARSED:
             pass
         raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); {REPAIR_ADVICE}")
 
@@ -146,6 +159,7 @@ class StateFile:
 
     Attributes:
         changed_outside: Set by `load`: the file is valid and is not what was last written here.
+        foreign: Set by `load`: likewise, or nothing was ever written here.
         damaged: Set by `load`: paths of the copies that it found damaged.
     """
 
@@ -155,7 +169,7 @@ class StateFile:
         self._backup = f"{self.path}.bak"
         self._twin = SealedFile(disk, f"{root}/pyddmq/{name}")
         self._written = ""
-        self.changed_outside = False
+        self.changed_outside = self.foreign = False
         self.damaged: list[str] = []
 
     def load(self) -> Any:
@@ -167,7 +181,7 @@ class StateFile:
         self.damaged = []
         twin = self._load_twin()
         raw = read_whole(self._disk, self.path)
-        self.changed_outside = False
+        self.changed_outside = self.foreign = False
         if raw is not None:
             found = _sum(raw)
             if twin is not None and twin["previous"] == found:
@@ -180,6 +194,7 @@ class StateFile:
             if data is not None:
                 self._written = found
                 self.changed_outside = twin is not None and twin["crc32"] != found
+                self.foreign = self.changed_outside or (twin is None and not self.damaged)
                 if self.changed_outside:
                     log.warning("state_file_changed_outside", path=self.path)
                 return data
@@ -212,12 +227,17 @@ class StateFile:
 
     def _load_twin(self) -> dict[str, str] | None:
         try:
-            twin: dict[str, str] | None = self._twin.load()
-        except StoreUnreadable:
-            log.error("state_file_twin_damaged", path=self._twin.path)
-            self.damaged.append(self._twin.path)
-            return None
-        return twin
+            twin = self._twin.load()
+            if twin is None or (
+                all(type(twin[name]) is str for name in _TWIN) and json.loads(twin["text"]) is not None
+            ):
+                return twin  # type: ignore[no-any-return]  # what it is was just asked
+        except (StoreUnreadable, *_UNPARSED):
+            pass
+        # Also one with a right sum that is no twin.
+        log.error("state_file_twin_damaged", path=self._twin.path)
+        self.damaged.append(self._twin.path)
+        return None
 
     def _from_twin(self, twin: dict[str, str]) -> Any:
         self._written = twin["crc32"]
@@ -227,7 +247,7 @@ class StateFile:
 def _parse(raw: bytes) -> Any:
     try:
         return parse_loose(raw.decode("utf-8"))
-    except ValueError:
+    except _UNPARSED:
         return None
 
 

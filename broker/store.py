@@ -25,6 +25,7 @@ from random import Random
 
 import structlog
 
+from broker.damage import Damage
 from broker.decisions import Decided, decisions
 from broker.encoder import Encoder, stamp_of
 from broker.errors import (
@@ -88,13 +89,14 @@ class Store:
     Attributes:
         topics: All topics by name.
         options: As given to `open`.
-        recovery: What opening found.
+        recovery, damage: What opening found; where the log is damaged.
         metrics: As given to `open`.
         pending: Something is staged.
         store_ms: Latest store timestamp, which the wall clock may have fallen behind (D4), or not reached yet.
         on_pending: Called when the first record is staged after a flush.
         syncs: Makes the syncs of `begin_flush`.
         retention: Deletes old log files; without limits until they are set.
+        room: Space for the log.
         staged: What was appended since the last flush began.
         landed: What is durable and not told: flushes that have ended in the background.
         index: Finds records by key (`broker.query` asks it).
@@ -125,6 +127,7 @@ class Store:
         self.root = root
         self.options = options
         self.recovery: RecoveryFacts
+        self.damage = Damage()
         self.pending = False
         self.on_pending: Callable[[], None] | None = None
         self.failed: StoreFailed | None = None
@@ -136,8 +139,8 @@ class Store:
         self._encoder = Encoder(options, self.unique_keys)
         parts = self._parts = StoreParts(self, disk=disk, clock=clock, metrics=metrics, lock=lock)
         self._log = parts.log
-        self._read = parts.log.read
-        self._room = parts.room
+        self._read, self.walk = parts.log.read, parts.walk
+        self.room = parts.room
         self._notices = parts.notices
         self._checkpointer = parts.checkpointer
         self.topics: Mapping[str, Topic] = parts.topics.by_name
@@ -210,6 +213,7 @@ class Store:
 
     def _open(self) -> Generator[RecoveryProgress, None, None]:
         facts = self.recovery = yield from self._parts.recover()
+        self.damage.found(facts)
         self.store_ms = facts.store_ms
         self.staged.last_record = self._last_record = facts.last_record
 
@@ -294,7 +298,7 @@ class Store:
         except MessageRefused:
             self.metrics.counter(REFUSED, "illegal").add(len(puts))
             raise
-        physicals = self._room.reserve(puts, measured.sizes, atomic=atomic)
+        physicals = self.room.reserve(puts, measured.sizes, atomic=atomic)
         encode = self._encoder.encode
         buffers, positions, flags = encode(puts, measured, physicals, stamp, self.staged.touched, origins=origins)
         tails, sizes, keys = measured
@@ -445,7 +449,7 @@ class Store:
         self._log.forget_idle()
         try:
             self.make_durable()
-            self._room.tend()
+            self.room.tend()
             self.index.tick()
             if self._checkpointer.due and not self._checkpointer.is_under_way:
                 self._checkpointer.begin(self._moment, self.fail)
@@ -467,6 +471,7 @@ class Store:
             return self._read(physical, size)
         except DamagedRecord as error:
             self.metrics.counter(DAMAGED).add()
+            self.damage.met(physical)
             self._notices.note("damaged_record", physical=physical, size=size, why=str(error))
             raise
         except RecordGone:

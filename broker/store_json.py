@@ -14,14 +14,22 @@ from typing import Any
 
 import structlog
 
-from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
+from broker.errors import REPAIR_ADVICE, StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
+from broker.names import is_stored
+from broker.record import QUEUE_ID_END
 from broker.saving import Saving
 from broker.seams import Disk
 from broker.state_file import SealedFile, read_whole, write_whole
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1 had fillers in queue files that hide messages from RocketMQ (`broker.fillers`)."""
 CHECKPOINT_BYTES = 4096
 _CHECKPOINT = struct.Struct(">qqqqq")
+_SEGMENT_BYTES_MAX = 1 << 31
+_ENTRIES_MAX = 100_000_000
+"""2 GB of units or index entries, far above what a configuration may ask for or RocketMQ has."""
+_NUMBER_MAX = 1 << 51
+"""No offset or moment gets this far: at a million messages a second it would take seventy years."""
 
 log = structlog.get_logger()
 
@@ -36,8 +44,11 @@ class Geometry:
     index_entries: int
 
 
-def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_found: int | None) -> None:
+def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_found: int | None) -> bool:
     """Compare the store's geometry with the configured one, or write it for a new store.
+
+    Returns:
+        Whether the store is of an older format: what its files hold is to be rewritten, then `raise_format` called.
 
     Args:
         root: The store.
@@ -59,20 +70,24 @@ def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_foun
             raise StoreGeometryDiffers(root, {"segment_bytes": (segment_bytes_found, asked.segment_bytes)})
         values = {field.name: getattr(asked, field.name) for field in fields(Geometry)}
         file.save({"format": FORMAT_VERSION, **values})
-        return
-    if found["format"] > FORMAT_VERSION:
-        raise StoreFormatNewer(root, found["format"], FORMAT_VERSION)
+        return False
+    version, sizes = sizes_of(found, root=root)
     differences = {
-        field.name: (found[field.name], getattr(asked, field.name))
+        field.name: (getattr(sizes, field.name), getattr(asked, field.name))
         for field in fields(Geometry)
-        if found[field.name] != getattr(asked, field.name)
+        if getattr(sizes, field.name) != getattr(asked, field.name)
     }
     if differences:
         raise StoreGeometryDiffers(root, differences)
-    if found["format"] < FORMAT_VERSION:
-        # Nothing in the files of an older format reads differently here, so the number is all that changes.
-        file.save({**found, "format": FORMAT_VERSION})
-        log.info("store_format_raised", root=root, found=found["format"], now=FORMAT_VERSION)
+    return version < FORMAT_VERSION
+
+
+def raise_format(root: str, *, disk: Disk) -> None:
+    """Note that nothing is left in a store's files that only an older format has. Raises StoreError, OSError."""
+    file = SealedFile(disk, f"{root}/pyddmq/store.json")
+    found = file.load()
+    file.save({**found, "format": FORMAT_VERSION})
+    log.info("store_format_raised", root=root, found=found["format"], now=FORMAT_VERSION)
 
 
 class AbortFile:
@@ -117,6 +132,43 @@ class Checkpoint:
     index_ms: int = 0
 
 
+def _checked(found: Checkpoint) -> Checkpoint:
+    """Return a checkpoint whose values are what they should be; a right sum does not say who made it."""
+    numbers = [found.log_end, found.store_ms, found.index_ms, found.last_record + 1]
+    for name, bounds in found.queues.items():
+        if not is_stored(name) or len(bounds) > QUEUE_ID_END:
+            raise ValueError(f"no topic is like {name[:100]!r}")
+        for minimum, maximum in bounds:
+            numbers += (minimum, maximum - minimum, maximum)
+    if not all(type(each) is int and 0 <= each <= _NUMBER_MAX for each in numbers):
+        raise ValueError("a number lies outside of any store")
+    return found
+
+
+def sizes_of(found: Any, *, root: str) -> tuple[int, Geometry]:
+    """Return format and sizes that `pyddmq/store.json` says.
+
+    Raises:
+        StoreFormatNewer: A newer version wrote it.
+        StoreUnreadable: It says something else.
+    """
+    try:
+        version = found["format"]
+        if type(version) is int and version > FORMAT_VERSION:
+            raise StoreFormatNewer(root, version, FORMAT_VERSION)
+        sizes = {field.name: found[field.name] for field in fields(Geometry)}
+    except (TypeError, KeyError, IndexError) as error:
+        raise StoreUnreadable(f"{root}/pyddmq/store.json has a wrong shape; {REPAIR_ADVICE}") from error
+    counts = [value for name, value in sizes.items() if name != "segment_bytes"]
+    if (
+        not all(type(each) is int for each in (version, *sizes.values()))
+        or not 0 < sizes["segment_bytes"] <= _SEGMENT_BYTES_MAX
+        or not all(0 < each <= _ENTRIES_MAX for each in counts)
+    ):
+        raise StoreUnreadable(f"{root}/pyddmq/store.json holds sizes that no file has; {REPAIR_ADVICE}")
+    return version, Geometry(**sizes)
+
+
 def rocketmq_times(checkpoint: Checkpoint) -> bytes:
     """Return the first 40 bytes of RocketMQ's `checkpoint` file that say the same."""
     ms = checkpoint.store_ms
@@ -143,7 +195,13 @@ class CheckpointFile:
         except StoreUnreadable:
             self.damaged = True
             return None
-        return None if data is None else Checkpoint(**data)
+        if data is None:
+            return None
+        try:
+            return _checked(Checkpoint(**data))
+        except (AttributeError, TypeError, ValueError):
+            self.damaged = True
+            return None
 
     def index_ms(self) -> int:
         """Return RocketMQ's index time, ms since the epoch; 0 when there is no checkpoint. Raises OSError."""

@@ -18,6 +18,12 @@ FILES_DAMAGED = declare(
     "Small files found damaged at opening, by name; a copy was used, or the log",
     ("file",),
 )
+UNREADABLE = declare(
+    "pyddmq_store_unreadable_stretches_total",
+    "Stretches of files that the disk did not give out (EIO), each time one is met anew, by kind of file; what lies "
+    "there is damaged, and nothing else.",
+    ("file",),
+)
 HOLES = declare("pyddmq_store_holes_total", "Damaged stretches of the commit log found by recovery")
 HOLE_BYTES = declare("pyddmq_store_hole_bytes_total", "Bytes in damaged stretches found by recovery")
 TAILS_CUT = declare("pyddmq_store_tails_cut_total", "Torn tails cut by recovery")

@@ -10,9 +10,11 @@ from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
 from broker.delay.levels import DelayLevels
 from broker.errors import StoreFailed
+from broker.log_walk import Walked, walk
+from broker.loop.interrupted import Interrupted
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.opening import open_log, recovered, report
+from broker.opening import open_log, raised, recovered, report
 from broker.options import StoreOptions
 from broker.recovery import RecoveryFacts, RecoveryProgress
 from broker.retention import Retention
@@ -20,6 +22,7 @@ from broker.room import Room
 from broker.saving import Savings
 from broker.seams import Clock, Disk, Lock
 from broker.store_json import AbortFile
+from broker.store_metrics import UNREADABLE
 from broker.topic_changes import TopicChanges
 from broker.topics import Topics
 from broker.unit_check import UnitChecker
@@ -75,6 +78,8 @@ class StoreParts:
         self.log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
         self.log.settle = self.savings.finish
         self.topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
+        self.topics.unreadable = self._told_unreadable
+        self.log.pages.unreadable = lambda start, end: self._told_unreadable("commitlog", f"offset {start}", 1)
         self.checkpointer = Checkpointer(
             root,
             options,
@@ -118,6 +123,10 @@ class StoreParts:
             self.log, metrics=metrics, notices=self.notices, fail=owner.fail, levels=self._levels
         )
 
+    def _told_unreadable(self, kind: str, where: str, count: int) -> None:
+        self._metrics.counter(UNREADABLE, kind).add(count)
+        self.notices.note("disk_gives_no_bytes", "", count, kind=kind, file=kind, where=where)
+
     def recover(self) -> Generator[RecoveryProgress, None, RecoveryFacts]:
         """Open and recover everything in steps of bounded work; return what was found.
 
@@ -127,7 +136,7 @@ class StoreParts:
             StoreError: As `Store.open`.
             OSError: A file cannot be read or written.
         """
-        open_log(self._root, self._options, log=self.log, disk=self._disk)
+        older = open_log(self._root, self._options, log=self.log, disk=self._disk)
         self.topics.load()
         yield RecoveryProgress(0, 0)
         facts = yield from recovered(
@@ -139,15 +148,22 @@ class StoreParts:
             disk=self._disk,
             levels=self._levels,
         )
-        self.log.cold_end = facts.scanned_from
+        self.log.chill(facts.scanned_from)
         self.topics.check_with(self._checker.check)
-        self.topic_changes.finish(facts.end)
+        self.topic_changes.finish(facts.end, facts.deleted)
         self.topics.save_if_changed()
+        if older:
+            yield from raised(self._root, self.log, self.topics, disk=self._disk)
         report(self._root, facts, self._options, self._metrics)
+        Interrupted(self._root, disk=self._disk).note(facts.loops)
         self.checkpointer.open_index(clean=facts.clean)
         self.checkpointer.write(last_record=facts.last_record, store_ms=facts.store_ms)
         self.room.set_aside()
         return facts
+
+    def walk(self, start: int, records_max: int) -> tuple[list[Walked], int]:
+        """Read so many visible records from a commit-log offset on (`broker.log_walk`). Raises OSError."""
+        return walk(self.log, start, self.log.visible_end, records_max=records_max)
 
     def close(self, *, last_record: int, store_ms: int) -> None:
         """Make everything that is visible durable and mark the store as closed well; `release` is still to come.

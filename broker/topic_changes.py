@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -222,15 +222,40 @@ class TopicChanges:
         finally:
             self._deleting = False
 
-    def finish(self, log_end: int) -> None:
-        """Do, at the end of a recovery, what a stop left of a deletion. Raises OSError."""
+    def finish(self, log_end: int, deleted: Mapping[str, Sequence[int]]) -> None:
+        """Do, at the end of a recovery, what a stop left of a deletion, an older version, or RocketMQ.
+
+        Args:
+            log_end: Where the log ends.
+            deleted: Topics that RocketMQ has deleted, and where each of their queues ended.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
         self._topics.lives.cut(log_end)
+        for name, ends in deleted.items():
+            if not self._topics.lives.of(name).deleted:
+                at_once(self._disk, self._topics.lives.burying(name, log_end, ends))
+                logger.warning("topic_deleted_by_others", topic=name, queues=len(ends), ends=list(ends))
+        for name in self._topics.lives.align(self._is_unused):
+            topic = self._topics.by_name.get(name)
+            for queue in topic.queues if topic is not None else []:
+                base = self._topics.lives.base(name, queue.queue_id)
+                if queue.max_offset == queue.base_offset < base:
+                    queue.begin_life(base, void_from=self._topics.lives.of(name).end(queue.queue_id))
         for name in self._topics.lives.deleted:
             if name in self._topics.by_name:
                 self._topics.lives.revive(name)
                 continue
             for queue in self._topics.files_of(name):
                 at_once(self._disk, queue.removing_files())
+
+    def _is_unused(self, name: str, queue_id: int) -> bool:
+        """Whether a queue of a topic that was made again has no message yet."""
+        topic = self._topics.by_name.get(name)
+        if topic is None or queue_id >= len(topic.queues):
+            return topic is None
+        return topic.queues[queue_id].max_offset == topic.queues[queue_id].base_offset
 
     def _check_whole(self) -> None:
         if self._deleting:

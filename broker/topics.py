@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.consume_queue import Checker, ConsumeQueue
-from broker.errors import NO_SPACE, MessageRefused
+from broker.errors import NO_SPACE, REPAIR_ADVICE, MessageRefused, StoreUnreadable
 from broker.message_type import ATTRIBUTE, MessageType, type_of
+from broker.names import check_stored, is_number, queue_folder
 from broker.record import TOPIC_BYTES_MAX
 from broker.saving import Saving, at_once
 from broker.seams import Clock, Disk
-from broker.state_file import StateFile
+from broker.state_file import StateFile, data_version
 from broker.topic_lives import TopicLives
+from broker.unreadable import Unreadable, ignored
 
 GROUP_BYTES_MAX = 120
 QUEUES_MAX = 1024
@@ -145,7 +147,8 @@ class Topics:
         self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
         self._rest: dict[str, Any] = {}
         self._checker: Checker | None = None
-        self.lives = TopicLives(root, disk=disk)
+        self.lives = TopicLives(root, disk=disk, queue_file_units=queue_file_units)
+        self.unreadable: Unreadable = ignored
 
     def check_with(self, checker: Checker) -> None:
         """Have units of an earlier process, of present queues and those to come, compared with their records."""
@@ -163,18 +166,24 @@ class Topics:
         """Read the file and make the topics' queues, still empty.
 
         Raises:
-            StoreUnreadable: The file and its copies are damaged, or `pyddmq/topic_lives.json` is.
+            StoreUnreadable: The file and its copies are damaged, or `pyddmq/topic_lives.json` is; or one has a shape of
+                its own, or a name that no topic can have.
         """
         self.lives.load()
         content = self._file.load()
-        if not isinstance(content, dict):
+        if content is None:
             return
+        try:
+            self._take(content)
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise StoreUnreadable(f"{self._file.path} is no table of topics ({error}); {REPAIR_ADVICE}") from error
+
+    def _take(self, content: dict[str, Any]) -> None:
         self._rest = {name: value for name, value in content.items() if name not in ("topicConfigTable", "dataVersion")}
-        version = content.get("dataVersion")
-        if isinstance(version, dict):
-            self._version = version
+        self._version = data_version(content.get("dataVersion"))
         for name, entry in content.get("topicConfigTable", {}).items():
-            self._table[name] = entry
+            check_stored(name, self._file.path)
+            self._table[name] = {**entry, "attributes": {**(entry.get("attributes") or {})}}
             if self.lives.of(name).deleted and not self._file.changed_outside:
                 # A stop came between the two files of a deletion. (Changed outside: somebody made the topic again.)
                 continue
@@ -195,10 +204,23 @@ class Topics:
                 disk=self._disk,
                 file_units=self._file_units,
                 base_offset=self.lives.base(name, queue_id),
+                void_from=self.lives.of(name).end(queue_id),
+                unreadable=self._told,
             )
             queue.checker = self._checker
             topic.queues.append(queue)
         return topic
+
+    def _told(self, kind: str, where: str, count: int) -> None:
+        self.unreadable(kind, where, count)
+
+    def was_deleted(self, name: str) -> bool:
+        """Whether RocketMQ has deleted a topic of which the log, or a checkpoint, still tells.
+
+        It writes a topic down before its first message, so what its file does not name is no topic there. Topics of the
+        broker's own are taken up all the same.
+        """
+        return self._file.foreign and name not in self._table and name not in self.by_name and not is_system(name)
 
     def save_if_changed(self) -> None:
         """Write the file when it says something else of a topic's queues than memory does.
@@ -225,7 +247,8 @@ class Topics:
         known = self.by_name.get(name)
         if known is not None:
             return known.queues
-        numbers = [int(text) for text in self._disk.list(f"{self._root}/consumequeue/{name}") if text.isdecimal()]
+        folder = queue_folder(self._root, name, 0).rpartition("/")[0]
+        numbers = [int(text) for text in self._disk.list(folder) if is_number(text)]
         return [
             ConsumeQueue(name, number, root=self._root, disk=self._disk, file_units=self._file_units)
             for number in numbers
@@ -258,7 +281,7 @@ class Topics:
             table[name]["attributes"] = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
         version = {
             **self._version,
-            "counter": int(self._version.get("counter", 0)) + 1,
+            "counter": self._version.get("counter", 0) + 1,
             "timestamp": self._clock.wall_ms(),
         }
         yield from self._file.saving({**self._rest, "dataVersion": version, "topicConfigTable": table})

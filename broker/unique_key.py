@@ -30,7 +30,8 @@ def _numbered(stem: bytes, number: int, count: int) -> list[bytes]:
     return keys
 
 
-_keys = leaf("broker.unique_key_leaf", "numbered", _numbered)
+numbered_keys = leaf("broker.unique_key_leaf", "numbered", _numbered)
+"""Makes keys of a stem of 28 digits and so many numbers, of 16 bits, in a row."""
 
 
 class UniqueKeys:
@@ -58,7 +59,7 @@ class UniqueKeys:
             return [self._stem + _HEX[number >> 8] + _HEX[number & 0xFF]]
         number = (self._counter + 1) & 0xFFFF
         self._counter = (self._counter + count) & 0xFFFF
-        return _keys(self._stem, number, count)
+        return numbered_keys(self._stem, number, count)
 
     def _since_month(self, now_ms: int) -> int:
         if now_ms not in self._month:

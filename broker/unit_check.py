@@ -1,7 +1,7 @@
 """Consume-queue units of an earlier process, compared with their records when they are first read (D2).
 
 A unit that does not fit its record is looked up in the log again and mended in the file. A unit whose record is the
-damaged one is left as it is: reading the record then reports the damage.
+damaged one is left as it is: reading the record then reports the damage. A filler comes out as `FILLER`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
 from broker.delay.levels import STANDARD, DelayLevels, unit_code
 from broker.errors import DamagedRecord, RecordGone
+from broker.fillers import is_repeat
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.record import Entry, queue_id, queue_offset
@@ -56,25 +57,31 @@ class UnitChecker:
 
     def check(self, queue: ConsumeQueue, offset: int, units: list[Unit]) -> list[Unit]:
         """Return the units of a queue from `offset` on, mended where they do not fit their records."""
-        wrong = [
-            place for place, unit in enumerate(units) if unit != FILLER and not self._fits(queue, offset + place, unit)
-        ]
+        mended, wrong = units, []
+        for place, unit in enumerate(units):
+            if unit == FILLER or self._fits(queue, offset + place, unit):
+                continue
+            if mended is units:
+                mended = units[:]
+            if self._is_filler(queue, offset + place, unit):
+                mended[place] = FILLER
+            else:
+                wrong.append(place)
         if not wrong:
-            return units
+            return mended
         found = self._search(queue, offset, wrong)
-        mended = units[:]
         for place in wrong:
-            unit = found.get(offset + place)
-            if unit is None:
+            right = found.get(offset + place)
+            if right is None:
                 # What stands there may be the place of another message, which must not be handed out for this one.
                 mended[place] = FILLER
                 self._lost.add()
                 self._notices.note("unit_lost", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
                 continue
-            mended[place] = unit
+            mended[place] = right
             self._repaired.add()
             self._notices.note("unit_repaired", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
-            self._repair(queue, offset + place, unit)
+            self._repair(queue, offset + place, right)
         return mended
 
     def _repair(self, queue: ConsumeQueue, offset: int, unit: Unit) -> None:
@@ -106,6 +113,10 @@ class UnitChecker:
             # A wrong sum under the right header: the record is damaged, the unit is not.
             return error.sum_wrong
         return (queue_id(record), queue_offset(record)) == (queue.queue_id, offset)
+
+    def _is_filler(self, queue: ConsumeQueue, offset: int, unit: Unit) -> bool:
+        entry = record_at(self._log, unit[0]) if unit[0] >= 0 and unit[1] > 0 else None
+        return entry is not None and is_repeat(unit, entry, queue, offset)
 
     def _search(self, queue: ConsumeQueue, offset: int, wrong: list[int]) -> dict[int, Unit]:
         """Find the records of wrong units between those of the nearest right ones, in one walk over the log."""

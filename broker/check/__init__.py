@@ -79,7 +79,7 @@ class Check:
         yield from check_state_files(root, disk=disk)
         yield from check_own_folder(root, disk=disk)
         yield from check_foreign(root, disk=disk)
-        topics = load_topics(root, geometry, disk=disk, clock=self.clock)
+        topics = yield from load_topics(root, geometry, disk=disk, clock=self.clock)
         self.records = RecordCheck(root, geometry, topics, checkpoint, disk=disk, live=self.live)
         yield from self.records.run(progress)
         self.tally = self.records.tally

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from broker.check.findings import Finding, Severity
 from broker.check.small_files import foreign
 from broker.commit_log import CommitLog
-from broker.index.file import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, IndexDamaged, IndexFile
-from broker.index.keys import KeyHasher, keys_of
+from broker.index.file import ENTRY, ENTRY_BYTES, IndexDamaged, IndexFile
+from broker.index.keys import KeyHasher, keys_of, must_keys_of
 from broker.index.state import IndexState, SavedIndex
 from broker.log_walk import walk
+from broker.names import is_number
 from broker.reading import ReadingDisk
 from broker.readonly import open_log_for_reading
 from broker.store_json import Geometry
@@ -34,15 +35,16 @@ def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, l
     """
     saved = IndexState(root, disk=disk).load()
     log, _ = open_log_for_reading(root, geometry, disk=disk)
-    log.visible_end = log.cold_end = log.end = end
+    log.visible_end = log.end = end
+    log.chill(end)
     names = disk.list(f"{root}/index")
     for name in names:
-        if not name.isdigit() or len(name) != _NAME_DIGITS:
+        if not is_number(name) or len(name) != _NAME_DIGITS:
             yield foreign(f"index/{name}")
             continue
         file = IndexFile(disk, f"{root}/index/{name}", slots=geometry.index_slots, entries=geometry.index_entries)
         try:
-            yield from _check_file(file, saved, log, geometry, disk=disk, live=live)
+            yield from _check_file(file, saved, log, disk=disk, live=live)
         except FileNotFoundError:
             # Retention of its owner.
             continue
@@ -55,11 +57,13 @@ def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, l
 
 
 def _check_file(
-    file: IndexFile, saved: SavedIndex | None, log: CommitLog, geometry: Geometry, *, disk: ReadingDisk, live: bool
+    file: IndexFile, saved: SavedIndex | None, log: CommitLog, *, disk: ReadingDisk, live: bool
 ) -> Iterator[Finding]:
     file.read_header()
     if saved is not None:
         file.sums = saved.files.get(file.name)
+        if file.resized and file.sums is not None:
+            raise IndexDamaged(file, "it has another size than was saved")
         if file.name in saved.missing or file.name not in saved.files or (live and not _is_as_saved(file)):
             # Not finished: it is not believed, and made anew when its time comes.
             return
@@ -67,10 +71,10 @@ def _check_file(
         pass
     if file.header.next_entry <= 1 or file.header.end >= log.visible_end:
         return
-    found = _first_difference(file, log, geometry, disk)
+    found = _first_difference(file, log, disk)
     if found is not None:
         number, text = found
-        position = HEADER_BYTES + SLOT_BYTES * geometry.index_slots + ENTRY_BYTES * number
+        position = file.entries_at + ENTRY_BYTES * number
         yield _finding("index_entry_wrong", file.name, text, position=position)
 
 
@@ -78,13 +82,13 @@ def _is_as_saved(file: IndexFile) -> bool:
     return file.sums is None or file.sums.header == file.header
 
 
-def _first_difference(file: IndexFile, log: CommitLog, geometry: Geometry, disk: ReadingDisk) -> tuple[int, str] | None:
+def _first_difference(file: IndexFile, log: CommitLog, disk: ReadingDisk) -> tuple[int, str] | None:
     """Return number and description of the first entry that is not its record's, None when all are.
 
     Entries stand in the order of the log. The file's first and last record may have further entries in its neighbours.
     """
     key_hash = KeyHasher().hash
-    entries = _entries(file, geometry, disk)
+    entries = _entries(file, disk)
     number, found, physical = next(entries, (0, 0, -1))
     header = file.header
     position = max(header.begin, log.min_offset)
@@ -95,7 +99,9 @@ def _first_difference(file: IndexFile, log: CommitLog, geometry: Geometry, disk:
                 # Its record is damaged, gone, or replaced by a filling: such an entry leads to no message.
                 number, found, physical = next(entries, (0, 0, -1))
             wanted = set() if record.rollback else {key_hash(record.topic, key) for key in keys_of(record.properties)}
-            left = set(wanted)
+            left = (
+                set() if record.rollback else {key_hash(record.topic, key) for key in must_keys_of(record.properties)}
+            )
             first = number
             while physical == record.physical:
                 if found not in wanted:
@@ -107,10 +113,10 @@ def _first_difference(file: IndexFile, log: CommitLog, geometry: Geometry, disk:
     return None
 
 
-def _entries(file: IndexFile, geometry: Geometry, disk: ReadingDisk) -> Iterator[tuple[int, int, int]]:
+def _entries(file: IndexFile, disk: ReadingDisk) -> Iterator[tuple[int, int, int]]:
     """Yield number, key hash and commit-log offset of every entry that counts."""
     opened = disk.open(file.path)
-    base = HEADER_BYTES + SLOT_BYTES * geometry.index_slots
+    base = file.entries_at
     for first in range(1, file.header.next_entry, _ENTRIES_AT_ONCE):
         count = min(_ENTRIES_AT_ONCE, file.header.next_entry - first)
         data = opened.read(base + first * ENTRY_BYTES, count * ENTRY_BYTES)

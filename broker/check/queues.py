@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from broker.check.findings import Finding, Severity
 from broker.commit_log import CommitLog
-from broker.consume_queue import FILLER_BYTES, UNIT, UNIT_BYTES
+from broker.consume_queue import FILLER_BYTES, UNIT, UNIT_BYTES, Unit, repeated
+from broker.names import queue_path
 from broker.reading import NumberedFile, ReadingDisk
 from broker.record import Entry
 from broker.unit_check import unit_of
@@ -18,12 +19,13 @@ _FINDINGS_PER_QUEUE_MAX = 50
 
 @dataclass(slots=True)
 class Patch:
-    """Units that a queue's file should hold: `data` from queue offset `offset` on."""
+    """Units that a queue's file should hold: `data` from queue offset `offset` on; `fillers`: some have no record."""
 
     topic: str
     queue_id: int
     offset: int
     data: bytearray
+    fillers: bool = False
 
 
 class QueueCheck:
@@ -69,20 +71,22 @@ class QueueCheck:
         self._disk = disk
         self._live = live
         self._low, self._high = believed.start, believed.stop
-        self._folder = f"consumequeue/{topic}/{queue_id}"
+        self._folder = queue_path(topic, queue_id)
         self._file_units = file_units
         self._block = b""
         self._block_at = -1
         self._told = 0
+        self._last: Unit | None = None
 
     def take(self, entry: Entry) -> Iterator[Finding]:
         """Compare a record with its unit."""
         offset = entry.queue_offset
+        unit = unit_of(entry)
         if self.next < 0:
             if self._low < offset:
-                yield from self._gap(self._low, min(offset, self._high))
+                yield from self._gap(self._low, min(offset, self._high), unit)
         elif offset > self.next:
-            yield from self._gap(self.next, offset)
+            yield from self._gap(self.next, offset, unit)
         elif offset < self.next:
             yield self._finding(
                 "offset_taken",
@@ -92,11 +96,11 @@ class QueueCheck:
                 costs="it is not delivered",
             )
             return
-        self.next = offset + 1
+        self.next, self._last = offset + 1, unit
         if not self._low <= offset < self._high:
             return
         self.units += 1
-        wanted = UNIT.pack(*unit_of(entry))
+        wanted = UNIT.pack(*unit)
         found = self._unit(offset)
         if found == wanted:
             return
@@ -116,22 +120,33 @@ class QueueCheck:
         """Compare what the files hold behind the last record."""
         start = max(self.next, self._low)
         if start < self._high:
-            yield from self._gap(start, self._high)
+            yield from self._gap(start, self._high, self._last)
 
-    def _gap(self, start: int, end: int) -> Iterator[Finding]:
-        """Look at offsets for which no record was met: fillers, or records that are gone."""
-        lost = 0
+    def _gap(self, start: int, end: int, beside: Unit | None) -> Iterator[Finding]:
+        """Look at offsets for which no record was met: fillers, or records that are gone.
+
+        Args:
+            start: First offset.
+            end: One past the last.
+            beside: The unit that fillers there repeat; None where the queue has no record.
+        """
+        lost = old = 0
+        filler = repeated(beside)
         for offset in range(start, end):
-            unit = self._unit(offset) if self._low <= offset < self._high else FILLER_BYTES
-            if unit == FILLER_BYTES:
+            unit = self._unit(offset) if self._low <= offset < self._high else filler
+            if unit == filler:
                 lost += 1
+                continue
+            if unit == FILLER_BYTES:
+                lost, old = lost + 1, old + 1
+                self._patch(offset, filler, is_filler=True)
                 continue
             physical, size, _ = UNIT.unpack(unit)
             if (size > 0 and 0 <= physical < self._log.min_offset) or (self._live and not size and self.next < 0):
                 # Retention deletes the oldest.
                 continue
             lost += 1
-            if self._patch(offset, FILLER_BYTES):
+            if self._patch(offset, filler, is_filler=True):
                 yield self._finding(
                     "unit_without_record",
                     offset,
@@ -140,6 +155,16 @@ class QueueCheck:
                     repair="made a filler",
                 )
         self.fillers += lost
+        if old:
+            yield self._finding(
+                "filler_old",
+                start,
+                severity=Severity.NOTE,
+                text=f"{old} queue offsets from {start} on have fillers of format 1",
+                costs="nothing here; RocketMQ would not serve what follows them in their log file",
+                repair="rewritten",
+                count=old,
+            )
         if lost:
             yield self._finding(
                 "offsets_empty",
@@ -150,13 +175,14 @@ class QueueCheck:
                 count=lost,
             )
 
-    def _patch(self, offset: int, unit: bytes) -> bool:
+    def _patch(self, offset: int, unit: bytes, *, is_filler: bool = False) -> bool:
         """Note what the file should hold; True when this begins a new row of units."""
         last = self.patches[-1] if self.patches else None
         if last is not None and last.offset + len(last.data) // UNIT_BYTES == offset:
             last.data += unit
+            last.fillers = last.fillers or is_filler
             return False
-        self.patches.append(Patch(self.topic, self.queue_id, offset, bytearray(unit)))
+        self.patches.append(Patch(self.topic, self.queue_id, offset, bytearray(unit), is_filler))
         self._told += 1
         return self._told <= _FINDINGS_PER_QUEUE_MAX
 

@@ -16,6 +16,7 @@ from broker.check.small_files import foreign
 from broker.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment, segment_name
 from broker.consume_queue import UNIT_BYTES
 from broker.log_scan import LogScan
+from broker.names import is_number, queue_path
 from broker.queue_build import QueueBuild
 from broker.reading import NumberedFile, ReadingDisk
 from broker.readonly import open_log_for_reading
@@ -65,6 +66,7 @@ class RecordCheck:
     wrong_sizes: dict[str, int] = field(default_factory=dict)
     trusted: bool = False
     _queues: dict[tuple[bytes, int], QueueCheck] = field(default_factory=dict)
+    _served: dict[bytes, bool] = field(default_factory=dict)
 
     def run(self, progress: ProgressCallback | None = None) -> Iterator[Finding]:
         """Yield what is wrong. Raises OSError when a folder cannot be read."""
@@ -113,7 +115,7 @@ class RecordCheck:
         names = self.disk.list(log.folder)
         for name in names:
             path = f"commitlog/{name}"
-            if not name.isdigit() or len(name) != SEGMENT_NAME_DIGITS:
+            if not is_number(name) or len(name) != SEGMENT_NAME_DIGITS:
                 yield foreign(path)
                 continue
             size = NumberedFile(self.disk, f"{log.folder}/{name}").size()
@@ -175,6 +177,14 @@ class RecordCheck:
 
     # Records
 
+    def _is_served(self, entry: Entry) -> bool:
+        """Whether a record's topic is there; RocketMQ may have deleted it."""
+        found = self._served.get(entry.topic)
+        if found is None:
+            name = entry.topic.decode("utf-8", "replace")
+            found = self._served[entry.topic] = not self.topics.was_deleted(name)
+        return found
+
     def _walk(self, log: CommitLog, progress: ProgressCallback | None) -> Iterator[Finding]:
         start = log.min_offset
         total = log.visible_end - start
@@ -188,7 +198,11 @@ class RecordCheck:
                 self.hole_ms.update((start, entry.store_ms) for start, _ in walk.holes[told:])
                 told = len(walk.holes)
             build.take(entry)
-            if entry.indexed and entry.physical >= self.topics.lives.begins.get(entry.topic, 0):
+            if (
+                entry.indexed
+                and entry.physical >= self.topics.lives.begins.get(entry.topic, 0)
+                and self._is_served(entry)
+            ):
                 yield from self._queue(log, entry.topic, entry.queue_id).take(entry)
             self.tally.records += 1
             if progress is not None and self.tally.records % 4096 == 0:
@@ -263,11 +277,11 @@ class RecordCheck:
         size_wanted = self.geometry.queue_file_units * UNIT_BYTES
         for queue_id in self.disk.list(f"{self.root}/consumequeue/{topic}"):
             folder = f"consumequeue/{topic}/{queue_id}"
-            if not queue_id.isdigit():
+            if not is_number(queue_id):
                 yield foreign(folder)
                 continue
             for name in self.disk.list(f"{self.root}/{folder}"):
-                if not name.isdigit() or len(name) != SEGMENT_NAME_DIGITS or int(name) % size_wanted:
+                if not is_number(name) or len(name) != SEGMENT_NAME_DIGITS or int(name) % size_wanted:
                     yield foreign(f"{folder}/{name}")
                     continue
                 size = NumberedFile(self.disk, f"{self.root}/{folder}/{name}").size()
@@ -286,7 +300,7 @@ class RecordCheck:
         for name, bounds in checkpoint.queues.items():
             for queue_id, (minimum, maximum) in enumerate(bounds):
                 for base in range(minimum * UNIT_BYTES // file_bytes * file_bytes, maximum * UNIT_BYTES, file_bytes):
-                    path = f"consumequeue/{name}/{queue_id}/{base:020d}"
+                    path = f"{queue_path(name, queue_id)}/{base:020d}"
                     if not self.disk.exists(f"{self.root}/{path}"):
                         yield Finding(
                             kind="queue_file_missing",

@@ -20,6 +20,7 @@ STATE_FILES = ("topics.json", "consumerOffset.json")
 _ROOT_NAMES = frozenset(
     {
         "abort",
+        "abort.bak",
         "backup.json",
         "checkpoint",
         "commitlog",
@@ -55,7 +56,7 @@ _COSTS_OF_SEALED = {
     "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
     "index.json": "nothing: the index is made anew from the log",
 }
-_OWN_NAMES = frozenset({"acks", "broadcast", "segment.spare", "set-aside"})
+_OWN_NAMES = frozenset({"acks", "broadcast", "deduplication", "segment.spare", "set-aside"})
 
 
 def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometry]:
@@ -253,16 +254,26 @@ def _state_finding(kind: str, path: str, text: str, *, copies: bool) -> Finding:
 def _is_json(raw: bytes | None) -> bool:
     try:
         return raw is not None and isinstance(parse_loose(raw.decode("utf-8")), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
-def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> Topics:
-    """Return the topics as far as they can be read; none when the file and its copies are damaged."""
+def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> Generator[Finding, None, Topics]:
+    """Return the topics as far as they can be read; none when the file and its copies are damaged.
+
+    What is damaged is reported by others; what reads well and says what cannot be is reported here.
+    """
     topics = Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
     try:
         topics.load()
-    except (StoreError, ValueError, TypeError, AttributeError):
+    except StoreError as error:
+        yield Finding(
+            kind="topics_refused",
+            severity=Severity.DAMAGE,
+            file="config/topics.json",
+            text=str(error),
+            costs="a node does not start",
+        )
         return Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
     return topics
 

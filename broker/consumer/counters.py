@@ -22,6 +22,12 @@ BURIALS_REFUSED = declare(
     "Dead letters of consumers inside the program that the store refused; tried again, the queue waits.",
     _GROUP,
 )
+UNDECIDED = declare(
+    "pyddmq_consumer_messages_undecided_total",
+    "Messages of consumers inside the program whose dead letter or retry was being written when the disk failed; the "
+    "log says after the restart whether it is there, and nobody gets them until then.",
+    _GROUP,
+)
 SKIPPED = declare(
     "pyddmq_consumer_skipped_total",
     "Messages that no listener inside the program got, or that were given up; by reason: tag_filter, damaged, gone, "

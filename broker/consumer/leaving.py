@@ -1,6 +1,8 @@
 """A message on its way out of its queue, into a record that takes its place: a retry's, or a dead letter.
 
-The durable record is the decision (D27). A kill before that leaves the message unfinished in its queue.
+The durable record is the decision (D27). A kill before that leaves the message unfinished in its queue. Where the disk
+fails after the append nobody can tell before a restart whether the record is there: the message stays on its way, and
+nobody gets it until then.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.consumer.counters import SKIPPED
+from broker.consumer.counters import SKIPPED, UNDECIDED
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Key
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
@@ -75,7 +77,7 @@ class Leaving(ABC):
         self._postpone(str(error))
 
     def withdraw(self) -> bool:
-        """Give up while the record is refused; False when the store has it and will tell."""
+        """Give up while the record is refused; False when the store has it: it will tell, or a restart will."""
         if self._timer is None:
             return False
         self._timer.cancel()
@@ -84,7 +86,11 @@ class Leaving(ABC):
 
     def _done(self, error: StoreError | None) -> None:
         if error is not None:
-            self._postpone(str(error))
+            consumers, message = self._consumers, self._message
+            consumers.metrics.counter(UNDECIDED, self._group).add()
+            consumers.notices.note(
+                "message_undecided", self._group, topic=message.topic, queue=message.queue_id, offset=message.offset
+            )
             return
         self._consumers.finished.finish(self._key, self._message.offset)
         self._count_durable()

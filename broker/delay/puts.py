@@ -82,7 +82,10 @@ class DelayedPuts:
             topic = self._topic = self._make_topic(len(self.levels.delays_ms))
             if self.on_topic is not None:
                 self.on_topic()
-        block = closed(put.properties)
+        block = put.properties
+        if b"DELAY" in block or b"REAL_" in block or WAIT_NAME in block:
+            block = without(block, DELAY_NAMES)
+        block = closed(block)
         facts = b"DELAY\x01%d\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02%b\x01%d\x02"
         own = facts % (level, put.topic.name_bytes, put.queue_id, WAIT_NAME, wait_ms)
         return put._replace(topic=topic, queue_id=level - 1, properties=block + own, tags=wait_ms)

@@ -22,7 +22,7 @@ from broker.errors import StoreUnreadable
 from broker.metrics import Metrics
 from broker.saving import Saving
 from broker.seams import Clock, Disk
-from broker.state_file import SealedFile, StateFile
+from broker.state_file import SealedFile, StateFile, data_version
 from broker.store_metrics import FILES_DAMAGED
 
 log = structlog.get_logger()
@@ -51,7 +51,7 @@ class DelayState:
         try:
             content = self._offsets.load()
             if isinstance(content, dict):
-                self._version = {**self._version, **(content.get("dataVersion") or {})}
+                self._version = {**self._version, **data_version(content.get("dataVersion"))}
                 positions = {int(level): int(offset) for level, offset in (content.get("offsetTable") or {}).items()}
         except (StoreUnreadable, AttributeError, TypeError, ValueError):
             self._damaged("config/delayOffset.json")
@@ -83,7 +83,7 @@ class DelayState:
             return
         version = {
             **self._version,
-            "counter": int(self._version.get("counter", 0)) + 1,
+            "counter": self._version.get("counter", 0) + 1,
             "timestamp": self._clock.wall_ms(),
         }
         table = {str(each.level): each.position for each in levels.values()}

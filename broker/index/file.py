@@ -44,6 +44,8 @@ SLOT_BYTES = 4
 ENTRY = struct.Struct(">iqii")
 ENTRY_BYTES = ENTRY.size
 assert ENTRY_BYTES == 20
+ENTRIES_PER_SLOT = 4
+"""RocketMQ's proportion (5,000,000 slots, 20,000,000 entries) and ours: a file's size then tells both."""
 _SECONDS_MAX = 0x7FFFFFFF
 _PAGE_SLOTS = 16_384
 _CHUNK_BYTES = 1 << 20
@@ -93,6 +95,7 @@ class IndexFile:
         header: As saved, or, while the file is being written, as it is now.
         sums: As last saved; None for a file of RocketMQ's.
         verified: Its content was compared with `sums` by this process, or written by it.
+        resized: It has another size than the store's index files, which a file of RocketMQ's may have.
     """
 
     def __init__(self, disk: Disk, path: str, *, slots: int, entries: int, header: Header = EMPTY) -> None:
@@ -105,12 +108,18 @@ class IndexFile:
         self._entries_total = entries
         self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
         self._bytes = self._entries_at + ENTRY_BYTES * entries
+        self.resized = False
         self._file: DiskFile | None = None
         self._slots: array[int] | None = None
         self._dirty: set[int] = set()
         self._pending = bytearray()
         self._pending_from = 1
         self._entries_sum = 0
+
+    @property
+    def entries_at(self) -> int:
+        """Where its entries begin, number 0 first."""
+        return self._entries_at
 
     @property
     def name(self) -> str:
@@ -134,7 +143,7 @@ class IndexFile:
         file = self._disk.open(self.path)
         try:
             size = file.size()
-            if size != self._bytes:
+            if size != self._bytes and not self._fit(size):
                 raise IndexDamaged(self, f"it has {size} bytes, not {self._bytes}")
             header = Header(*HEADER.unpack(file.read(0, HEADER_BYTES)))
         finally:
@@ -151,6 +160,17 @@ class IndexFile:
         if not sane:
             raise IndexDamaged(self, "its header is wrong")
         self.header = header
+
+    def _fit(self, size: int) -> bool:
+        """Take the sizes from the file: RocketMQ may have written it with its own, in the proportion that both have."""
+        slots, rest = divmod(size - HEADER_BYTES, SLOT_BYTES + ENTRIES_PER_SLOT * ENTRY_BYTES)
+        if rest or slots <= 0:
+            return False
+        self._slots_total, self._entries_total = slots, slots * ENTRIES_PER_SLOT
+        self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
+        self._bytes = size
+        self.resized = True
+        return True
 
     def create(self) -> None:
         """Make the file anew at its full size, empty, for writing.

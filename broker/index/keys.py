@@ -1,8 +1,10 @@
 """Keys of a message as RocketMQ's index knows them, and their hashes.
 
-Indexed are `UNIQ_KEY` and each space-separated word of `KEYS`, each as `topic#key`, by Java's hash of that text. The
-hash costs 5 to 11 us for 40 characters in Python (D7), so what stands before the key is remembered, and keys are hashed
-many at once (`broker.index.hashing`).
+Indexed are `UNIQ_KEY` and each space-separated word of `KEYS`, each as `topic#key`, by Java's hash of that text. Of a
+name that stands there twice the last value counts, as for everybody who reads the properties: a member of a batch of
+RocketMQ's Java client has a UNIQ_KEY of its own, and then that of the batch. The first one is indexed, too: it is the
+one that the producer was told. The hash costs 5 to 11 us for 40 characters in Python (D7), so what stands before the
+key is remembered, and keys are hashed many at once (`broker.index.hashing`).
 """
 
 from __future__ import annotations
@@ -24,12 +26,20 @@ _POWERS = [pow(31, count, 1 << 32) for count in range(CHARS_MAX + 1)]
 
 
 def unique_key_of(block: bytes) -> bytes:
-    """Value of `UNIQ_KEY` in a property block, b"" when there is none."""
+    """Value of `UNIQ_KEY` in a property block, the last of several; b"" when there is none."""
     return _value(block, _UNIQUE, _UNIQUE_LATER)
 
 
+def unique_keys_of(block: bytes) -> list[bytes]:
+    """Unique keys under which a message is indexed: the last that stands in its property block, then the first."""
+    last = unique_key_of(block)
+    at = 0 if block.startswith(_UNIQUE) else block.find(_UNIQUE_LATER) + 1
+    first = block[at + len(_UNIQUE) :].partition(b"\x02")[0] if at or block.startswith(_UNIQUE) else b""
+    return [key for key in ((last, first) if first != last else (last,)) if key]
+
+
 def words_value_of(block: bytes) -> bytes:
-    """Value of `KEYS` in a property block, b"" when there is none."""
+    """Value of `KEYS` in a property block, the last of several; b"" when there is none."""
     return _value(block, _KEYS, _KEYS_LATER)
 
 
@@ -40,6 +50,11 @@ def words_of(block: bytes) -> list[bytes]:
 
 def keys_of(block: bytes) -> list[bytes]:
     """All keys under which a message is indexed, the unique key first. A word may come twice."""
+    return [*unique_keys_of(block), *_words(words_value_of(block))]
+
+
+def must_keys_of(block: bytes) -> list[bytes]:
+    """Return those of them that RocketMQ indexes: the unique key that counts, and the words."""
     return joined_keys(unique_key_of(block), words_value_of(block))
 
 
@@ -55,7 +70,7 @@ def _words(value: bytes) -> list[bytes]:
 
 
 def _value(block: bytes, first: bytes, later: bytes) -> bytes:
-    at = block.find(later)
+    at = block.rfind(later)
     if at >= 0:
         at += len(later)
     elif block.startswith(first):

@@ -102,6 +102,8 @@ class IndexParts:
             return Gap(name)
         if saved is not None and name in saved.files:
             file.sums = saved.files[name]
+            if file.sums is not None and file.resized:
+                return self.gap(name, "damaged", "it has another size than was saved")
             if file.sums is not None and file.sums.header != header:
                 return self.gap(name, "damaged", "its header is not what was saved")
             if header.end >= self._log.visible_end:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.index.keys import KeyHasher, joined_keys, unique_key_of, words_value_of
+from broker.index.keys import KeyHasher, joined_keys, keys_of, unique_key_of, words_value_of
 from broker.leaves import leaf
 from broker.log_walk import Walked
 
@@ -73,9 +73,17 @@ class RowMaker:
         if not kept:
             return Rows([], [], [])
         physicals, _, stamps, _, topics, blocks = map(list, zip(*kept, strict=True))
+        return self._of_blocks(_shared(topics), blocks, physicals, stamps)
+
+    def _of_blocks(
+        self, topics: bytes | list[bytes], blocks: list[bytes], physicals: list[int], stamps: list[int]
+    ) -> Rows:
+        if any(block.count(_UNIQUE) > 1 for block in blocks):
+            # Members of batches of RocketMQ's: the key that their producer was told stands before the batch's.
+            return self._of_keys(topics, list(map(keys_of, blocks)), physicals, stamps)
         uniques = [unique_key_of(block) for block in blocks]
         words = [words_value_of(block) for block in blocks]
-        return self._rows(_shared(topics), uniques, words, physicals, stamps)
+        return self._rows(topics, uniques, words, physicals, stamps)
 
     def of_fed(self, fed: Fed) -> Rows:
         """Return the entries of records that the encoder made."""
@@ -102,10 +110,7 @@ class RowMaker:
             if words is not None:
                 return self._rows(prefix[1:], uniques, words, physicals, stamps)
         topics = [tail[1 : 1 + tail[0]] for tail in tails]
-        blocks = [tail[3 + tail[0] :] for tail in tails]
-        uniques = [unique_key_of(block) for block in blocks]
-        words = [words_value_of(block) for block in blocks]
-        return self._rows(_shared(topics), uniques, words, physicals, stamps)
+        return self._of_blocks(_shared(topics), [tail[3 + tail[0] :] for tail in tails], physicals, stamps)
 
     def _rows(
         self,
@@ -128,9 +133,14 @@ class RowMaker:
                 rows.stamps[0::2] = rows.stamps[1::2] = stamps
                 return rows
         keys = [joined_keys(unique, value) for unique, value in zip(uniques, words, strict=True)]
+        return self._of_keys(topics, keys, physicals, stamps)
+
+    def _of_keys(
+        self, topics: bytes | list[bytes], keys: list[list[bytes]], physicals: list[int], stamps: list[int]
+    ) -> Rows:
         places = [place for place, each in enumerate(keys) for _ in each]
         return Rows(
-            key_hashes(
+            self._hasher.hashes(
                 topics if isinstance(topics, bytes) else [topics[place] for place in places],
                 [key for each in keys for key in each],
             ),

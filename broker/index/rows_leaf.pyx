@@ -22,20 +22,32 @@ cdef inline bint _is_name(const u8* at, const u8* end, const char* name, Py_ssiz
 cdef const u8* _value(const u8* block, const u8* end, const char* later, Py_ssize_t size) noexcept:
     """Where the value of a property begins, NULL when there is none.
 
-    The first one behind another property counts, and only then one at the block's start: as `broker.index.keys` looks.
-    `later` is the separator before it, the name and the separator behind it.
+    The last one counts: as `broker.index.keys` looks. `later` is the separator before it, the name and the separator
+    behind it.
     """
     cdef const u8* at = block
+    cdef const u8* found = NULL
+    if _is_name(block, end, later + 1, size - 1):
+        found = block + size - 1
     while True:
         at = <const u8*>memchr(at, 2, end - at)
         if at == NULL:
-            break
+            return found
         if _is_name(at, end, later, size):
-            return at + size
+            found = at + size
         at += 1
+
+
+cdef const u8* _first_value(const u8* block, const u8* end, const char* later, Py_ssize_t size) noexcept:
+    """The same of the first one, which is there."""
+    cdef const u8* at = block
     if _is_name(block, end, later + 1, size - 1):
         return block + size - 1
-    return NULL
+    while True:
+        at = <const u8*>memchr(at, 2, end - at)
+        if at == NULL or _is_name(at, end, later, size):
+            return NULL if at == NULL else at + size
+        at += 1
 
 
 cdef inline const u8* _end(const u8* at, const u8* end) noexcept:
@@ -108,6 +120,11 @@ def fed_rows(list tails not None, list physicals not None, list stamps not None,
             stop = _end(found, end)
             if stop > found:
                 rows.add(found, stop - found)
+            word = _first_value(block, end, b"\x02UNIQ_KEY\x01", 10)
+            if word != found and word != NULL:
+                size = _end(word, end) - word
+                if size and (size != stop - found or memcmp(word, found, size)):
+                    rows.add(word, size)
         found = _value(block, end, b"\x02KEYS\x01", 6)
         if found == NULL:
             continue

@@ -12,8 +12,8 @@ from collections.abc import Generator
 
 from broker.awaited import AwaitedSteps, run_now, settled
 from broker.cancelling import CancelOutcome
+from broker.loop.names import LOOP_NAME
 from broker.loop.occurrence import Occurrence, parse_id
-from broker.loop.puts import LOOP_NAME
 from broker.message import Message
 from broker.query import by_key
 from broker.store import Store

@@ -142,3 +142,8 @@ def parse_id(text: str) -> Occurrence | None:
         return None
     times, made, interval, sequence = numbers
     return Occurrence(at_s, kind, expire_s, times, made, interval, sequence, uuid)
+
+
+def user_key(keys: str) -> str:
+    """Return the keys of a message without the ids that stand beside them for DDMQ's cancels."""
+    return " ".join(word for word in keys.split(" ") if parse_id(word) is None)

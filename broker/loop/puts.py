@@ -7,12 +7,12 @@ all the state that a loop has. What is delivered has the id as its only key, as 
 
 from __future__ import annotations
 
+from broker.loop.names import LOOP_NAME
 from broker.loop.occurrence import Occurrence, parse_id
 from broker.properties import find_property
 from broker.put import Put
 from broker.release import closed, without
 
-LOOP_NAME = b"__PYDDMQ_LOOP"
 _KEYS_NAME = b"KEYS"
 _UNIQUE_NAME = b"UNIQ_KEY"
 

@@ -39,21 +39,28 @@ class Letter:
     def _told(self, name: str) -> str:
         return "" if self.message is None else self.message.properties.get(name, "")
 
+    def _told_by_us(self, name: str) -> str:
+        """What this broker wrote: its dead letters name the record that they replace (D27), RocketMQ's name none.
+
+        In those of RocketMQ's a property of this name is the producer's.
+        """
+        return self._told(name) if self.message is not None and self.message.prepared_offset else ""
+
     @property
     def topic(self) -> str:
         """Topic that the message was sent to, "" when the record does not tell."""
-        return self._told("DLQ_ORIGIN_TOPIC") or self._told("RETRY_TOPIC")
+        return self._told_by_us("DLQ_ORIGIN_TOPIC") or self._told("RETRY_TOPIC")
 
     @property
     def queue(self) -> int | None:
         """Its queue there; RocketMQ does not tell."""
-        text = self._told("DLQ_ORIGIN_QUEUE")
+        text = self._told_by_us("DLQ_ORIGIN_QUEUE")
         return int(text) if text.isdecimal() else None
 
     @property
     def offset_in_topic(self) -> int | None:
         """Its offset there; RocketMQ does not tell."""
-        text = self._told("DLQ_ORIGIN_OFFSET")
+        text = self._told_by_us("DLQ_ORIGIN_OFFSET")
         return int(text) if text.isdecimal() else None
 
     @property
@@ -64,7 +71,7 @@ class Letter:
     @property
     def reason(self) -> str:
         """Why it died."""
-        return self._told("DLQ_REASON") or UNKNOWN_REASON
+        return self._told_by_us("DLQ_REASON") or UNKNOWN_REASON
 
     @property
     def attempts(self) -> int:

@@ -130,9 +130,10 @@ def _sent_back(store: Store, group: str, record: memoryview, times: int) -> Rele
     """The message in the group's retry topic, without a delay."""
     body, block = split(record)
     block = without(block, ROUTE_NAMES)
-    if find_property(block, RETRY_TOPIC_NAME) is None:
-        message = message_of(record)
-        block = without(block, RETRY_NAMES)
+    message = message_of(record)
+    if not is_retry_topic(message.topic) or find_property(block, RETRY_TOPIC_NAME) is None:
+        # What is not in a retry topic was never sent back: by whoever these were written, not by a broker.
+        block = without(block, (*RETRY_NAMES, COUNTS_NAME))
         facts = (message.topic, message.id, str(message.queue_id), str(message.offset))
         pairs = zip(RETRY_NAMES, facts, strict=True)
         block += b"".join(b"%b\x01%b\x02" % (name, fact.encode()) for name, fact in pairs)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.decisions import Decision
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError, StoreUnreadable
 from broker.message_type import Mismatch
+from broker.properties import LETTER_PROPERTIES
 from broker.put import Position
 from broker.record import split
 from broker.release import Released, moved, without
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 FILE = "pyddmq/redrives.json"
 _VERSION = 1
 _DEAD_NAMES = (
-    *b"DLQ_GROUP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_QUEUE DLQ_ORIGIN_OFFSET DLQ_ORIGIN_MESSAGE_ID DLQ_REASON".split(),
-    *b"DLQ_ATTEMPTS DLQ_RETRY_OFFSET DLQ_CUT RECONSUME_TIME MAX_RECONSUME_TIMES POP_CK 1ST_POP_TIME".split(),
+    *LETTER_PROPERTIES,
+    *b"RECONSUME_TIME MAX_RECONSUME_TIMES POP_CK 1ST_POP_TIME".split(),
     *RETRY_NAMES,
     COUNTS_NAME,
     *ROUTE_NAMES,

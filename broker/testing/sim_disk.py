@@ -224,6 +224,16 @@ class SimDisk:
         self.check_alive()
         return path in self._files or path.rstrip("/") in self._folders
 
+    def is_link(self, path: str) -> bool:
+        """Whether it is a symbolic link, which this disk has none of."""
+        self.check_alive()
+        return False
+
+    def open_to_others(self, path: str) -> bool:
+        """Whether other users may read a folder; there are none."""
+        self.check_alive()
+        return False
+
     def is_folder(self, path: str) -> bool:
         """Whether a folder is there."""
         return path.rstrip("/") in self._folders

@@ -32,7 +32,7 @@ class SimSyncs:
         self._disk = disk
         self._scheduler = scheduler
         self._random = random
-        self._seconds_max = seconds_max
+        self.seconds_max = seconds_max
 
     def begin(self, file: DiskFile, done: Told) -> Syncing:
         """Begin to sync a file of the disk; another one is synced by itself when that ends."""
@@ -44,7 +44,7 @@ class SimSyncs:
 
     def _later(self, sync: Callable[[], None], done: Told) -> Syncing:
         begun = _Begun(self, self._disk, sync, done)
-        seconds = self._random.random() * self._seconds_max if self._random.random() < 0.8 else 0.0
+        seconds = self._random.random() * self.seconds_max if self._random.random() < 0.8 else 0.0
         self._scheduler.call_later(seconds, begun.wait)
         return begun
 

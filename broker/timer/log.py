@@ -27,8 +27,10 @@ from typing import NamedTuple
 
 from broker.commit_log import segment_name
 from broker.errors import StoreError
+from broker.names import is_number
 from broker.saving import Saving
 from broker.seams import Disk, DiskFile
+from broker.unreadable import is_readable
 
 UNIT = struct.Struct(">iqiqiqiiq")
 UNIT_BYTES = UNIT.size
@@ -87,6 +89,7 @@ class TimerLog:
         self._disk = disk
         self._files: dict[int, DiskFile] = {}
         self._views: dict[int, memoryview] = {}
+        self._made: set[int] = set()  # files that this process made: nothing in them has to come from the disk
         self._unsynced: set[int] = set()
         self.marked: set[int] = set()
         self._per_file = (file_bytes - _BLANK.size) // UNIT_BYTES
@@ -102,7 +105,7 @@ class TimerLog:
             TimersDamaged: They differ in size, one is missing between two, or a stop came while the last was cut.
             OSError: One cannot be read.
         """
-        names = [name for name in self._disk.list(self._folder) if name.isdigit()]
+        names = [name for name in self._disk.list(self._folder) if is_number(name)]
         sizes = set()
         for name in names:
             file = self._disk.open(f"{self._folder}/{name}")
@@ -214,6 +217,7 @@ class TimerLog:
                 self._disk.remove(path)
                 raise
             self._files[number] = file
+            self._made.add(number)
         return file
 
     def mark(self, position: int) -> None:
@@ -389,7 +393,7 @@ class TimerLog:
         """Return a mapped file; they are numbered from 0 on, those that are gone included.
 
         Raises:
-            TimersDamaged: It is not there.
+            TimersDamaged: It is not there, or cannot be read whole.
             OSError: It cannot be mapped.
         """
         view = self._views.get(number)
@@ -398,6 +402,9 @@ class TimerLog:
         file = self._files.get(number)
         if file is None:
             raise TimersDamaged(f"file {segment_name(number * self.file_bytes)} of the timer log is missing")
+        if number not in self._made and not is_readable(file, file.size()):
+            # Looked at, such a page would end the process; the timer log is made anew.
+            raise TimersDamaged(f"the disk does not give out {segment_name(number * self.file_bytes)} of the timer log")
         view = self._views[number] = file.view()
         return view
 

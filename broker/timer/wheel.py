@@ -23,6 +23,7 @@ from typing import NamedTuple
 from broker.saving import Saving
 from broker.seams import Disk, DiskFile
 from broker.timer.names import PRECISIONS_MS
+from broker.unreadable import is_readable
 
 SLOT = struct.Struct(">qqqii")
 SLOT_BYTES = SLOT.size
@@ -67,11 +68,12 @@ class TimerWheel:
         return 2 * self.slots * self.precision_ms
 
     def open(self) -> bool:
-        """Map the file; False when it is not there or has another size. Raises OSError."""
+        """Map the file; False when it is not there, has another size, or cannot be read whole. Raises OSError."""
         if not self._disk.exists(self._path):
             return False
         file = self._disk.open(self._path)
-        if file.size() != 2 * self.slots * SLOT_BYTES:
+        # A page that the disk does not give out would end the process when it is looked at; wheels are made anew.
+        if file.size() != 2 * self.slots * SLOT_BYTES or not is_readable(file, file.size()):
             file.close()
             return False
         self._file, self._view = file, file.view()

@@ -329,7 +329,7 @@ class Checker:
             asked.times, asked.out = asked.times + 1, True
             found.append(_check(offset, half, asked.times))
         if found:
-            halves.metrics.counter(counted.CHECKS, group).add(len(found))
+            halves.metrics.open_counter(counted.CHECKS, group).add(len(found))
             self._arm()
         if line is not None and not line:
             del halves.checks.lines[group]

@@ -11,7 +11,11 @@ REFUSED = declare(
     "Decisions of transactions that were not taken, by reason (docs/transactions.md)",
     ("reason",),
 )
-CHECKS = declare("pyddmq_transactions_checks_total", "Checks that producers fetched, by producer group", ("group",))
+CHECKS = declare(
+    "pyddmq_transactions_checks_total",
+    "Checks that producers fetched, by producer group; (other) is all after the first hundred",
+    ("group",),
+)
 DISCARDED = declare(
     "pyddmq_transactions_discarded_total",
     "Halves that went to TRANS_CHECK_MAX_TIME_TOPIC, by reason: checks (used up) or age",

@@ -1,0 +1,1 @@
+"""Messages that a producer has numbered and sends again are stored once (docs/deduplication.md, D39)."""

@@ -1,0 +1,244 @@
+"""What a store remembers of deduplicating producers: opened from its checkpoint and the log, saved, asked.
+
+The log decides (D27, D39): the checkpoint only saves reading it. One that says more than the log, because a power loss
+under `flush: async` took the end of that, is not believed, and written anew before anything is appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from broker.awaited import AwaitedSteps, saved
+from broker.checkpointer import LOG_BYTES_MAX
+from broker.deduplication import metrics as counted
+from broker.deduplication.checkpoint import CheckpointDamaged, decode, encode
+from broker.deduplication.numbers import MARK, Numbered, are_in_order, parse_key
+from broker.deduplication.window import MISSING, OLDER, Window, WindowLimits
+from broker.errors import DamagedRecord, MessageRefused, RecordGone
+from broker.log_walk import Walked
+from broker.metrics import Metrics
+from broker.properties import find_property
+from broker.record import Entry, prepared_offset
+from broker.retention import Doomed, Rescue
+from broker.saving import Saver, Saving, can_wait
+from broker.seams import Disk
+from broker.state_file import read_whole, writing_whole
+from broker.store import Store
+from broker.store_metrics import FILES_DAMAGED
+
+FILE = "pyddmq/deduplication"
+_KEY_NAME = b"UNIQ_KEY"
+_MARKED = b"%b\x01%b" % (_KEY_NAME, MARK)
+_STEP_RECORDS = 1024
+
+log = structlog.get_logger()
+
+__all__ = ["FILE", "MISSING", "OLDER", "Deduplication", "Judged", "WindowLimits"]
+
+
+class Judged(NamedTuple):
+    """What is known of messages that one producer numbered in a row.
+
+    Attributes:
+        first: Its name, and the number of the first of them.
+        places: Of each the commit-log offset of its record, OLDER or MISSING; empty when all are new. None: a gap.
+    """
+
+    first: Numbered
+    places: Sequence[int] | None
+
+    @property
+    def key(self) -> bytes:
+        """UNIQ_KEY of the first of them."""
+        return b"%b%012X" % self.first
+
+
+class Deduplication:
+    """The memory of one store; its `broker.retention.Keeper` besides: a log file goes when the checkpoint covers it.
+
+    Attributes:
+        window: What is known.
+    """
+
+    def __init__(self, store: Store, *, disk: Disk, metrics: Metrics, limits: WindowLimits) -> None:
+        """Set up; `opening` makes one that knows what the store has."""
+        self.window = Window(limits, metrics)
+        self._store = store
+        self._disk = disk
+        self._metrics = metrics
+        self._path = f"{store.root}/{FILE}"
+        self._saved_end = self._tried_end = -1
+        self._saver = Saver(disk, store.savings, self._saving_some_time)
+        self._gaps = metrics.counter(counted.GAPS)
+        self._repeated = metrics.counter(counted.REPEATED, "first_receipt")
+        self._older = metrics.counter(counted.REPEATED, "older")
+
+    @classmethod
+    def opening(
+        cls, store: Store, *, disk: Disk, metrics: Metrics, limits: WindowLimits
+    ) -> Generator[None, None, Deduplication]:
+        """Find out what a store has that was just opened, in steps of bounded work. Raises OSError."""
+        made = cls(store, disk=disk, metrics=metrics, limits=limits)
+        start = made._load()
+        position = made._window_start() if start is None else start
+        if position < store.end:
+            log.info("deduplication_reading_log", start=position, end=store.end, checkpoint=start is not None)
+        while position < store.end:
+            records, position = store.walk(position, _STEP_RECORDS)
+            for record in records:
+                made._take(record)
+            yield
+        made.window.forget(store.store_ms)
+        if start is None or start < store.end:
+            # Before the first append: a checkpoint that says more than the log would fit it again one day.
+            try:
+                made._saver.now(made._saving())
+            except OSError as error:
+                if not can_wait(error):
+                    raise
+                if disk.exists(made._path):
+                    disk.remove(made._path)
+                    disk.sync_folder(made._path.rpartition("/")[0])
+        return made
+
+    def _load(self) -> int | None:
+        """Take the checkpoint; returns the log offset up to which it holds, None when there is none to believe."""
+        raw = read_whole(self._disk, self._path)
+        if raw is None:
+            return None
+        try:
+            end, producers = decode(raw)
+            for name, producer in producers:
+                self.window.restore(name, producer)
+        except CheckpointDamaged as error:
+            self.window.clear()
+            self._metrics.counter(FILES_DAMAGED, FILE).add()
+            log.error("deduplication_checkpoint_damaged", path=self._path, why=str(error))
+            return None
+        if end > self._store.end:
+            self.window.clear()
+            return None
+        self._saved_end = end
+        return end
+
+    def _window_start(self) -> int:
+        """Commit-log offset from which on the log may have something of the window."""
+        store = self._store
+        segment_bytes = store.options.segment_bytes
+        since_ms = store.store_ms - self.window.limits.silence_ms
+        start = store.end // segment_bytes * segment_bytes
+        while start > store.min_offset:
+            entry = store.record_at(start) if start < store.end else None
+            if entry is not None and entry.store_ms < since_ms:
+                return start
+            start -= segment_bytes
+        return store.min_offset
+
+    def _take(self, record: Walked) -> None:
+        """Enter a record that has a number and takes no other one's place."""
+        if _MARKED not in record.properties:
+            return
+        numbered = parse_key(find_property(record.properties, _KEY_NAME) or b"")
+        if numbered is None:
+            return
+        try:
+            replaced = prepared_offset(self._store.read(record.physical, record.size))
+        except (DamagedRecord, RecordGone):
+            return
+        if not replaced:
+            self.window.seen(numbered.name, numbered.number, record.physical, record.store_ms)
+
+    # Sends
+
+    def judge(self, keys: list[bytes]) -> Judged:
+        """Say what is known of messages that came together, by their keys.
+
+        Raises:
+            MessageRefused: The keys are none, or not of one producer's messages in order.
+        """
+        first = parse_key(keys[0])
+        if first is None:
+            raise MessageRefused(
+                f"uniqKey {keys[0][:40]!r} is none: 32 upper-case hex digits that begin with FE, whose last twelve are "
+                "not below the producer's first number (docs/deduplication.md)"
+            )
+        if not are_in_order(keys, first):
+            raise MessageRefused("the uniqKeys of a batch are not those of one producer's messages in order")
+        places = self.window.look(first.name, first.number, len(keys))
+        if places is None:
+            self._gaps.add(len(keys))
+        elif places:
+            known = len(places) - places.count(MISSING)
+            older = places.count(OLDER)
+            self._repeated.add(known - older)
+            self._older.add(older)
+        return Judged(first, places)
+
+    def stored(self, judged: Judged, places: Sequence[int]) -> None:
+        """Enter the commit-log offsets of messages that were judged new and are staged now."""
+        name, number = judged.first
+        if not judged.places:
+            self.window.stored(name, number, places, self._store.store_ms)
+            return
+        missing = [at for at, place in enumerate(judged.places) if place == MISSING]
+        for at, place in zip(missing, places, strict=True):
+            self.window.seen(name, number + at, place, self._store.store_ms)
+
+    def record_of(self, key: bytes, place: int) -> Entry | None:
+        """Return what the record at a place says; None when it is gone, damaged, or another message's."""
+        entry = self._store.record_at(place) if place >= self._store.min_offset else None
+        if entry is None or find_property(entry.properties, _KEY_NAME) != key:
+            return None
+        return entry
+
+    # The checkpoint
+
+    def tick(self) -> None:
+        """Do what is due; call it about once a second."""
+        if self._store.failed is not None or self._store.closed:
+            return
+        self.window.forget(self._store.store_ms)
+        if self._store.end - self._saved_end >= LOG_BYTES_MAX:
+            self.begin_saving()
+
+    def begin_saving(self) -> None:
+        """Write the checkpoint beside the loop; nothing when that is under way."""
+        self._saver.begin()
+
+    def close(self) -> None:
+        """Save what is known; call it before the store is closed."""
+        if self._store.failed is None and not self._store.closed:
+            self._store.flush()
+        if self._store.failed is None and not self._store.closed and self._store.end != self._saved_end:
+            self._saver.now()
+
+    def _saving(self) -> Saving:
+        end = self._store.end
+        yield from writing_whole(self._disk, self._path, encode(self.window.producers, end))
+        self._saved_end = end
+
+    def _saving_some_time(self) -> Saving:
+        try:
+            yield from self._saving()
+        except OSError as error:
+            if not can_wait(error):
+                self._store.fail("writing the checkpoint of deduplication", error)
+
+    # Retention
+
+    def needs(self, doomed: Doomed) -> bool:
+        """Nothing of a file is needed: see `broker.retention.Keeper`."""
+        return False
+
+    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
+        """Save what the file says before it goes; a disk that is too full for that does not hold it."""
+        if max(self._saved_end, self._tried_end) < doomed.end:
+            self._tried_end = doomed.end
+            yield from saved(self._store, self._saving_some_time())
+        return Rescue.DONE
+
+    def dropped(self, doomed: Doomed) -> None:
+        """Nothing to do: a repeat whose record is gone is answered as one from before the window."""

@@ -1,0 +1,191 @@
+"""Which messages of deduplicating producers are stored, and where: bounded, in memory. No I/O.
+
+For each producer an array of commit-log offsets, one for each number from `low` on without a gap; the next number is
+the one behind. Producers stand in the order of their last message: the one that was silent longest is the first.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.deduplication import metrics as counted
+from broker.deduplication.numbers import first_number
+from broker.metrics import Metrics
+
+MISSING = -1
+"""No record of this number is known: its message is to be stored."""
+OLDER = -2
+"""It is stored, and where is not known any more."""
+
+RECEIPTS_MAX = 1 << 19
+"""Offsets of all producers together."""
+HOLE_MAX = 100_000
+"""Numbers in a row that damage may have cost; no batch is larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowLimits:
+    """How much is remembered.
+
+    Attributes:
+        silence_ms: A producer is forgotten after this time without a message.
+        messages: Last messages of a producer whose places are known; its last call in any case.
+        producers: Producers that are known.
+    """
+
+    silence_ms: int = 600_000
+    messages: int = 1024
+    producers: int = 10_000
+
+
+class Producer:
+    """What is known of one producer.
+
+    Attributes:
+        low: Number of the first message whose place is known.
+        places: Commit-log offset of each message from there on, or MISSING.
+        last_ms: Store timestamp of the last one.
+        last_place: The highest of the offsets.
+    """
+
+    __slots__ = ("last_ms", "last_place", "low", "places")
+
+    def __init__(self, low: int, places: array[int], last_ms: int) -> None:
+        self.low = low
+        self.places = places
+        self.last_ms = last_ms
+        self.last_place = max(places, default=MISSING)
+
+    @property
+    def next(self) -> int:
+        """The number that is expected."""
+        return self.low + len(self.places)
+
+
+class Window:
+    """The producers of one store.
+
+    Args:
+        limits: Fixed while it lives.
+        metrics: Counts what is forgotten.
+    """
+
+    def __init__(self, limits: WindowLimits, metrics: Metrics) -> None:
+        self.limits = limits
+        self.producers: OrderedDict[bytes, Producer] = OrderedDict()
+        self._receipts = 0
+        self._metrics = metrics
+        self._known = metrics.counter(counted.KNOWN)
+
+    def look(self, name: bytes, number: int, count: int) -> Sequence[int] | None:
+        """Say what is known of messages with numbers in a row.
+
+        Returns:
+            None: a gap, one before them is missing, or the producer was forgotten. Nothing (an empty sequence): they
+            are the next ones, or lost. Else for each the commit-log offset of its record, OLDER or MISSING.
+        """
+        producer = self.producers.get(name)
+        if producer is None:
+            return () if number == first_number(name) else None
+        at = number - producer.low
+        places = producer.places
+        known = len(places)
+        if at == known:
+            return ()
+        if at > known:
+            return None
+        found = [OLDER] * min(max(-at, 0), count) + places[max(at, 0) : max(at + count, 0)].tolist()
+        found += [MISSING] * (count - len(found))
+        return () if found.count(MISSING) == count else found
+
+    def stored(self, name: bytes, number: int, places: Sequence[int], now_ms: int) -> None:
+        """Enter messages with numbers in a row that `look` knew nothing of; `places` are their commit-log offsets."""
+        producer = self.producers.get(name)
+        if producer is None or number != producer.next:
+            for each, place in enumerate(places, number):
+                self._enter(name, each, place, now_ms, len(places))
+            return
+        producer.places.extend(places)
+        producer.last_place = places[-1]
+        producer.last_ms = now_ms
+        self.producers.move_to_end(name)
+        self._receipts += len(places)
+        self._trim(producer, len(places))
+
+    def seen(self, name: bytes, number: int, place: int, now_ms: int) -> None:
+        """Enter the record at a commit-log offset; numbers before it that are not known were lost to damage."""
+        self._enter(name, number, place, now_ms, 1)
+
+    def _enter(self, name: bytes, number: int, place: int, now_ms: int, call: int) -> None:
+        """`seen`, of a call of so many messages."""
+        producer = self.producers.get(name)
+        if producer is None:
+            first = first_number(name)
+            low = first if number - first <= HOLE_MAX else number
+            producer = self.producers[name] = Producer(low, array("q"), now_ms)
+            self._known.value += 1
+            self.forget(now_ms)
+        at = number - producer.low
+        if at < 0:
+            return
+        places = producer.places
+        lost = at - len(places)
+        if lost < 0:
+            # The first one counts: another one is a copy that says nothing of whose place it takes.
+            if places[at] == MISSING:
+                places[at] = place
+        elif lost <= HOLE_MAX:
+            places.extend([MISSING] * lost)
+            places.append(place)
+            self._receipts += lost + 1
+        else:
+            self._receipts += 1 - len(places)
+            producer.low, producer.places = number, array("q", (place,))
+        producer.last_place = max(producer.last_place, place)
+        producer.last_ms = now_ms
+        self.producers.move_to_end(name)
+        self._trim(producer, max(call, lost + 1))
+
+    def restore(self, name: bytes, producer: Producer) -> None:
+        """Enter a producer of a checkpoint, in the order of the last messages."""
+        self.producers[name] = producer
+        self._receipts += len(producer.places)
+        self._known.value += 1
+
+    def forget(self, now_ms: int) -> None:
+        """Forget producers that were silent for too long, and those that are too many."""
+        producers, silent_ms = self.producers, now_ms - self.limits.silence_ms
+        while len(producers) > self.limits.producers:
+            self._forget_first("producers")
+        while producers and next(iter(producers.values())).last_ms < silent_ms:
+            self._forget_first("silent")
+
+    def clear(self) -> None:
+        """Know nothing."""
+        self.producers.clear()
+        self._receipts = self._known.value = 0
+
+    def _trim(self, producer: Producer, last_call: int) -> None:
+        """Keep the places of the last messages only; now and then, so that it costs nothing for each."""
+        kept = max(self.limits.messages, last_call)
+        places = producer.places
+        cut = len(places) - kept
+        if cut >= kept:
+            lost = places[:cut]
+            if MISSING in lost and len(places) <= 2 * HOLE_MAX:
+                # What was lost may come again, and must not be taken for older than the window.
+                cut = lost.index(MISSING)
+            del places[:cut]
+            producer.low += cut
+            self._receipts -= cut
+        while self._receipts > RECEIPTS_MAX and len(self.producers) > 1:
+            self._forget_first("receipts")
+
+    def _forget_first(self, reason: str) -> None:
+        _, producer = self.producers.popitem(last=False)
+        self._receipts -= len(producer.places)
+        self._known.value -= 1
+        self._metrics.counter(counted.FORGOTTEN, reason).add()
