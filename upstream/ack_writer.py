@@ -1,9 +1,9 @@
 """AckWriter: what is staged for the ack journal, and when it is written, synced, or refused.
 
 One write per turn, however many acks it covers; a sync after one of the log when the last is 20 ms ago, and so soon
-after a write that it is durable 100 ms later (D9). Nobody waits for such a sync, so it goes on beside the loop. A
-failed write or sync ends all writing (a failed sync is never tried again: the pages it was for may be gone); a full
-disk only until there is space again (D5).
+after a write that it is durable 100 ms later (D9). Nobody waits for such a sync, so it goes on beside the loop, and so
+do those of a new segment, the *roll*. A failed write or sync ends all writing (a failed sync is never tried again: the
+pages it was for may be gone); a full disk only until there is space again (D5).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 from broker.errors import NO_SPACE, StoreError
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
-from broker.saving import Saving
+from broker.saving import Saving, Savings, SyncFailed
 from broker.seams import Clock, Handle, Scheduler, Syncing, Syncs
 from upstream.journal import AckJournal
 from upstream.journal_format import encode_acked
@@ -119,6 +119,10 @@ class AckWriter:
         self._in_flight: int | None = None
         """How many blocks the sync covers that is on its way, None for no such sync."""
         self._begin_next = False
+        self._rolls = Savings(journal.disk)
+        self._rolls.syncs = syncs
+        self._rolling = False
+        """Whether the current segment is not durable yet, and the one before it kept for that reason."""
         self._closed = False
         self._timer: Handle | None = None
         self._blocks = metrics.counter(JOURNAL_BLOCKS)
@@ -141,14 +145,17 @@ class AckWriter:
             self._mark_pending()
 
     def stage_segment(self, *markers: bytes) -> None:
-        """Make the next flush begin a new segment, with `markers` behind its snapshot; durable."""
+        """Make the next flush begin a new segment, with `markers` behind its snapshot; it returns with that durable."""
         self._markers += markers
-        self._roll_next = True
+        self._roll_next = self._sync_next = True
         if not self.pending:
             self._mark_pending()
 
     def flush(self) -> None:
         """Write everything staged in one write.
+
+        When the segment is full that begins a new one, which is made durable beside the loop. While that goes on it is
+        written to; only when it is full before it is durable does this wait.
 
         Raises:
             ProgressFailed: It could not be written; no reply may promise it.
@@ -180,6 +187,11 @@ class AckWriter:
             elif self._timer is None:
                 self._arm()
 
+    @property
+    def _written(self) -> int:
+        """How much was written, in blocks and segments: what a sync covers is told by this."""
+        return int(self._blocks.value + self._segments.value)
+
     def sync(self) -> None:
         """Make everything durable, staged entries too; free when nothing changed since the last one.
 
@@ -188,7 +200,7 @@ class AckWriter:
         """
         if self.pending:
             self.flush()
-        self._wait()
+        self.wait()
         if self.failed is not None:
             raise self.failed
         if not self._unsynced:
@@ -197,7 +209,7 @@ class AckWriter:
             self._journal.sync()
         except OSError as error:
             raise self._refuse("syncing", error) from error
-        self._durable(self._blocks.value)
+        self._durable(self._written)
 
     def syncing(self) -> Saving:
         """`sync` in steps; what is written meanwhile waits for the next one. Raises the same."""
@@ -207,11 +219,18 @@ class AckWriter:
             raise self.failed
         if not self._unsynced:
             return
-        covered = self._blocks.value
+        covered, before, rolling, segment = self._written, self._syncing, self._rolling, self._journal.number
         try:
             yield self._journal.file
+            if rolling:
+                yield self._journal.folder
         except OSError as error:
             raise self.failed or self._refuse("syncing", error) from error
+        # Of a failure the system may have told those that had begun before, which end about now, too.
+        if before is not None:
+            before.wait()
+        if rolling and segment == self._journal.number:
+            self._rolls.finish()
         if self.failed is not None:
             raise self.failed
         self._durable(covered)
@@ -220,14 +239,18 @@ class AckWriter:
         """Note that as many blocks are durable."""
         self._synced_at = self._clock.monotonic()
         self._syncs.value += 1
-        if covered == self._blocks.value:
-            self._unsynced = self._sync_next = False
+        if covered == self._written:
+            self._unsynced = False
+            if not self.pending:
+                # What is staged now may ask for its own.
+                self._sync_next = False
 
-    def _wait(self) -> None:
-        """Wait for a sync that is on its way: of a failure the system tells it or another one, not both."""
-        if self._syncing is not None and self._in_flight is not None:
-            self._begin_next = False
+    def wait(self) -> None:
+        """Wait for syncs that are on their way: of a failure the system tells them or another one, not both."""
+        self._begin_next = False
+        if self._syncing is not None:
             self._syncing.wait()
+        self._rolls.finish()
 
     def begin_sync(self) -> None:
         """Begin to make everything durable, staged entries too, beside the loop; a sync on its way is let end first.
@@ -242,16 +265,15 @@ class AckWriter:
             self.flush()
         if self.failed is not None:
             raise self.failed
-        if self._in_flight is not None:
+        if self._in_flight is not None or self._rolling:
             self._begin_next = True
         elif self._unsynced:
-            self._in_flight = self._blocks.value
+            self._in_flight = self._written
             self._syncing = self._journal.begin_sync(self._beside, self._synced)
 
     def _synced(self, error: OSError | None) -> None:
         """Note that a sync beside the loop has ended; what was written after it began waits for the next one."""
         covered, self._in_flight = self._in_flight, None
-        begin_next, self._begin_next = self._begin_next, False
         self._syncing = None
         if error is not None:
             if not self._closed and (self.failed is None or isinstance(self.failed, ProgressFull)):
@@ -259,16 +281,29 @@ class AckWriter:
             return
         assert covered is not None
         self._durable(covered)
-        if self._unsynced and begin_next and self.failed is None and not self._closed:
-            self._on_timer()
+        self._begin_asked_for()
+
+    def _begin_asked_for(self) -> None:
+        """Begin the sync that was to follow those that have ended."""
+        if self._in_flight is None and not self._rolling:
+            begin_next, self._begin_next = self._begin_next, False
+            if self._unsynced and begin_next and self.failed is None and not self._closed:
+                self._on_timer()
 
     @property
     def is_sync_due(self) -> bool:
         """Whether the last sync is so long ago that one may follow a sync of the log."""
-        return self._in_flight is None and self._clock.monotonic() - self._synced_at >= SYNC_SPACING_SECONDS
+        return (
+            self._in_flight is None
+            and not self._rolling
+            and self._clock.monotonic() - self._synced_at >= SYNC_SPACING_SECONDS
+        )
 
     def set_space_aside(self) -> None:
         """Claim the next segment's space where that could not be done before; quiet when there is none."""
+        if self._rolling:
+            # The segment that is about to be given up will be it.
+            return
         try:
             self._journal.ensure_spare()
         except OSError as error:
@@ -284,6 +319,7 @@ class AckWriter:
             self._timer.cancel()
             self._timer = None
         self.notices.flush(everything=True)
+        self._rolls.abandon()
         self._journal.close()
 
     def _mark_pending(self) -> None:
@@ -306,11 +342,51 @@ class AckWriter:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _roll(self) -> None:
-        """Begin a new segment; its snapshot covers whatever is staged."""
-        self._journal.roll([*self._snapshot(), *self._markers])
+        """Begin a new segment; its snapshot covers whatever is staged.
+
+        Raises:
+            OSError: It could not be begun.
+            ProgressFailed: It is not durable, or the one before it is not.
+        """
+        before = self.failed
+        self._rolls.finish()
+        if self.failed is not before:
+            assert self.failed is not None
+            raise self.failed
+        self._rolls.add(self._roll_steps())
+        if self.failed is not before:
+            assert self.failed is not None
+            raise self.failed
+        if not self._unsynced:
+            # It was made at once.
+            self._sync_next = False
+
+    def _roll_steps(self) -> Saving:
+        """Begin a segment, make it durable, and give up the one before it."""
+        self._journal.begin_segment([*self._snapshot(), *self._markers])
+        unsynced_before = self._unsynced
         self._markers.clear()
-        self._roll_next = self._sync_next = self._unsynced = False
+        self._roll_next = False
+        self._rolling = self._unsynced = True
         self._segments.value += 1
+        covered = self._written
+        try:
+            yield self._journal.file
+            yield self._journal.folder
+        except SyncFailed as error:
+            if unsynced_before and self.failed is None:
+                # What was answered before it began is in the segment that counts if this one is lost.
+                with contextlib.suppress(OSError):
+                    self._journal.sync_earlier()
+            if self.failed is None or isinstance(self.failed, ProgressFull):
+                self._refuse("syncing", error)
+            return
+        finally:
+            self._rolling = False
+        if self.failed is None or isinstance(self.failed, ProgressFull):
+            self._journal.give_up_earlier()
+            self._durable(covered)
+            self._begin_asked_for()
 
     def _refuse(self, what: str, error: OSError) -> ProgressFailed:
         before = self.failed
@@ -326,7 +402,7 @@ class AckWriter:
 
     def _save_earlier(self) -> None:
         """Sync, once, what was written and answered before a write failed: D9's 100 ms hold for it all the same."""
-        self._wait()
+        self.wait()
         if self._unsynced:
             self._unsynced = False
             with contextlib.suppress(OSError):

@@ -19,18 +19,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from broker.commit_log import SEGMENT_NAME_DIGITS
 from broker.errors import StoreError, StoreUnreadable
 from broker.interchange import geometry_of
+from broker.names import is_number
+from broker.reading import ReadingDisk
 from broker.readonly import ReadOnlyStore
 from broker.recovery import ProgressCallback
 from broker.seams import Clock, Disk, DiskFile
 from broker.state_file import read_whole, write_whole
 from broker.timer.state import without_files
+from broker.topics import Topics
 from upstream.journal import scan_segment
 
 MANIFEST = "backup.json"
@@ -151,8 +154,8 @@ class Backup:
         return {path: data for path, data in found if data is not None}
 
     def _journal(self) -> dict[str, bytes] | None:
-        """Return the newest segment with a whole snapshot; all of them when none has one, None when they moved."""
-        names = [name for name in self.source.list(f"{self.root}/{_ACKS}") if name.removesuffix(".acks").isdecimal()]
+        """Return the newest segment with an intact snapshot; all of them when none has one, None when they moved."""
+        names = [name for name in self.source.list(f"{self.root}/{_ACKS}") if is_number(name.removesuffix(".acks"))]
         found: dict[str, bytes] = {}
         for name in reversed(names):
             path = f"{_ACKS}/{name}"
@@ -160,13 +163,13 @@ class Backup:
             if data is None:
                 return None
             found[path] = data
-            if scan_segment(int(name.removesuffix(".acks")), data, folder=f"{self.root}/{_ACKS}").whole:
+            if scan_segment(int(name.removesuffix(".acks")), data, folder=f"{self.root}/{_ACKS}").intact:
                 # Still of that name: its bytes were not being reused while they were read.
                 return {path: data} if name in self.source.list(f"{self.root}/{_ACKS}") else None
         return found if names == self._names_now() else None
 
     def _names_now(self) -> list[str]:
-        return [name for name in self.source.list(f"{self.root}/{_ACKS}") if name.removesuffix(".acks").isdecimal()]
+        return [name for name in self.source.list(f"{self.root}/{_ACKS}") if is_number(name.removesuffix(".acks"))]
 
     # Large files
 
@@ -175,7 +178,7 @@ class Backup:
         for topic in self.source.list(base):
             for queue in self.source.list(f"{base}/{topic}"):
                 for name in self.source.list(f"{base}/{topic}/{queue}"):
-                    if name.isdigit() and len(name) == SEGMENT_NAME_DIGITS:
+                    if is_number(name) and len(name) == SEGMENT_NAME_DIGITS:
                         yield f"consumequeue/{topic}/{queue}/{name}"
 
     def _copy_named(self, path: str, files: dict[str, dict[str, Any]]) -> None:
@@ -264,7 +267,7 @@ def read_manifest(folder: str, *, disk: Disk) -> dict[str, Any]:
     raw = read_whole(disk, f"{folder}/{MANIFEST}")
     try:
         manifest = json.loads(raw) if raw is not None else None
-    except ValueError:
+    except (ValueError, RecursionError):
         manifest = None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise BackupError(
@@ -276,19 +279,39 @@ def read_manifest(folder: str, *, disk: Disk) -> dict[str, Any]:
             f"{folder} was made by another version (format {manifest.get('format')}, this one knows {FORMAT_VERSION}); "
             "restore it with the version that made it"
         )
+    for path, line in manifest["files"].items():
+        if not _is_inside(path):
+            raise BackupError(
+                f"{folder}/{MANIFEST} names {path[:200]!r}, which is no file of a store; do not trust this backup"
+            )
+        size = line.get("bytes") if isinstance(line, dict) else None
+        if type(size) is not int or size < 0 or type(line.get("sha256")) is not str:
+            raise BackupError(f"{folder}/{MANIFEST} has no size and sum of {path[:200]!r}; do not trust this backup")
     return manifest
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path of a manifest is one below the folder, each part of it an ordinary name."""
+    return path.isprintable() and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def restore(folder: str, root: str, *, disk: Disk, progress: ProgressCallback | None = None) -> dict[str, Any]:
     """Copy a backup into an empty or missing folder, comparing every sum; returns its manifest.
 
+    What the backup says is not trusted, sums or no: its paths, its links, and the names in its files are looked at
+    before the first byte is written.
+
     Raises:
-        BackupError: It is no whole backup, a file is missing or differs from its sum, or `root` is not empty.
+        BackupError: It is no whole backup, a file is missing or differs from its sum, or `root` is not empty. Nothing
+            was written if it is one that a `backup` cannot have made: with paths out of it, symbolic links, names that
+            no topic can have.
         OSError: A file cannot be read or written.
     """
     manifest = read_manifest(folder, disk=disk)
     _refuse_unless_empty(root, disk)
     files: dict[str, dict[str, Any]] = manifest["files"]
+    _refuse_links(folder, files, disk)
+    _refuse_names(folder, disk)
     total = sum(line["bytes"] for line in files.values())
     done = 0
     for path, line in files.items():
@@ -310,8 +333,6 @@ def _restore_file(
     progress: ProgressCallback | None,
 ) -> int:
     """Copy one file and compare it; returns the bytes done so far."""
-    if path.startswith("/") or ".." in path.split("/"):
-        raise BackupError(f"{folder}/{MANIFEST} names {path!r}, which lies outside of it; do not trust this backup")
     try:
         file = disk.open(f"{folder}/{path}")
     except FileNotFoundError as error:
@@ -336,6 +357,51 @@ def _restore_file(
         out.close()
         file.close()
     return done
+
+
+def _refuse_links(folder: str, files: Iterable[str], disk: Disk) -> None:
+    """Refuse a backup with symbolic links in it: no copy has any, and they lead to what the sums do not tell."""
+    looked_at: set[str] = set()
+    for path in files:
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            each = "/".join(parts[:count])
+            if each not in looked_at and disk.is_link(f"{folder}/{each}"):
+                raise BackupError(
+                    f"{folder}/{each} is a symbolic link, which no backup has: it may lead anywhere; "
+                    "do not trust this backup, or copy it with links followed if you made them"
+                )
+            looked_at.add(each)
+
+
+def _refuse_names(folder: str, disk: Disk) -> None:
+    """Read what says which topics there are, as an opening would; it changes nothing."""
+    reading = ReadingDisk(disk)
+    try:
+        Topics(folder, disk=reading, clock=_NO_CLOCK, queue_file_units=1).load()
+        geometry_of(folder, disk=reading)
+    except StoreError as error:
+        raise BackupError(f"{error}. This backup cannot be restored: it would not open") from error
+
+
+class _NoClock:
+    """A clock for what is only read."""
+
+    def wall_ms(self) -> int:
+        """The epoch."""
+        return 0
+
+    wall_us = wall_ms
+
+    def monotonic(self) -> float:
+        """Zero."""
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once."""
+
+
+_NO_CLOCK = _NoClock()
 
 
 def _refuse_unless_empty(folder: str, disk: Disk) -> None:

@@ -103,6 +103,9 @@ class PullBuffer:
         self._rotation: deque[TopicLine] = deque()
         self._parked: deque[Parked] = deque()
         self._numbers = 0
+        # A process begins where no earlier one can have come to: at its wall clock, with a million numbers for each
+        # millisecond.
+        self._deliveries = clock.wall_ms() << 20
         self._serving = False
         self._woken: list[TopicLine] = []
 
@@ -255,7 +258,10 @@ class PullBuffer:
         assert subscription is not None, "only a running lane has jobs"
         now = self._clock.monotonic()
         delivery = Delivery(holder, now, now + subscription.timeout_seconds, jobs)
-        job_loops.hand_out(jobs, delivery)
+        if job_loops.hand_out(jobs, delivery, lane.uncertain_until):
+            # Only what was delivered before has answers to be told apart.
+            self._deliveries += 1
+            delivery.number = self._deliveries
         subscription.handed_out(delivery)
 
     def park(self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[Batch], None]) -> Parked:

@@ -18,7 +18,8 @@ LATE = declare("pyddmq_late_successes_total", "Successes of an earlier delivery 
 REPEATED = declare("pyddmq_repeated_successes_total", "Successes of offsets that were finished already", _LABELS)
 STALE = declare(
     "pyddmq_stale_results_total",
-    "Offsets in results that changed nothing; by reason: unknown_offset, never_delivered, stale_fail, already_finished",
+    "Offsets in results that changed nothing; by reason: unknown_offset, never_delivered, stale_fail, "
+    "already_finished, sent_back",
     _REASONS,
 )
 UNKNOWN_QUEUE = declare(
@@ -37,6 +38,12 @@ DEAD_LETTERS = declare("pyddmq_dead_letters_total", "Messages moved to the group
 DEAD_LETTERS_REFUSED = declare(
     "pyddmq_dead_letters_refused_total", "Dead-letter appends refused by the store; retried, the key waits", _LABELS
 )
+UNDECIDED = declare(
+    "pyddmq_messages_undecided_total",
+    "Messages whose dead letter or retry was being written when the disk failed; the log says after the restart "
+    "whether it is there, and their keys wait until then",
+    _LABELS,
+)
 BODIES_UNUSABLE = declare(
     "pyddmq_bodies_unusable_total",
     "Messages dead-lettered because their body cannot be unpacked; by reason: too_large, damaged, unknown_compression, "
@@ -46,6 +53,11 @@ BODIES_UNUSABLE = declare(
 KEPT_IN_PLACE = declare(
     "pyddmq_retries_kept_in_place_total",
     "Failures with `retryTopic` that are retried in place, since another delivery of the message may still be answered",
+    _LABELS,
+)
+SENT_BACK_AGAIN = declare(
+    "pyddmq_retries_sent_back_again_total",
+    "Failed messages sent back to the retry topic that had failed five times or more",
     _LABELS,
 )
 PARKED_REFUSED = declare("pyddmq_parked_pulls_refused_total", "Pulls refused because too many wait", ("group",))
@@ -70,7 +82,9 @@ class SubscriptionCounters:
         self.late = metrics.counter(LATE, group, topic)
         self.repeated = metrics.counter(REPEATED, group, topic)
         self.unordered = metrics.counter(UNORDERED, group, topic)
+        self.sent_back_again = metrics.counter(SENT_BACK_AGAIN, group, topic)
         self.kept_in_place = metrics.counter(KEPT_IN_PLACE, group, topic)
+        self.undecided = metrics.counter(UNDECIDED, group, topic)
         self.refused = metrics.counter(DEAD_LETTERS_REFUSED, group, topic)
         self.reading_stopped = metrics.counter(READING_STOPPED, group, topic)
 

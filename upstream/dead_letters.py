@@ -1,8 +1,9 @@
 """Dead letters: messages that ran out of attempts or that nothing can process go to `%DLQ%<group>` (D16, D17).
 
 The durable record in that topic is the commit point. Only when the store reports it does the origin count as finished
-and its key go on. A refused append (disk full) is tried again; the key waits, visibly. After a restart the records
-that the ack journal does not know yet finish their origins.
+and its key go on. A refused append (disk full) is tried again; the key waits, visibly. Where the disk fails after the
+append nobody can tell whether the record is there: the message stays as it is, and its key waits, until a restart. Then
+the records that the ack journal does not know yet finish their origins.
 
 What a record holds stands in `broker.dead_letter`.
 """
@@ -15,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from broker.dead_letter import dead_letter, is_dead_letter_topic
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.properties import find_property
-from broker.record import prepared_offset, split
+from broker.record import prepared_offset, topic_of
 from broker.seams import Handle, Scheduler
 from broker.store import Store
-from broker.topics import dead_letter_topic, retry_topic
+from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
 from upstream.job import UpstreamJob
 from upstream.progress import Begin, Origin, Progress
 from upstream.state import State
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 Settled = Callable[[UpstreamJob, str | None], None]
-"""Told that a burial is over: with None, or with `damaged` or `gone`."""
+"""Told that a burial is over: with None, or with `damaged` or `gone`; or with UNDECIDED that the disk has failed."""
+
+UNDECIDED = "undecided"
+"""Whether the record is there is not known before a restart."""
 
 RETRY_SECONDS = 1.0
 """How long a refused append waits; space may be free again by then (D5)."""
@@ -59,7 +62,8 @@ class DeadLetters:
             job: The job.
             reason: Sentence for the record.
             settled: Called once, with None when the record is durable and the journal entry staged, or with
-                `damaged` or `gone` when the message cannot be read any more. Not called for a withdrawn job.
+                `damaged` or `gone` when the message cannot be read any more, or with UNDECIDED. Not called for a
+                withdrawn job.
 
         Returns:
             Whether the store took the append; otherwise it is tried again after RETRY_SECONDS.
@@ -90,8 +94,8 @@ class DeadLetters:
 
     def _append(self, job: UpstreamJob, reason: str, settled: Settled) -> bool:
         tracker = job.lane.tracker
-        if job.offset in tracker.expiring:
-            # Retention has appended its dead letter; with that one it ends.
+        if job.offset in tracker.expiring or job.offset in tracker.undecided:
+            # Retention has appended its dead letter, or an earlier generation has; with that one it ends.
             self._postpone(job, reason, settled)
             return True
         try:
@@ -99,8 +103,9 @@ class DeadLetters:
             put, born_ms, host = dead_letter(self._store, self.group, job, reason, record)
             # The position is known when `append` returns, which is before `done` runs.
             position: list[int] = []
-            done = partial(self._done, job, reason, settled, position)
+            done = partial(self._done, job, settled, position)
             position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)
+            tracker.undecided[job.offset] = False
         except (DamagedRecord, RecordGone) as error:
             self.unsettled -= 1
             settled(job, "damaged" if isinstance(error, DamagedRecord) else "gone")
@@ -110,18 +115,12 @@ class DeadLetters:
             return False
         return True
 
-    def _done(
-        self,
-        job: UpstreamJob,
-        reason: str,
-        settled: Settled,
-        position: list[int],
-        error: StoreError | None,
-    ) -> None:
+    def _done(self, job: UpstreamJob, settled: Settled, position: list[int], error: StoreError | None) -> None:
         if error is not None:
-            self._postpone(job, reason, settled)
+            settled(job, UNDECIDED)
             return
         self.unsettled -= 1
+        job.lane.tracker.undecided.pop(job.offset, None)
         self._progress.dead_lettered(job.lane.tracker, job.offset)
         self._progress.dead_letters_settled(dead_letter_topic(self.group), 0, position[0] + 1)
         settled(job, None)
@@ -144,32 +143,24 @@ class DeadLetters:
                 self.unsettled -= 1
 
 
-def read_origin(record: memoryview) -> Origin | None:
-    """Origin as a dead letter's properties name it; None when they are not ours or not complete.
+def read_origin(store: Store, record: memoryview) -> Origin | None:
+    """Which message a dead letter finishes; None for one of RocketMQ's, or where that message is no longer kept.
+
+    Nothing that a producer could write is believed: the group is that of the topic, and the message is the record that
+    this one replaces (D27).
 
     Raises:
         DamagedRecord: The bytes are no record.
     """
-    properties = split(record)[1]
-    group = find_property(properties, b"DLQ_GROUP")
-    topic: bytes | None = find_property(properties, b"DLQ_ORIGIN_TOPIC")
-    queue = find_property(properties, b"DLQ_ORIGIN_QUEUE")
-    offset = find_property(properties, b"DLQ_ORIGIN_OFFSET")
-    retried = find_property(properties, b"DLQ_RETRY_OFFSET")
-    if group is not None and retried is not None:
-        # What it replaces stands in the retry topic; its origin was finished when it was sent back.
-        topic, queue, offset = retry_topic(group.decode("utf-8", "replace")).encode(), b"0", retried
-    if group is None or topic is None or queue is None or offset is None:
+    replaced = prepared_offset(record)
+    name = topic_of(record).decode("utf-8", "replace")
+    if not replaced or not is_dead_letter_topic(name):
         return None
-    if not queue.isdigit() or not offset.isdigit():
+    entry = store.record_at(max(replaced, 0))
+    if entry is None:
         return None
-    return Origin(
-        group.decode("utf-8", "replace"),
-        topic.decode("utf-8", "replace"),
-        int(queue),
-        int(offset),
-        max(prepared_offset(record), 0),
-    )
+    origin = entry.topic.decode("utf-8", "replace")
+    return Origin(name.removeprefix(DEAD_LETTER_PREFIX), origin, entry.queue_id, entry.queue_offset, max(replaced, 0))
 
 
 def recover_dead_letters(group: str, *, store: Store, progress: Progress, begin: Begin) -> int:
@@ -200,7 +191,7 @@ def _read_origins(store: Store, queue: ConsumeQueue, start: int) -> Iterator[Ori
         units = queue.read(offset, _SCAN_UNITS)
         for physical, size, _ in units:
             try:
-                origin = read_origin(store.read(physical, size))
+                origin = read_origin(store, store.read(physical, size))
             except (DamagedRecord, RecordGone):
                 continue
             if origin is not None:

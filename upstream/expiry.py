@@ -51,7 +51,7 @@ LOOK_AHEAD_SECONDS = 30.0
 NEAR_SHARE = 0.1
 """Part of a limit; a group whose oldest message has less left is told of in the log."""
 _CHUNK_UNITS = 1024
-_LEAVING = (State.BURYING, State.SENDING)
+_LEAVING = (State.BURYING, State.SENDING, State.UNDECIDED)
 _WITH_SOMEBODY = (State.OUT, State.RUNNING)
 _WAITS_MAX = 8
 """How often a file waits beside the loop while groups go on working in it; then the loop waits for the disk once, since
@@ -247,9 +247,10 @@ class Expiry:
         return True
 
     def _buried(self, tracker: OffsetTracker, offset: int, position: list[int], error: StoreError | None) -> None:
-        tracker.expiring.discard(offset)
         if error is not None:
+            # Nobody can tell before a restart whether the record is there: until then it counts as being on its way.
             return
+        tracker.expiring.discard(offset)
         self._progress.dead_lettered(tracker, offset)
         self._progress.dead_letters_settled(dead_letter_topic(tracker.group), 0, position[0] + 1)
         self._counters(tracker).dead_letters("expired").add()
@@ -363,6 +364,7 @@ def _settle(lane: Lane | None, offset: int) -> None:
     lane.check_until = max(lane.check_until, offset + 1)
     job = lane.live.get(offset)
     if job is None:
+        lane.unanswered.pop(offset, None)
         return
     if job.state is State.OUT:
         move(job, Event.EXPIRE)
@@ -375,6 +377,8 @@ def _leave(lane: Lane, minimum: int) -> None:
     lane.check_until = max(lane.check_until, minimum)
     for offset in [each for each in lane.adopted if each < minimum]:
         del lane.adopted[offset]
+    for offset in [each for each in lane.unanswered if each < minimum and each not in lane.live]:
+        del lane.unanswered[offset]
     for job in [job for offset, job in lane.live.items() if offset < minimum and job.state in _ENDED_AT_ONCE]:
         _end(job)
 
@@ -388,7 +392,7 @@ def _end(job: UpstreamJob) -> None:
     job.drop_data()
     if state in (State.READ, State.WAITING):
         # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
-        job.lane.live.pop(job.offset, None)
+        job.lane.forget(job.offset)
     else:
         subscription.outcomes.over(job, held_permit=state is not State.READY)
 

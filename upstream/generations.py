@@ -29,17 +29,21 @@ class Slot:
     Attributes:
         config: The configuration wanted; None when the topic is to end.
         actions: The pipeline of the next generation.
+        problem: Why the last attempt to start a generation failed, "" when it did not.
         owner: Who consumes the topic's queues for this group instead (D36); None while nobody does.
         subscription: The generation that runs.
         replace_at: Monotonic seconds when it is replaced even if it has not drained; None while it stays.
+        again: The next attempt to start it; None while none is due.
     """
 
-    __slots__ = ("actions", "config", "owner", "replace_at", "subscription")
+    __slots__ = ("actions", "again", "config", "owner", "problem", "replace_at", "subscription")
 
     def __init__(self, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
         self.config = config
+        self.again: Handle | None = None
         self.actions = actions
         self.owner: str | None = None
+        self.problem = ""
         self.subscription: Subscription | None = None
         self.replace_at: float | None = None
 
@@ -113,6 +117,7 @@ class Generations:
             self._check.cancel()
             self._check = None
         for slot in self.slots.values():
+            _forget_attempt(slot)
             if slot.subscription is not None:
                 slot.subscription.stop()
                 slot.subscription = None
@@ -157,21 +162,30 @@ class Generations:
                     slot.subscription.configure(each, waiting_max)
 
     def start_slot(self, slot: Slot) -> None:
-        """Start a slot's generation where none runs."""
+        """Start a slot's generation where none runs; one that is to end, ends.
+
+        There is one attempt at a time: what was to be tried later is tried now instead.
+        """
+        _forget_attempt(slot)
         config = slot.config
-        if config is None or slot.subscription is not None or self._draining:
+        if slot.subscription is not None or self._draining:
+            return
+        if config is None:
+            self._end(slot)
             return
         try:
             subscription = self._make(config, slot)
             subscription.start()
         except QueuesOwned as owned:
+            slot.problem = ""
             slot.owner = owned.owner
             self._notices.note(
                 "subscription_waits_for_queues", self._group, topic=config.topic, owner=owned.owner, why=str(owned)
             )
-            self._scheduler.call_later(_OWNED_LOOK_SECONDS, self.start_slot, slot)
+            slot.again = self._scheduler.call_later(_OWNED_LOOK_SECONDS, self.start_slot, slot)
             return
         except Exception as error:
+            slot.problem = f"{type(error).__name__}: {error}"
             self._notices.note(
                 "subscription_start_failed",
                 self._group,
@@ -179,15 +193,21 @@ class Generations:
                 error=repr(error),
                 again_seconds=_START_AGAIN_SECONDS,
             )
-            self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)
+            slot.again = self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)
             return
         slot.owner = None
+        slot.problem = ""
         slot.subscription = subscription
 
+    def _end(self, slot: Slot) -> None:
+        """Forget a topic, and give up its queues: it was taken out, and nothing of it runs."""
+        for name in [name for name, each in self.slots.items() if each is slot]:
+            del self.slots[name]
+            self._ended(name)
+
     def renew(self, slot: Slot, config: SubscriptionConfig, actions: Sequence[Action]) -> None:
-        """Replace a slot's draining generation as soon as no key waits for the present holder of a finished job."""
-        if slot.replace_at is None:
-            slot.replace_at = self._clock.monotonic()
+        """Replace a slot's draining generation now; what is out, and the keys that wait for it, go to the next."""
+        slot.replace_at = self._clock.monotonic()
         self.replace(slot, config, actions)
 
     def replace(self, slot: Slot, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
@@ -212,22 +232,24 @@ class Generations:
         self._check = None
         now = self._clock.monotonic()
         open_ones = False
-        for name, slot in list(self.slots.items()):
+        for slot in list(self.slots.values()):
             subscription = slot.subscription
             if slot.replace_at is None or subscription is None:
                 continue
-            if not subscription.drained and (now < slot.replace_at or subscription.holds_keys):
+            if not subscription.drained and now < slot.replace_at:
                 open_ones = True
                 continue
             subscription.stop()
             slot.subscription = slot.replace_at = None
-            if slot.config is None:
-                del self.slots[name]
-                self._ended(name)
-            else:
-                self.start_slot(slot)
+            self.start_slot(slot)
         if open_ones and self._check is None:
             self._check = self._scheduler.call_later(_DRAIN_CHECK_SECONDS, self._check_replacements)
+
+
+def _forget_attempt(slot: Slot) -> None:
+    if slot.again is not None:
+        slot.again.cancel()
+        slot.again = None
 
 
 def same_generation(old: SubscriptionConfig | None, new: SubscriptionConfig) -> bool:

@@ -28,15 +28,17 @@ from upstream.lane import Holder, Lane
 from upstream.ownership import QueueOwnership
 from upstream.pauses import Pause
 from upstream.progress import Progress
-from upstream.results import Applied, apply_result
+from upstream.results import Applied, Result, apply_result
 from upstream.retry_topic import RetryTopic, recover_retries
 from upstream.state import State
-from upstream.stats import LISTED_MAX, GroupStats, StatsReader, TopicStats
+from upstream.stats import LISTED_MAX, GroupStats, StatsReader, TopicOffsets, TopicStats
 from upstream.subscription import Subscription
 
 if TYPE_CHECKING:
     from broker.store import Store
     from broker.topics import Topic
+
+_new = tuple.__new__
 
 MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
 """Makes the pipeline of one subscription: one instance per entry of `actions`."""
@@ -220,17 +222,21 @@ class ConsumerGroup:
 
     # Results
 
-    def apply(
-        self, topic: str, queue_id_text: str, success: Sequence[int], fail: Sequence[int], holder: Holder
+    def apply(  # noqa: PLR0917 - it runs for every result
+        self,
+        topic: str,
+        queue_id_text: str,
+        success: Sequence[int],
+        fail: Sequence[int],
+        holder: Holder,
+        deliveries: dict[int, int] | None = None,
+        reasons: dict[int, bytes] | None = None,
     ) -> Applied:
         """Apply a client's result; never an error for what it holds (D13).
 
         Args:
-            topic: Topic of the context.
-            queue_id_text: qid of the context.
-            success: Offsets that were consumed.
-            fail: Offsets that failed.
-            holder: The connection that brought it.
+            topic, queue_id_text: Topic and qid of the context.
+            success, fail, holder, deliveries, reasons: As those of `Result`.
         """
         lane = self._lanes.get(topic, {}).get(queue_id_text)
         if lane is None or self._progress.failed is not None:
@@ -242,7 +248,7 @@ class ConsumerGroup:
                 facts = {"reason": reason, "topic": topic, "qid": queue_id_text}
                 self._notices.note("result_ignored", self.name, ignored, kind=reason, **facts)
             return Applied(ignored=ignored)
-        return apply_result(lane, success, fail, holder)
+        return apply_result(lane, _new(Result, (success, fail, holder, deliveries, reasons)))
 
     # By an operator's hand
 
@@ -257,7 +263,7 @@ class ConsumerGroup:
     def drain_topic(self, topic: str) -> Subscription | None:
         """Read and hand out nothing more of a topic; returns what drains, None when none runs.
 
-        To be followed by `restart_topic` or `renew_topic`.
+        To be followed by `restart_topic` or `undrain_topic`.
         """
         slot = self._slots.get(topic)
         if slot is None or slot.subscription is None:
@@ -265,14 +271,11 @@ class ConsumerGroup:
         slot.subscription.begin_drain()
         return slot.subscription
 
-    def renew_topic(self, topic: str) -> None:
-        """Start a topic's draining generation anew, as soon as no key waits for the present holder of a finished job.
-
-        Raises:
-            Exception: An action cannot be made.
-        """
+    def undrain_topic(self, topic: str) -> None:
+        """Start a topic's generation anew where `drain_topic` has ended it and nothing else has begun; else nothing."""
         slot = self._slots.get(topic)
-        if slot is not None and slot.config is not None:
+        drains = slot is not None and slot.subscription is not None and slot.subscription.draining
+        if slot is not None and slot.config is not None and drains and slot.replace_at is None:
             self._generations.renew(slot, slot.config, self._make_actions(slot.config))
 
     def restart_topic(self, topic: str, change: Callable[[], None] = lambda: None) -> None:
@@ -379,7 +382,14 @@ class ConsumerGroup:
             pause = self._paused(name)
             loss = self._progress.losses.of(self.name, name)
             stats, deliveries = reader.topic(
-                name, self._generations.state_of(slot), lanes, slot.subscription, pause, loss=loss, owner=slot.owner
+                name,
+                self._generations.state_of(slot),
+                lanes,
+                slot.subscription,
+                pause,
+                loss=loss,
+                owner=slot.owner,
+                problem=slot.problem,
             )
             topics.append(stats)
             out += deliveries
@@ -393,6 +403,17 @@ class ConsumerGroup:
             parked=self._buffer.parked_count,
             buffered_bytes=self._buffer.bytes,
         )
+
+    def offsets(self, topic: str | None = None) -> list[TopicOffsets]:
+        """Return where each topic, or the one named, stands, whatever is unfinished in it."""
+        found = []
+        for name in self._slots:
+            lanes = self._lanes.get(name, {}).values()
+            found.append(TopicOffsets.of(name, [lane for lane in lanes if not lane.retries]))
+        retries = {lane.queue_id: lane for lane in self.lanes() if lane.retries}
+        if retries:
+            found.append(TopicOffsets.of(retry_topic(self.name), retries.values()))
+        return [each for each in found if topic is None or each.topic == topic]
 
     def _retry_stats(self, reader: StatsReader) -> list[TopicStats]:
         """The retry topic, apart from those whose failed messages it holds."""

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from upstream.subscription import Subscription
 
 
+_UNDECIDED = (
+    "The disk failed while its dead letter or retry was written; a restart tells whether that is there, and nothing "
+    "can be done to it before."
+)
 _SENDING = "It is on its way to the retry topic; in a moment it is finished here, and comes again from there."
 
 
@@ -124,6 +128,8 @@ def retry_now(job: UpstreamJob, *, force: bool, progress: Progress, clock: Clock
         return Handled(True, "Its wait is over: the next pull gets it.")
     if job.state is State.OUT:
         holder = _insist(job, force)
+        assert job.delivery is not None, "only a delivered job is out"
+        job.lane.note_unanswered(job.offset, job.delivery)
         outcomes.leave_delivery(job)
         subscription.buffer.put_back([job])
         return Handled(
@@ -135,6 +141,8 @@ def retry_now(job: UpstreamJob, *, force: bool, progress: Progress, clock: Clock
         raise HeadRefused("It is out of attempts and its dead letter is being written; `skip` can still end it.")
     if job.state is State.SENDING:
         raise HeadRefused(_SENDING)
+    if job.state is State.UNDECIDED:
+        raise HeadRefused(_UNDECIDED)
     if job.state is State.RUNNING:
         raise HeadRefused("An action has it; it comes again when that has failed. `skip` or `dead-letter` end it.")
     return Handled(False, "It waits for nothing: the next pull gets it, as far as concurrency and rate allow.")
@@ -210,6 +218,8 @@ def _may_end(job: UpstreamJob, force: bool) -> str:
         return " An action had it and may still be at work."
     if job.state is State.SENDING:
         raise HeadRefused(_SENDING)
+    if job.state is State.UNDECIDED:
+        raise HeadRefused(_UNDECIDED)
     if job.state is State.BURYING and not job.subscription.outcomes.call_off_burial(job):
         raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
     return ""
@@ -217,7 +227,7 @@ def _may_end(job: UpstreamJob, force: bool) -> str:
 
 def _insist(job: UpstreamJob, force: bool) -> str:
     """Return the address of a job's holder; refuse without `force`."""
-    holder = job.delivery.holder.address if job.delivery is not None else "a client"
+    holder = job.delivery.holder.address if job.delivery is not None else "an action"
     if not force:
         raise HeadRefused(
             f"It is out with {holder}, which may still answer. With `force` it is taken back; then the next of its key "
@@ -249,9 +259,6 @@ def _go_on(subscription: Subscription, held_gate: bool) -> None:
 def _let_go(job: UpstreamJob, force: bool) -> Handled:
     """Let the key of a finished job go on although its present holder has not answered."""
     holder = _insist(job, force)
-    outcomes = job.subscription.outcomes
-    outcomes.leave_delivery(job)
-    move(job, Event.SETTLE)
-    outcomes.over(job)
+    job.subscription.outcomes.let_go(job)
     job.subscription.pump()
     return Handled(True, f"It was finished already; its key no longer waits for {holder}.")

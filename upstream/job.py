@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _READ = State.READ
 
+FAILING_ATTEMPTS = 5
+"""Failed attempts from which on a message is told of as one that fails again and again."""
+
 OrderKey = str | bytes
 """The value whose jobs run one at a time: bytes of the message key, or text of a JSON value or queue."""
 
@@ -41,13 +44,15 @@ class History:
         errors: Exceptions counted against maxRetry.
         timeouts: Deliveries without an answer counted against maxRetry, together with `errors` (D17).
         due_wall_ms: When the next attempt is due.
-        since: Monotonic seconds at which it last went out or began to wait.
+        since: Monotonic seconds of the first failure that this process knows of.
         reason: Text of the last failure.
+        earlier: It had failed before that, in an earlier process or generation.
     """
 
-    __slots__ = ("due_wall_ms", "errors", "fails", "reason", "since", "timeouts")
+    __slots__ = ("due_wall_ms", "earlier", "errors", "fails", "reason", "since", "timeouts")
 
-    def __init__(self, since: float) -> None:
+    def __init__(self, since: float, *, earlier: bool = False) -> None:
+        self.earlier = earlier
         self.fails = 0
         self.errors = 0
         self.timeouts = 0

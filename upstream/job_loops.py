@@ -7,7 +7,7 @@ rare is left to the callers: a loop ends before it, or says that it did nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.leaves import leaf
@@ -117,12 +117,25 @@ def _take(waiting: deque[UpstreamJob], count: int, room: int) -> tuple[list[Upst
     return jobs, room
 
 
-def _hand_out(jobs: Sequence[UpstreamJob], delivery: Delivery) -> None:
-    """Note that jobs are OUT with a delivery."""
+def _hand_out(jobs: Sequence[UpstreamJob], delivery: Delivery, certain_from: int) -> bool:
+    """Note that jobs are OUT with a delivery.
+
+    Args:
+        jobs: Jobs of one lane.
+        delivery: What they are out with.
+        certain_from: The offset from which on it is known what was delivered before.
+
+    Returns:
+        Whether one of them may have been delivered before.
+    """
+    again = False
     for job in jobs:
         job.state = _OUT
         job.delivery = delivery
-        job.deliveries += 1
+        count = job.deliveries = job.deliveries + 1
+        if count > 1 or job.offset < certain_from:
+            again = True
+    return again
 
 
 # Positional, because it runs for every result: the leaf takes no keywords cheaply.
@@ -134,6 +147,7 @@ def _settle(  # noqa: PLR0917
     order: OrderQueue | None,
     ready: Callable[[UpstreamJob], None],
     found: tuple[list[int], list[int]],
+    deliveries: Mapping[int, int] | None,
 ) -> tuple[int, Delivery | None, UpstreamJob | None]:
     """Finish the jobs of successful offsets, from the place `at` on, as far as they are of one delivery.
 
@@ -145,19 +159,28 @@ def _settle(  # noqa: PLR0917
         order: Where the jobs' keys are released; None where no key may be.
         ready: Gets the next job of a key.
         found: Gets the offsets that are finished, and those that are not plain answers of the present holder.
+        deliveries: The numbers of the deliveries that are answered, where the client says them; 0 where not in there.
 
     Returns:
-        Where the first offset of another delivery stands or how many there are, the delivery, and the last job.
+        Where the first offset of another delivery stands or how many there are, the delivery, and the last job that is
+        finished.
     """
     done, slow = found
     live = lane.live
+    unanswered = lane.unanswered
     current: Delivery | None = None
     last: UpstreamJob | None = None
     while at < len(offsets):
         offset = offsets[at]
         job = live.get(offset)
         delivery = None if job is None or job.state is not _OUT else job.delivery
-        if job is None or delivery is None or delivery.holder is not holder:
+        if (
+            job is None
+            or delivery is None
+            or delivery.holder is not holder
+            or (unanswered and offset in unanswered)
+            or (deliveries is not None and deliveries.get(offset, 0) != delivery.number)
+        ):
             slow.append(offset)
         elif current is not None and delivery is not current:
             break

@@ -105,9 +105,11 @@ cdef Py_ssize_t _lane_live = _place(Lane, b"live")
 cdef Py_ssize_t _lane_waiting = _place(Lane, b"waiting")
 cdef Py_ssize_t _lane_listed = _place(Lane, b"listed")
 cdef Py_ssize_t _lane_tracker = _place(Lane, b"tracker")
+cdef Py_ssize_t _lane_unanswered = _place(Lane, b"unanswered")
 cdef Py_ssize_t _lane_check_until = _place(Lane, b"check_until")
 cdef Py_ssize_t _tracker_failures = _place(OffsetTracker, b"failures")
 cdef Py_ssize_t _delivery_holder = _place(Delivery, b"holder")
+cdef Py_ssize_t _delivery_number = _place(Delivery, b"number")
 
 
 cdef inline object _get(object of, Py_ssize_t place):
@@ -254,20 +256,33 @@ def take(waiting, Py_ssize_t count, long long room):
     return jobs, room
 
 
-def hand_out(jobs, delivery):
+def hand_out(jobs, delivery, long long certain_from):
     """As `job_loops._hand_out`."""
     cdef object job
+    cdef long count
+    cdef bint again = False
     for job in jobs:
         _put(_checked(job, _job_class), _state, _out_state)
         _put(job, _delivery, delivery)
-        _put(job, _deliveries, <long>_get(job, _deliveries) + 1)
+        count = <long>_get(job, _deliveries) + 1
+        _put(job, _deliveries, count)
+        if count > 1 or <long long>_get(job, _offset) < certain_from:
+            again = True
+    return again
 
 
-def settle(offsets, Py_ssize_t at, lane, holder, order, ready, tuple found):
+cdef inline bint _is_number(dict deliveries, object offset, object number) except -1:
+    """Whether a client says that what it answers is of the delivery of that number; what it does not name is of 0."""
+    cdef PyObject* said = PyDict_GetItemWithError(deliveries, offset) if deliveries else NULL
+    return number == 0 if said == NULL else <object>said == number
+
+
+def settle(offsets, Py_ssize_t at, lane, holder, order, ready, tuple found, dict deliveries):
     """As `job_loops._settle`."""
     cdef list done = found[0]
     cdef list slow = found[1]
     cdef dict live = _get(_checked(lane, _lane_class), _lane_live)
+    cdef dict unanswered = _get(lane, _lane_unanswered)
     cdef dict tails = None if order is None else order.tails
     cdef object offset, job, delivery, key, following, current = None, last = None
     cdef Py_ssize_t count = len(offsets)
@@ -280,7 +295,12 @@ def settle(offsets, Py_ssize_t at, lane, holder, order, ready, tuple found):
             job = _checked(<object>value, _job_class)
             if _get(job, _state) is _out_state:
                 delivery = _get(job, _delivery)
-        if delivery is None or _get(_checked(delivery, _delivery_class), _delivery_holder) is not holder:
+        if (
+            delivery is None
+            or _get(_checked(delivery, _delivery_class), _delivery_holder) is not holder
+            or (unanswered and offset in unanswered)
+            or (deliveries is not None and not _is_number(deliveries, offset, _get(delivery, _delivery_number)))
+        ):
             slow.append(offset)
             at += 1
             continue

@@ -4,7 +4,9 @@ What it guarantees, and which faults it survives:
 
 - A block that `append` returned from is in the page cache: it survives SIGKILL. After `sync` it survives power loss.
 - A segment begins with a snapshot of everything, so only one segment is ever replayed. A new segment is synced, and
-  its name made durable, before the one before it is given up: a crash at any point leaves one that is whole.
+  its name made durable, before the one before it is given up: a crash at any point leaves one that is whole. Both may
+  go on beside the loop (`begin_segment`): the new one holds all that the one before it does, and what is appended
+  meanwhile, so it counts wherever its snapshot came through.
 - A torn tail is ignored; a damaged block in the middle is skipped by looking for the next valid one, and counted. What
   it held comes again (acks name their offsets, so losing one never finishes another).
 - The space of a segment is claimed before it is used, and a spare of the same size stands ready, so a full disk does
@@ -18,8 +20,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from broker.errors import StoreFormatNewer
+from broker.names import is_number
 from broker.opening import run_to_end
 from broker.seams import Buffer, Disk, DiskFile, Syncing, Syncs, Told
+from broker.unreadable import read_around
 from upstream.journal_format import (
     BLOCK_HEADER,
     END_OF_BLOCKS,
@@ -40,6 +44,7 @@ from upstream.journal_format import (
 SEGMENT_BYTES = 2 << 20
 SEGMENT_BYTES_MIN = 4096
 _STEP_ENTRIES = 1024
+_ZEROS = memoryview(bytes(1 << 18))
 _SUFFIX = ".acks"
 _SPARE = "spare"
 _BLOCK_OVERHEAD = BLOCK_HEADER.size + len(END_OF_BLOCKS)
@@ -54,6 +59,8 @@ class SegmentContent:
     """Everything readable, in the order in which it was written."""
     whole: bool = False
     """Whether the snapshot at its beginning is there to its end."""
+    intact: bool = False
+    """Whether, besides, nothing before the snapshot's end is damaged."""
     holes: int = 0
     """Damaged places with valid blocks behind them."""
     damaged_at: list[int] = field(default_factory=list)
@@ -63,7 +70,12 @@ class SegmentContent:
 
 
 class AckJournal:
-    """The segments of one node's ack journal; `read` once, then `roll`, then `append`."""
+    """The segments of one node's ack journal; `read` once, then `roll`, then `append`.
+
+    Attributes:
+        folder: Where it is kept.
+        disk: What holds that.
+    """
 
     def __init__(self, folder: str, disk: Disk, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Keep the journal in `folder`; a segment takes `segment_bytes` besides its snapshot."""
@@ -71,11 +83,13 @@ class AckJournal:
             raise ValueError(
                 f"a segment of the ack journal has at least {SEGMENT_BYTES_MIN} bytes, not {segment_bytes}"
             )
-        self._folder = folder
-        self._disk = disk
+        self.folder = folder
+        self.disk = disk
         self._segment_bytes = segment_bytes
         self._number = 0
         self._file: DiskFile | None = None
+        self._earlier: DiskFile | None = None
+        """The segment before the current one, while that is not durable."""
         self._position = 0
         self._capacity = 0
 
@@ -94,7 +108,7 @@ class AckJournal:
         return run_to_end(self.reading())
 
     def reading(self) -> Generator[None, None, SegmentContent | None]:
-        """Read the segment that counts, in steps: the newest whose snapshot is whole, or else the newest.
+        """Read the segment that counts, in steps: the newest whose snapshot is intact, or whole, or else the newest.
 
         Returns:
             None for a journal that was never written.
@@ -103,19 +117,18 @@ class AckJournal:
             OSError: The folder or a file cannot be read.
             StoreFormatNewer: A newer version wrote it.
         """
-        self._disk.make_folder(self._folder)
+        self.disk.make_folder(self.folder)
         numbers = self._numbers()
         best: SegmentContent | None = None
         for number in reversed(numbers):
             content = yield from self._read_segment(number)
-            if content.whole:
-                best = content
-                break
             # Without any whole snapshot the newest readable segment is all there is; acks that it names hold.
-            if best is None or (not best.entries and content.entries):
+            if best is None or _worth(content) > _worth(best):
                 best = content
+            if best.intact:
+                break
         self._number = numbers[-1] if numbers else 0
-        if best is not None and best.whole:
+        if best is not None and best.whole and (len(numbers) == 1 or self._is_made_durable(best.number)):
             self._reclaim(best.number)
         return best
 
@@ -123,9 +136,24 @@ class AckJournal:
         """Begin a new segment with these blocks (a snapshot), make it durable, and give up all earlier ones.
 
         Raises:
+            OSError: As `begin_segment`; of the syncs: nothing may be written any more.
+        """
+        self.begin_segment(payloads)
+        self.sync()
+        self.disk.sync_folder(self.folder)
+        self.give_up_earlier()
+
+    def begin_segment(self, payloads: Sequence[Buffer]) -> None:
+        """Begin a new segment with these blocks (a snapshot of all that was appended); `append` goes on there.
+
+        It is durable, and so is what is appended to it, when its file and then `folder` were synced after this. Call
+        `give_up_earlier` then, and begin no other one before.
+
+        Raises:
             OSError: ENOSPC leaves the journal as it was, to be tried again; after any other error nothing may be
                 written any more.
         """
+        assert self._earlier is None, "the segment before this one is not durable"
         number = self._number + 1
         buffers: list[Buffer] = []
         position = 0
@@ -133,14 +161,31 @@ class AckJournal:
             buffers += (encode_block(number, position, payload), payload)
             position += BLOCK_HEADER.size + len(payload)
         buffers.append(END_OF_BLOCKS)
-        file, capacity = self._claim(number, position)
-        file.write(0, buffers)
-        file.sync()
-        self._disk.sync_folder(self._folder)
-        if self._file is not None:
-            self._file.close()
+        file, capacity, is_clean = self._claim(number, position)
+        try:
+            file.write(0, buffers)
+            if not is_clean:
+                _clear(file, position + len(END_OF_BLOCKS))
+        except OSError:
+            file.close()
+            raise
+        self._earlier = self._file
         self._file, self._number, self._position, self._capacity = file, number, position, capacity
-        self._give_up_earlier()
+
+    def give_up_earlier(self) -> None:
+        """Make the segment before this one, which is durable now, the spare, and see to it that there is one."""
+        self._close_earlier()
+        self._reclaim(self._number)
+        try:
+            self.ensure_spare()
+        except OSError:
+            # The new segment is whole and in use, and a later call may have better luck.
+            return
+
+    def sync_earlier(self) -> None:
+        """Sync the segment before the current one, whose own sync failed. Raises OSError; once is all."""
+        if self._earlier is not None:
+            self._earlier.sync()
 
     def append(self, payload: Buffer) -> bool:
         """Write one block, with one write call.
@@ -183,15 +228,15 @@ class AckJournal:
             OSError: Anything but ENOSPC.
         """
         path = self._path(_SPARE)
-        if self._disk.exists(path):
+        if self.disk.exists(path):
             return True
-        file = self._disk.open(path, create=True)
+        file = self.disk.open(path, create=True)
         try:
             file.allocate(self._segment_bytes)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            self._disk.remove(path)
+            self.disk.remove(path)
             return False
         finally:
             file.close()
@@ -199,38 +244,45 @@ class AckJournal:
 
     def close(self) -> None:
         """Close the current segment; what was appended and not synced stays in the page cache."""
+        self._close_earlier()
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _path(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+        return f"{self.folder}/{name}"
 
     def _segment_path(self, number: int) -> str:
         return self._path(f"{number:016d}{_SUFFIX}")
 
     def _numbers(self) -> list[int]:
-        names = self._disk.list(self._folder)
+        names = self.disk.list(self.folder)
         stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
+        return sorted(int(stem) for stem in stems if is_number(stem))
 
     def _read_segment(self, number: int) -> Generator[None, None, SegmentContent]:
-        file = self._disk.open(self._segment_path(number))
+        file = self.disk.open(self._segment_path(number))
         try:
-            data = file.read(0, file.size())
+            # What the disk does not give out is damage: blocks in it are passed over.
+            data, _ = read_around(file, 0, file.size())
         finally:
             file.close()
-        return (yield from scanning_segment(number, data, folder=self._folder))
+        return (yield from scanning_segment(number, data, folder=self.folder))
 
-    def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int]:
-        """Return a file of the segment's name with its space claimed, from the spare where there is one."""
+    def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int, bool]:
+        """Return a file of the segment's name with its space claimed, from the spare where there is one.
+
+        Last in the tuple: whether no block in it can carry this number. A spare of a life before this one may have been
+        a segment of it, whose name did not survive a power loss, and so may what is left of an attempt.
+        """
         path, spare = self._segment_path(number), self._path(_SPARE)
         wanted = snapshot_bytes + self._segment_bytes
-        from_spare = self._disk.exists(spare)
+        from_spare = self.disk.exists(spare)
         if from_spare:
-            self._disk.replace(spare, path)
-        file = self._disk.open(path, create=True)
+            self.disk.replace(spare, path)
+        file = self.disk.open(path, create=True)
         size = file.size()
+        is_clean = not size or (from_spare and self._file is not None)
         try:
             if size < wanted:
                 file.allocate(wanted)
@@ -238,23 +290,33 @@ class AckJournal:
         except OSError as error:
             # A little room behind the snapshot is enough to go on with: acks matter more than even segments.
             if error.errno == errno.ENOSPC and size >= snapshot_bytes + SEGMENT_BYTES_MIN // 2:
-                return file, size
+                return file, size, is_clean
             file.close()
             if from_spare:
-                self._disk.replace(path, spare)
+                self.disk.replace(path, spare)
             else:
-                self._disk.remove(path)
+                self.disk.remove(path)
             raise
-        return file, size
+        return file, size, is_clean
 
-    def _give_up_earlier(self) -> None:
-        """Make the segment before this one the spare, and see to it that there is one."""
-        self._reclaim(self._number)
+    def _close_earlier(self) -> None:
+        if self._earlier is not None:
+            self._earlier.close()
+            self._earlier = None
+
+    def _is_made_durable(self, number: int) -> bool:
+        """Sync the segment that counts: a process that was killed may not have done it, and the others are given up."""
         try:
-            self.ensure_spare()
+            file = self.disk.open(self._segment_path(number))
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self.disk.sync_folder(self.folder)
         except OSError:
-            # The new segment is whole and in use, and a later call may have better luck.
-            return
+            # The next segment is another file, and what is kept here until then is looked at again.
+            return False
+        return True
 
     def _reclaim(self, keep: int) -> None:
         """Turn segments other than `keep` into the spare, or delete them; trouble here costs space only."""
@@ -264,20 +326,32 @@ class AckJournal:
                 if number == keep:
                     continue
                 path = self._segment_path(number)
-                if self._fits_as_spare(path) and not self._disk.exists(spare):
-                    self._disk.replace(path, spare)
+                if self._fits_as_spare(path) and not self.disk.exists(spare):
+                    self.disk.replace(path, spare)
                 else:
-                    self._disk.remove(path)
+                    self.disk.remove(path)
         except OSError:
             # Whatever is left is looked at again when the next segment begins.
             return
 
     def _fits_as_spare(self, path: str) -> bool:
-        file = self._disk.open(path)
+        file = self.disk.open(path)
         try:
             return self._segment_bytes <= file.size() <= 2 * self._segment_bytes
         finally:
             file.close()
+
+
+def _worth(content: SegmentContent) -> tuple[bool, bool, bool]:
+    """Order segments by how much they may be relied on."""
+    return content.intact, content.whole, bool(content.entries)
+
+
+def _clear(file: DiskFile, position: int) -> None:
+    """Overwrite what an earlier life left in a file from a position on."""
+    size = file.size()
+    for start in range(position, size, len(_ZEROS)):
+        file.write(start, [_ZEROS[: size - start]])
 
 
 def scan_segment(number: int, data: bytes, *, folder: str = "") -> SegmentContent:
@@ -325,6 +399,7 @@ def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator
                 trackers += 1
             elif isinstance(entry, SnapshotEnd):
                 content.whole = entry.trackers == trackers
+                content.intact = content.whole and not content.holes
             elif isinstance(entry, Header) and entry.version > FORMAT_VERSION:
                 raise StoreFormatNewer(folder, entry.version, FORMAT_VERSION)
         if content.holes:

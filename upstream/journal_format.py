@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from broker.names import is_stored
 from broker.record import crc32
 from broker.seams import Buffer
 from upstream.tracker import AHEAD_MAX, Failure, FailureKind
@@ -311,6 +312,8 @@ def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
     marks = decode_marks(form, span, bytes(data[at : at + size]))
     if watermark < 0:
         raise ValueError(f"a watermark of {watermark}")
+    if not (is_stored(group) and is_stored(topic)):
+        raise ValueError(f"{group[:40]!r} or {topic[:40]!r} is no name of a group or topic")
     entry = TrackerEntry(tracker_id, group, topic, queue_id, watermark, fence, high_fence, file_values, marks)
     return entry, at + size
 
@@ -360,7 +363,10 @@ def _decode_written(data: memoryview, at: int) -> tuple[Entry, int]:
 def _decode_scanned(data: memoryview, at: int) -> tuple[Entry, int]:
     _, size, queue_id, offset = _SCANNED.unpack_from(data, at)
     at += _SCANNED.size
-    return Scanned(str(data[at : at + size], "utf-8"), queue_id, offset), at + size
+    topic = str(data[at : at + size], "utf-8")
+    if not is_stored(topic):
+        raise ValueError(f"{topic[:40]!r} is no name of a topic")
+    return Scanned(topic, queue_id, offset), at + size
 
 
 _DECODERS = {

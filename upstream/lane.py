@@ -17,12 +17,23 @@ if TYPE_CHECKING:
     from upstream.subscription import Subscription
     from upstream.tracker import OffsetTracker
 
+EARLIER_MAX = 16
+"""Deliveries of one message that ended without an answer and are remembered, the latest."""
+
 Unit = tuple[int, int, int, int, "Lane"]
 """Physical offset, size, tags code, queue offset, lane: sorts in commit-log order."""
 
 
 class Holder(Protocol):
-    """A connection, as the buffer sees it."""
+    """A connection, as the buffer sees it.
+
+    Attributes:
+        heard: Number of the last reply that the client can have had when it sent the request being handled.
+        carried: Number of the last reply with messages.
+    """
+
+    heard: int
+    carried: int
 
     @property
     def address(self) -> str:
@@ -44,9 +55,11 @@ class Delivery:
         deadline: Monotonic seconds when its timeout passes.
         jobs: Its jobs; None once none of them is out, so that no reference cycle keeps them alive.
         open: Jobs of it still unanswered.
+        number: Tells it from every other delivery of its messages; 0 where none of them can have been delivered before.
+        reply: Number of its reply on the holder's connection; 0 until that is made.
     """
 
-    __slots__ = ("deadline", "holder", "jobs", "open", "since")
+    __slots__ = ("deadline", "holder", "jobs", "number", "open", "reply", "since")
 
     def __init__(self, holder: Holder, since: float, deadline: float, jobs: list[UpstreamJob]) -> None:
         self.holder = holder
@@ -54,6 +67,14 @@ class Delivery:
         self.deadline = deadline
         self.jobs: list[UpstreamJob] | None = jobs
         self.open = len(jobs)
+        self.number = 0
+        self.reply = 0
+
+    def moved_on(self, jobs: list[UpstreamJob]) -> Delivery:
+        """Return the same delivery as the next generation sees it, with those of its jobs that are left."""
+        moved = Delivery(self.holder, self.since, self.deadline, jobs)
+        moved.number, moved.reply = self.number, self.reply
+        return moved
 
 
 class Lane:
@@ -67,7 +88,11 @@ class Lane:
         uncertain_until: Offsets below may have been delivered before this process (or generation) began, so nobody
             can tell whose answer a result is; those from here on only by what this process remembers.
         check_until: Offsets below may be finished already although they are not read yet.
-        adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12).
+        adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12). Of a
+            finished message its key waits for their answer or timeout.
+        apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, and
+            those whose retry or dead letter is not known to be durable. Each keeps its key.
+        unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
         pending: Units looked up but not yet given to the merge.
         waiting: Jobs in the pull buffer, oldest first; some may be finished meanwhile (`gone` of them).
@@ -77,6 +102,7 @@ class Lane:
 
     __slots__ = (
         "adopted",
+        "apart",
         "check_until",
         "delivered_until",
         "front",
@@ -93,6 +119,7 @@ class Lane:
         "subscription",
         "topic",
         "tracker",
+        "unanswered",
         "uncertain_until",
         "waiting",
     )
@@ -110,6 +137,8 @@ class Lane:
         self.delivered_until = self.uncertain_until = queue.max_offset
         self.check_until = tracker.high
         self.adopted: dict[int, Delivery] = {}
+        self.apart: set[int] = set()
+        self.unanswered: dict[int, list[Delivery]] = {}
         self.next = tracker.watermark
         self.pending: list[Unit] = []
         self.waiting: deque[UpstreamJob] = deque()
@@ -122,6 +151,24 @@ class Lane:
         """Messages that are out with clients; counted when asked."""
         return len(self.adopted) + sum(job.delivery is not None for job in self.live.values())
 
+    def is_over(self, offset: int) -> bool:
+        """Whether an offset need not be read: it is finished, and its key waits for nobody."""
+        return self.tracker.is_finished(offset) and offset not in self.apart
+
+    def note_unanswered(self, offset: int, delivery: Delivery) -> None:
+        """Remember that a delivery of a message ended without an answer."""
+        earlier = self.unanswered.setdefault(offset, [])
+        if len(earlier) == EARLIER_MAX:
+            del earlier[0]
+        earlier.append(delivery)
+
+    def forget(self, offset: int) -> None:
+        """Forget a message that is over, and who had it."""
+        self.live.pop(offset, None)
+        self.adopted.pop(offset, None)
+        self.apart.discard(offset)
+        self.unanswered.pop(offset, None)
+
     def rewind(self) -> None:
         """Forget everything read and start again at the watermark, for a new generation."""
         self.live.clear()
@@ -129,6 +176,14 @@ class Lane:
         self.waiting.clear()
         self.front.clear()
         self.gone = 0
-        self.next = self.tracker.watermark
         self.check_until = self.tracker.high
         self.uncertain_until = max(self.uncertain_until, self.queue.max_offset)
+        for offset in [each for each in self.adopted if each < self.queue.min_offset]:
+            # Retention has taken its record, which would tell its key.
+            del self.adopted[offset]
+        self.apart = {offset for offset in self.adopted if self.tracker.is_finished(offset)}
+        self.apart.update(offset for offset in self.tracker.undecided if not self.tracker.is_finished(offset))
+        self.apart = {offset for offset in self.apart if offset >= self.queue.min_offset}
+        self.next = min(self.tracker.watermark, *self.apart) if self.apart else self.tracker.watermark
+        for offset in [each for each in self.unanswered if self.is_over(each)]:
+            del self.unanswered[offset]

@@ -64,6 +64,7 @@ class OffsetCommits:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
         self._offsets.settle()
+        self._writer.wait()
         at_once(self._disk, self._committing())
 
     def begin(self, done: Callable[[], None]) -> None:

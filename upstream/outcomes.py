@@ -14,10 +14,11 @@ from broker.notices import Notices
 from broker.seams import Clock, Scheduler
 from conf.models import SubscriptionConfig
 from upstream.action import BodyUnprocessable, MessageUnreadable, Unprocessable
+from upstream.apart import Apart, settle_successor
 from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters
-from upstream.dead_letters import DeadLetters, is_dead_letter_topic
-from upstream.job import History, UpstreamJob
+from upstream.dead_letters import UNDECIDED, DeadLetters, is_dead_letter_topic
+from upstream.job import FAILING_ATTEMPTS, History, UpstreamJob
 from upstream.lane import Delivery
 from upstream.limits import Permits
 from upstream.order import OrderQueue
@@ -42,7 +43,8 @@ class Outcomes:
         permits: Concurrency.
         ready: Jobs that are first of their key and wait for a permit.
         deadlines: Deliveries that are out.
-        burying: Jobs on their way to the dead letters or to the retry topic.
+        apart: Jobs that nothing is done with for now.
+        burying: Jobs on their way to the dead letters or to the retry topic, without those that are UNDECIDED.
         draining: The generation ends: no key is released, no retry comes.
         paused: An operator paused it: nothing is run or handed out.
         stopped: It has ended.
@@ -103,6 +105,16 @@ class Outcomes:
         self._pump = pump
         self._due = DueJobs(clock=clock, scheduler=scheduler, due=self._come_again)
         self.deadlines = Deadlines(clock=clock, scheduler=scheduler, expired=self._expire)
+        self.apart = Apart(
+            group,
+            permits=self.permits,
+            counters=counters,
+            deadlines=self.deadlines,
+            clock=clock,
+            notices=notices,
+            over=partial(self.over, held_permit=False),
+            pump=pump,
+        )
 
     def begin_drain(self) -> None:
         """From here on no key is released and no retry comes."""
@@ -149,18 +161,29 @@ class Outcomes:
         first = job.state is State.READY
         move(job, Event.SUCCEED)
         job.lane.tracker.finish(job.offset)
-        job.lane.live.pop(job.offset, None)
+        job.lane.forget(job.offset)
         self.counters.finished.value += 1
         if first and job.key is not None and not self.draining:
             self._release(job)
 
     def over(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
         """Forget a job that just became FINISHED, free its permit and let its key go on."""
-        job.lane.live.pop(job.offset, None)
+        lane = job.lane
+        if lane.adopted or lane.unanswered:
+            lane.forget(job.offset)
+        else:
+            lane.live.pop(job.offset, None)
         if held_permit:
             self.permits.release(1)
         if job.key is not None and not self.draining:
             self._release(job)
+
+    def let_go(self, job: UpstreamJob) -> None:
+        """End a HELD job: who had it answered, or is waited for no longer."""
+        if job.delivery is not None:
+            self.leave_delivery(job)
+        move(job, Event.SETTLE)
+        self.over(job)
 
     def _release(self, job: UpstreamJob) -> None:
         following = self.order.release(job)
@@ -227,7 +250,6 @@ class Outcomes:
         self._progress.fail(job.lane.tracker, job.offset, kind=kind, count=count, due_wall_ms=due_wall_ms)
         history = job.history
         assert history is not None
-        history.since = now
         history.due_wall_ms = due_wall_ms
         job.drop_data()
         job.step = -1
@@ -256,23 +278,22 @@ class Outcomes:
         held_permit = job.state not in WITHOUT_PERMIT
         if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
             return False
+        if history.attempts >= FAILING_ATTEMPTS:
+            self.counters.sent_back_again.value += 1
         move(job, Event.SEND_BACK)
         self.burying += 1
         return True
 
     def _sent_back(self, held_permit: bool, job: UpstreamJob, durable: bool) -> None:
         if self.stopped:
+            settle_successor(job)
             return
         self.burying -= 1
         if durable:
             move(job, Event.SETTLE)
             self.over(job, held_permit=held_permit)
         else:
-            assert job.history is not None, "only what failed is sent back"
-            move(job, Event.RETRY)
-            if not self.draining:
-                wait_ms = max(0, job.history.due_wall_ms - self._clock.wall_ms())
-                self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
+            self.apart.leave(job, held_permit=held_permit)
         self._pump()
 
     def _come_again(self, jobs: list[UpstreamJob]) -> None:
@@ -327,8 +348,13 @@ class Outcomes:
 
     def _buried(self, kind: str, held_permit: bool, job: UpstreamJob, problem: str | None) -> None:
         if self.stopped:
+            settle_successor(job)
             return
         self.burying -= 1
+        if problem == UNDECIDED:
+            self.apart.leave(job, held_permit=held_permit)
+            self._pump()
+            return
         if problem is None:
             self.counters.dead_letters(kind).add()
             self._notices.note(
@@ -408,9 +434,10 @@ class Outcomes:
 
     def _time_out(self, job: UpstreamJob, delivery: Delivery, back: list[UpstreamJob]) -> None:
         self.counters.timeouts.value += 1
+        job.lane.note_unanswered(job.offset, delivery)
         reason = f"no answer from {delivery.holder.address} within {self.config.timeout} ms"
         history = self._history(job, reason)
-        history.since = delivery.since
+        history.since = min(history.since, delivery.since)
         earlier = history.errors + history.timeouts
         history.timeouts += 1
         if not may_retry_error(earlier, self.config.max_retry):
@@ -439,9 +466,7 @@ class Outcomes:
                 job.deliveries -= 1
                 back.append(job)
             elif job.state is State.HELD:
-                self.leave_delivery(job)
-                move(job, Event.SETTLE)
-                self.over(job)
+                self.let_go(job)
         self.counters.given_back.value += len(back)
         if self.draining:
             for job in back:
@@ -458,10 +483,10 @@ class Outcomes:
         for job in jobs:
             delivery = job.lane.adopted.pop(job.offset, None)
             if delivery is None or delivery.deadline <= now:
+                if delivery is not None:
+                    job.lane.note_unanswered(job.offset, delivery)
                 left.append(job)
                 continue
             move(job, Event.TAKE)
-            job.deliveries = 1
-            job.delivery = Delivery(delivery.holder, delivery.since, delivery.deadline, [job])
-            self.deadlines.add_in_order(job.delivery)
+            self.apart.adopt(job, delivery)
         return left

@@ -80,6 +80,11 @@ class Pauses:
         except (KeyError, TypeError) as error:
             raise StoreUnreadable("pyddmq/paused.json has a wrong shape") from error
 
+    @property
+    def paused(self) -> list[tuple[str, str | None]]:
+        """What is paused: group, and topic of it or None for all of them."""
+        return list(self._table)
+
     def of(self, group: str, topic: str) -> Pause | None:
         """Return the pause that holds for a topic of a group: the group's, or its own."""
         return self._table.get((group, None)) or self._table.get((group, topic))
@@ -92,7 +97,7 @@ class Pauses:
         """Pause a group, or one topic of it; returns whether that changed anything.
 
         Raises:
-            OSError: It could not be written; nothing has changed.
+            OSError: It could not be written; nothing has changed, and a restart may find it all the same.
         """
         if (group, topic) in self._table or (group, None) in self._table:
             return False
@@ -108,7 +113,7 @@ class Pauses:
 
         Raises:
             PauseConflict: One topic is asked for, and the whole group is paused.
-            OSError: It could not be written; nothing has changed.
+            OSError: It could not be written; nothing has changed, and a restart may find it all the same.
         """
         if topic is not None and (group, None) in self._table:
             raise PauseConflict(f"The whole group {group} is paused; resume the group, then pause what is to stay so.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import store_timestamp
 from broker.time_search import offset_at
+from upstream.replay import lag_of
 
 if TYPE_CHECKING:
     from broker.consume_queue import ConsumeQueue
@@ -29,7 +30,7 @@ class Position(NamedTuple):
         committed: The committed offset.
         finished_above: Offsets finished above it.
         next_read: Next offset that will be taken into the pipeline.
-        lag: Unfinished offsets.
+        lag: Unfinished messages.
         oldest_ms: When the message at the committed offset was stored, wall clock; None when there is none, or it
             cannot be read.
     """
@@ -191,7 +192,7 @@ def positions(progress: Progress, store: Store, *, group: str | None = None) -> 
                 committed=tracker.watermark,
                 finished_above=tracker.ahead,
                 next_read=tracker.started,
-                lag=tracker.unfinished(queue.max_offset),
+                lag=lag_of(tracker, queue),
                 oldest_ms=_stored_ms(store, queue, tracker.watermark),
             )
 

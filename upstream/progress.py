@@ -36,6 +36,7 @@ from upstream.lost_snapshot import LostSnapshot
 from upstream.offset_commits import OffsetCommits
 from upstream.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
 from upstream.replay import UNKNOWN, LogStore, LogView, Replay, raise_to_minimum, replaying
+from upstream.taking_over import Popped, in_hand, take_over
 from upstream.tracker import Failure, FailureKind, OffsetTracker
 from upstream.tracker_table import Known, TrackerTable
 
@@ -202,7 +203,8 @@ class Progress:
         if content is not None:
             report_damage(content, found, metrics)
         progress._snapshot_lost = snapshot_lost
-        progress._adopt(found, UNKNOWN if store.recovery.truncated_to is None else store.recovery.truncated_to)
+        hand = (yield from in_hand(store, offsets)) if content is None or offsets.changed_outside else None
+        progress._adopt(found, UNKNOWN if store.recovery.truncated_to is None else store.recovery.truncated_to, hand)
         log.info(
             "acks_replayed",
             trackers=len(progress.trackers),
@@ -226,6 +228,9 @@ class Progress:
         self._table.known[tracker.tracker_id].queue = queue
         self._skip_expired(tracker, queue)
         return tracker
+
+    def _at_committed(self, group: str, topic: str, queue_id: int) -> OffsetTracker:
+        return self.tracker(group, topic, queue_id, first_offset=int)
 
     def _new_tracker(
         self, group: str, topic: str, queue_id: int, queue: ConsumeQueue | None, first_offset: Callable[[], int]
@@ -471,7 +476,7 @@ class Progress:
         finally:
             self._writer.close()
 
-    def _adopt(self, found: Replay, truncated_to: int) -> None:
+    def _adopt(self, found: Replay, truncated_to: int, hand: Popped | None) -> None:
         """Take over what the journal says, as far as file and log agree, and make that the new beginning."""
         reconciler = Reconciler(self.offsets, self._view, self._metrics, truncated_to)
         for each in found.trackers.values():
@@ -483,9 +488,10 @@ class Progress:
         for (topic, queue_id), offset in found.scanned.items():
             queue = self._view.queue(topic, queue_id)
             self._table.scanned[topic, queue_id] = offset if queue is None else min(offset, queue.max_offset)
+        taken = hand is not None and take_over(hand, self._at_committed, self._view, self.offsets, self._metrics)
         self._writer.stage_segment(*reconciler.markers)
         self.flush()
-        if reconciler.changed:
+        if reconciler.changed or taken:
             self.commit()
 
 

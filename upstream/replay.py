@@ -53,6 +53,8 @@ class LogStore(Protocol):
     @property
     def topics(self) -> Mapping[str, QueuesOfTopic]: ...
 
+    def read(self, physical: int, size: int) -> memoryview: ...
+
     @property
     def recovery(self) -> Recovery: ...
 
@@ -218,4 +220,22 @@ def raise_to_minimum(tracker: OffsetTracker, queue: ConsumeQueue | None) -> int:
     """Move a tracker that stands below the oldest message up to it; return how many unfinished offsets were skipped."""
     if queue is None or tracker.watermark >= queue.min_offset:
         return 0
-    return tracker.finish_range(tracker.watermark, queue.min_offset)
+    return finish_gone(tracker, queue, tracker.watermark)
+
+
+def finish_gone(tracker: OffsetTracker, queue: ConsumeQueue, start: int) -> int:
+    """Finish the offsets from `start` on that lie below the oldest message; return how many messages were skipped.
+
+    Offsets between two lives of a topic are finished, too: they never held a message.
+    """
+    void = range(max(start, queue.void_from), queue.base_offset)
+    if not void:
+        return tracker.finish_range(start, queue.min_offset)
+    lost = tracker.finish_range(start, void.start) if start < void.start else 0
+    tracker.finish_range(void.start, void.stop)
+    return lost + (tracker.finish_range(void.stop, queue.min_offset) if queue.min_offset > void.stop else 0)
+
+
+def lag_of(tracker: OffsetTracker, queue: ConsumeQueue) -> int:
+    """How many messages of a queue are not finished; offsets between two lives of its topic are none."""
+    return max(0, tracker.unfinished(queue.max_offset) - queue.void_above(tracker.watermark))

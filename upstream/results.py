@@ -1,8 +1,7 @@
 """What clients answer: successes and fails by offset, current, late, repeated or unknown (D9, D12, D13).
 
-Acks carry no delivery token (W3), so the connection decides. A result from the connection that holds the delivery is
-current. A success from another one finishes the offset all the same; the key goes on at once only when that success
-can have been of no other delivery than the present one. A fail counts for the present delivery only.
+Whether a result is of the present delivery, `upstream.crossing` decides. A success of another one finishes the offset
+all the same; the key waits for the present delivery's answer or timeout. A fail counts for the present delivery only.
 """
 
 from __future__ import annotations
@@ -11,12 +10,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from upstream import job_loops
-from upstream.job import UpstreamJob
-from upstream.lane import Delivery, Holder, Lane
+from upstream.crossing import is_of_only, is_of_present
+from upstream.job import History, UpstreamJob
+from upstream.lane import Holder, Lane
+from upstream.reasons import clean_reason
 from upstream.state import Event, State, move
 from upstream.subscription import Subscription
 
 _new = tuple.__new__
+_LEAVING = (State.BURYING, State.SENDING, State.UNDECIDED)
 
 
 class Applied(NamedTuple):
@@ -37,19 +39,54 @@ class Applied(NamedTuple):
         return bool(self.finished or self.repeated or self.failed) or not self.ignored
 
 
-def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder: Holder) -> Applied:
+class Result(NamedTuple):
+    """One client's result for one queue.
+
+    Attributes:
+        success: Offsets that were consumed.
+        fail: Offsets that were not.
+        holder: Who says it.
+        deliveries: By offset the number of the delivery that is answered, 0 where it is not in there; None where the
+            client knows no numbers.
+        reasons: By offset what the client says about a failure: bytes of anybody's, for people.
+    """
+
+    success: Sequence[int]
+    fail: Sequence[int]
+    holder: Holder
+    deliveries: dict[int, int] | None = None
+    reasons: dict[int, bytes] | None = None
+
+    def number(self, offset: int) -> int | None:
+        """Number of the delivery of which it is, None where nobody says."""
+        return None if self.deliveries is None else self.deliveries.get(offset, 0)
+
+    def failure(self, offset: int) -> str:
+        """Say who failed an offset, and why, as far as that is known."""
+        said = "" if self.reasons is None else clean_reason(self.reasons.get(offset, b""))
+        return f"failed by {self.holder.address}" + (f": {said}" if said else "")
+
+
+def apply_result(lane: Lane, result: Result) -> Applied:
     """Apply one result to one queue: successes first, then fails (R44). Never raises for what a client sent."""
+    success, fail, holder, deliveries, _ = result
     subscription = lane.subscription
     if subscription is None:
-        return _apply_idle(lane, success, fail)
+        return _apply_idle(lane, result)
     done: list[int] = []
     slow: list[int] = []
+    at, found = 0, (done, slow)
+    if holder.heard < holder.carried:
+        # A reply with messages had not left when this was sent: each answer is looked at by itself.
+        slow += success
+        at = len(success)
     order = subscription.order if not subscription.outcomes.draining else None
     last: UpstreamJob | None = None
-    at, found = 0, (done, slow)
     while at < len(success):
         before = len(done)
-        at, delivery, ended = job_loops.settle(success, at, lane, holder, order, subscription.make_ready, found)
+        at, delivery, ended = job_loops.settle(
+            success, at, lane, holder, order, subscription.make_ready, found, deliveries
+        )
         if delivery is not None:
             last = ended
             delivery.open -= len(done) - before
@@ -66,12 +103,12 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
         return _new(Applied, (len(done), 0, 0, 0))
     finished, repeated, failed, ignored = len(done), 0, 0, 0
     for offset in slow:
-        outcome = _succeed_slowly(subscription, lane, offset, holder)
+        outcome = _succeed_slowly(subscription, lane, offset, result)
         finished += outcome == "finished"
         repeated += outcome == "repeated"
         ignored += outcome == "ignored"
     for offset in fail:
-        if _fail(subscription, lane, offset, holder):
+        if _fail(subscription, lane, offset, result):
             failed += 1
         else:
             ignored += 1
@@ -79,34 +116,50 @@ def apply_result(lane: Lane, success: Sequence[int], fail: Sequence[int], holder
     return _new(Applied, (finished, repeated, failed, ignored))
 
 
-def _apply_idle(lane: Lane, success: Sequence[int], fail: Sequence[int]) -> Applied:
+def _apply_idle(lane: Lane, result: Result) -> Applied:
     """No generation runs (between two, or disabled): successes of earlier deliveries still count."""
     finished = repeated = ignored = 0
-    for offset in success:
-        if not 0 <= offset < lane.queue.max_offset or offset >= lane.uncertain_until:
+    for offset in result.success:
+        unknown = not 0 <= offset < lane.queue.max_offset or offset >= lane.uncertain_until
+        if unknown or lane.tracker.undecided.get(offset):
             ignored += 1
-        elif lane.tracker.finish(offset):
-            lane.adopted.pop(offset, None)
+            continue
+        if lane.tracker.finish(offset):
             finished += 1
         else:
             repeated += 1
-    return Applied(finished, repeated, 0, ignored + len(fail))
+        _note_answer(lane, offset, result)
+    for offset in result.fail:
+        if 0 <= offset < lane.queue.max_offset and lane.tracker.is_finished(offset):
+            _note_answer(lane, offset, result, fail=True)
+    return Applied(finished, repeated, 0, ignored + len(result.fail))
 
 
-def _succeed_slowly(subscription: Subscription, lane: Lane, offset: int, holder: Holder) -> str:
+def _note_answer(lane: Lane, offset: int, result: Result, *, fail: bool = False) -> None:
+    """Take note of an answer for a message whose job, if there is one, is not out: its adopted delivery may end.
+
+    A fail ends none of an unfinished message: it would come again uncounted.
+    """
+    number = result.number(offset)
+    delivery = None if fail and not lane.tracker.is_finished(offset) else lane.adopted.get(offset)
+    present = is_of_present(lane, offset, delivery, result.holder, number)
+    if delivery is not None and (present or (not fail and is_of_only(delivery, result.holder, number))):
+        del lane.adopted[offset]
+
+
+def _succeed_slowly(subscription: Subscription, lane: Lane, offset: int, result: Result) -> str:
     """Apply a success that is not the present holder's plain answer: `finished`, `repeated` or `ignored`."""
     job = lane.live.get(offset)
     if job is None:
-        return _succeed_unread(subscription, lane, offset)
+        return _succeed_unread(subscription, lane, offset, result)
     if job.state is State.HELD:
-        if job.delivery is not None and job.delivery.holder is holder:
-            _let_go(subscription, job)
+        if is_of_present(lane, offset, job.delivery, result.holder, result.number(offset)):
+            # Finished by an earlier delivery's success; this is the answer that its key waited for.
+            subscription.outcomes.let_go(job)
         subscription.counters.repeated.value += 1
         return "repeated"
-    if job.state is State.SENDING or (job.state is State.BURYING and not subscription.outcomes.withdraw_burial(job)):
-        # Its retry or dead letter is being written; the offset is finished with it.
-        subscription.counters.repeated.value += 1
-        return "repeated"
+    if job.state in _LEAVING or offset in lane.apart:
+        return _succeed_leaving(subscription, lane, offset, result, job)
     if job.state is State.FINISHED:
         subscription.counters.late.value += 1
         return "finished"
@@ -114,24 +167,24 @@ def _succeed_slowly(subscription: Subscription, lane: Lane, offset: int, holder:
         subscription.counters.stale("never_delivered").add()
         return "ignored"
     subscription.counters.late.value += 1
-    _succeed_late(subscription, job)
+    _succeed_late(subscription, job, result)
     return "finished"
 
 
-def _succeed_late(subscription: Subscription, job: UpstreamJob) -> None:
-    state, lane = job.state, job.lane
+def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) -> None:
+    state, lane, holder = job.state, job.lane, result.holder
     outcomes = subscription.outcomes
-    if state is State.OUT:
-        if job.deliveries == 1 and job.offset >= lane.uncertain_until:
-            # Handed out once and never before: the success is of this delivery, whatever connection brought it.
+    delivery, number = job.delivery, result.number(job.offset)
+    if state is State.OUT and delivery is not None:
+        present = is_of_present(lane, job.offset, delivery, holder, number)
+        certain = job.deliveries == 1 and job.offset >= lane.uncertain_until
+        if present or is_of_only(delivery, holder, number, certain=certain):
             outcomes.leave_delivery(job)
             outcomes.succeed(job)
             return
+    if state in (State.OUT, State.RUNNING):
+        # Its key waits for the present delivery, or for the action that has it.
         move(job, Event.SUCCEED_LATE)
-        lane.tracker.finish(job.offset)
-        subscription.counters.finished.value += 1
-    elif state is State.RUNNING:
-        # An action has it; when that settles, the offset is found finished.
         lane.tracker.finish(job.offset)
         subscription.counters.finished.value += 1
     elif state in (State.BUFFERED, State.RETRYING):
@@ -139,34 +192,80 @@ def _succeed_late(subscription: Subscription, job: UpstreamJob) -> None:
             subscription.buffer.forget(job)
         outcomes.succeed(job)
     else:
-        # READ, WAITING or READY: delivered before a restart, and not yet its turn again.
-        outcomes.succeed_unstarted(job)
+        # READ, WAITING or READY: delivered before a restart or reload, and not yet its turn again.
+        _note_answer(lane, job.offset, result)
+        if job.offset not in lane.adopted:
+            outcomes.succeed_unstarted(job)
+            return
+        # Somebody else has it: when its turn comes, its key waits for that one.
+        lane.apart.add(job.offset)
+        lane.tracker.finish(job.offset)
+        subscription.counters.finished.value += 1
+        if job.history is None:
+            job.history = History(subscription.now())
 
 
-def _succeed_unread(subscription: Subscription, lane: Lane, offset: int) -> str:
+def _succeed_leaving(subscription: Subscription, lane: Lane, offset: int, result: Result, job: UpstreamJob) -> str:
+    """Apply a success for what is on its way out of its queue, or was left unsettled by an earlier generation.
+
+    What is sent back was failed by who had it, and nobody else has it: the fail stands. A message on its way to the
+    dead letters is finished by a success, so that it never comes again even if its record is not there after a failed
+    disk; where that is there, it is in the dead letters besides, as if the success had come a moment later.
+    """
+    tracker, counters, outcomes = lane.tracker, subscription.counters, subscription.outcomes
+    _note_answer(lane, offset, result)
+    if tracker.is_finished(offset):
+        counters.repeated.value += 1
+        return "repeated"
+    if tracker.undecided.get(offset):
+        counters.stale("sent_back").add()
+        return "ignored"
+    counters.late.value += 1
+    if job.state is State.BURYING and outcomes.withdraw_burial(job):
+        return "finished"
+    tracker.finish(offset)
+    counters.finished.value += 1
+    if job.state is State.UNDECIDED:
+        outcomes.apart.settle(job)
+    return "finished"
+
+
+def _succeed_unread(subscription: Subscription, lane: Lane, offset: int, result: Result) -> str:
     """Apply a success without a job: finished before, not yet read again after a restart, or unknown."""
     if not 0 <= offset < lane.queue.max_offset:
         subscription.counters.stale("unknown_offset").add()
         return "ignored"
     if lane.tracker.is_finished(offset):
+        _note_answer(lane, offset, result)
         subscription.counters.repeated.value += 1
         return "repeated"
     if offset >= lane.uncertain_until:
         subscription.counters.stale("never_delivered").add()
         return "ignored"
+    if lane.tracker.undecided.get(offset):
+        subscription.counters.stale("sent_back").add()
+        return "ignored"
+    _note_answer(lane, offset, result)
+    if offset in lane.adopted:
+        # Somebody else has it: its key waits for that one.
+        lane.apart.add(offset)
+    else:
+        lane.forget(offset)
     lane.tracker.finish(offset)
-    lane.adopted.pop(offset, None)
     lane.check_until = max(lane.check_until, offset + 1)
     subscription.counters.late.value += 1
     subscription.counters.finished.value += 1
     return "finished"
 
 
-def _fail(subscription: Subscription, lane: Lane, offset: int, holder: Holder) -> bool:
+def _fail(subscription: Subscription, lane: Lane, offset: int, result: Result) -> bool:
     """Whether a fail counted."""
     job = lane.live.get(offset)
     delivery = None if job is None else job.delivery
-    if job is None or delivery is None or not _may_fail(delivery, holder):
+    if delivery is None:
+        _note_answer(lane, offset, result, fail=True)
+    present = delivery is not None and is_of_present(lane, offset, delivery, result.holder, result.number(offset))
+    if job is None or not present:
         known = 0 <= offset < lane.queue.max_offset
         finished = known and lane.tracker.is_finished(offset)
         reason = "already_finished" if finished else "stale_fail" if known else "unknown_offset"
@@ -174,29 +273,12 @@ def _fail(subscription: Subscription, lane: Lane, offset: int, holder: Holder) -
         return False
     if job.state is State.HELD:
         # Finished by an earlier delivery's success; this is the answer that its key waited for.
-        _let_go(subscription, job)
+        subscription.outcomes.let_go(job)
         subscription.counters.stale("already_finished").add()
         return False
     if job.state is not State.OUT:
         subscription.counters.stale("stale_fail").add()
         return False
     subscription.outcomes.leave_delivery(job)
-    subscription.outcomes.fail(job, f"failed by {holder.address}")
+    subscription.outcomes.fail(job, result.failure(offset))
     return True
-
-
-def _may_fail(delivery: Delivery, holder: Holder) -> bool:
-    """Whether it is the holder, or its client over a new connection after the old one closed (S2 re-sends results)."""
-    held_by = delivery.holder
-    return held_by is holder or (held_by.closed and _client(held_by) == _client(holder))
-
-
-def _client(holder: Holder) -> str:
-    return holder.address.rpartition(":")[0]
-
-
-def _let_go(subscription: Subscription, job: UpstreamJob) -> None:
-    """Let a HELD job's key go on: its present holder answered."""
-    subscription.outcomes.leave_delivery(job)
-    move(job, Event.SETTLE)
-    subscription.outcomes.over(job)

@@ -5,7 +5,8 @@ is that one finished. It waits in a timer, to the millisecond, and then stands i
 subscription of the group reads beside its own topic: each takes what was sent to that topic. After a restart the
 records that the ack journal does not know yet finish what they replace.
 
-What the store refuses, as on a full disk, is retried in place.
+What the store refuses, as on a full disk, is retried in place. Where the disk fails after the append nobody can tell
+whether the record is there: the message stays as it is until a restart, when the log says it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from upstream.subscription import Subscription
 
 Settled = Callable[[UpstreamJob, bool], None]
-"""Told whether the retry record of a job is durable; if not, the job is retried in place."""
+"""Told that the retry record of a job is durable, or that the disk failed and nobody can tell before a restart."""
 
 _SCAN_UNITS = 1024
 _WAITING_ROOMS = (TIMER_NAME, SCHEDULE_NAME)
@@ -64,10 +65,10 @@ class RetryTopic:
         Args:
             job: The job, its failure counted.
             wait_ms: Until its next attempt.
-            settled: Called once, when the record is durable or has failed.
+            settled: Called once, when the record is durable or the disk has failed.
 
         Returns:
-            Whether the store took the append; otherwise `settled` is not called.
+            Whether the store took the append; otherwise `settled` is not called, and nothing was written.
         """
         history = job.history
         assert history is not None, "only what failed is sent back"
@@ -79,6 +80,7 @@ class RetryTopic:
             position: list[int] = []
             done = partial(self._done, job, settled, put.topic.name, position)
             position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)
+            job.lane.tracker.undecided[job.offset] = True
         except (StoreError, DamagedRecord, RecordGone) as error:
             self._refused(job, error)
             return False
@@ -88,13 +90,12 @@ class RetryTopic:
     def _done(
         self, job: UpstreamJob, settled: Settled, topic: str, position: list[int], error: StoreError | None
     ) -> None:
-        self.unsettled -= 1
         if error is None:
+            self.unsettled -= 1
+            job.lane.tracker.undecided.pop(job.offset, None)
             job.lane.tracker.finish(job.offset)
             self._progress.dead_letters_settled(topic, 0, position[0] + 1)
             self._metrics.counter(SENT_BACK, self._group).add()
-        else:
-            self._refused(job, error)
         settled(job, error is None)
 
     def _refused(self, job: UpstreamJob, error: StoreError) -> None:
@@ -131,7 +132,7 @@ def made_of(subscription: Subscription, units: Sequence[Unit], *, store: Store) 
     wanted = subscription.config.topic.encode()
     for unit in units:
         physical, size, _, offset, lane = unit
-        if lane.tracker.is_finished(offset):
+        if lane.is_over(offset):
             continue
         try:
             record = store.read(physical, size)
@@ -143,7 +144,7 @@ def made_of(subscription: Subscription, units: Sequence[Unit], *, store: Store) 
             continue
         job = UpstreamJob(subscription, lane, offset, physical, size, None)
         counts = read_counts(block, reconsume_times(record))
-        history = job.history = History(subscription.now())
+        history = job.history = History(subscription.now(), earlier=True)
         history.fails, history.errors, history.timeouts = counts
         lane.live[offset] = job
         yield job

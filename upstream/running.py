@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from upstream.outcomes import Outcomes
 
 _RUNNING = next_state(State.READY, Event.ADMIT)
+_HELD = State.HELD
 _CONTINUE = Status.CONTINUE
 _ASYNCHRONIZED = Status.ASYNCHRONIZED
 
@@ -55,7 +56,10 @@ class Running:
         onward = []
         for job, answer in zip(jobs, answers, strict=True):
             if job.state is not _RUNNING:
-                continue  # The action settled it by itself.
+                # The action settled it by itself, or a late success has finished it and its key waited for the action.
+                if job.state is _HELD and job.delivery is None and answer is not _ASYNCHRONIZED:
+                    self._outcomes.let_go(job)
+                continue
             if answer is _CONTINUE:
                 onward.append(job)
             elif answer is Status.FINISH:

@@ -24,6 +24,7 @@ from upstream.action import BodyUnprocessable, MessageUnreadable
 from upstream.counters import SubscriptionCounters
 from upstream.job import History, Message, OrderKey, UpstreamJob
 from upstream.lane import Lane, Unit
+from upstream.replay import finish_gone
 from upstream.retry_topic import made_of
 
 if TYPE_CHECKING:
@@ -227,20 +228,27 @@ class EmbeddedSource:
         start = lane.next
         if start < queue.min_offset:
             # Retention took messages that this group had not finished: that is loss, and it is said (promise 6).
-            lost = tracker.finish_range(start, queue.min_offset)
+            lost = finish_gone(tracker, queue, start)
             if lost:
                 self._counters.skipped("expired").add(lost)
                 self._notices.note(
                     "messages_expired_unread", self._subscription.group, lost, topic=lane.topic, offset=start
                 )
             start = queue.min_offset
+        first, count = start, CHUNK_UNITS
         if tracker.ahead:
             lane.check_until = tracker.high
             start = tracker.next_unfinished(start)
         else:
             lane.check_until = tracker.watermark
             start = max(start, tracker.watermark)
-        units = queue.read(start, CHUNK_UNITS) if start < queue.max_offset else []
+        if lane.apart:
+            lane.check_until = max(lane.check_until, max(lane.apart) + 1)
+            held = min([offset for offset in lane.apart if first <= offset], default=start)
+            if held < start:
+                # A finished one whose key waits, among others that need not be read.
+                start, count = held, 1
+        units = queue.read(start, count) if start < queue.max_offset else []
         pending = job_loops.placed(units, start, lane)
         if FILLER in units:
             # The offset exists and its record is lost in a damaged part of the log.
@@ -268,8 +276,7 @@ class EmbeddedSource:
         jobs = []
         for made in made_of(self._subscription, units, store=self._store):
             if isinstance(made, UpstreamJob):
-                if made.lane.tracker.failures:
-                    self._recall(made)
+                self._recall(made)
                 jobs.append(made)
             else:
                 self._unreadable(made[4], made[3], "damaged")
@@ -281,6 +288,9 @@ class EmbeddedSource:
         wanted: list[Unit] = []
         for unit in units:
             if codes is None or unit[2] in codes:
+                wanted.append(unit)
+            elif unit[3] in unit[4].adopted or unit[3] in unit[4].apart:
+                # A client has it, or had it: it is this group's, whatever tags are wanted now.
                 wanted.append(unit)
             elif not unit[4].tracker.is_finished(unit[3]):
                 self._skip(unit[4], unit[3], "tag_filter")
@@ -309,11 +319,11 @@ class EmbeddedSource:
             return made
         jobs: list[UpstreamJob] = []
         for (physical, size, _, offset, lane), key in zip(units, keys, strict=True):
-            if offset < lane.check_until and lane.tracker.is_finished(offset):
+            if offset < lane.check_until and lane.is_over(offset):
                 continue
             job = UpstreamJob(subscription, lane, offset, physical, size, key)
             lane.live[offset] = job
-            if lane.tracker.failures:
+            if lane.tracker.failures or lane.apart:
                 self._recall(job)
             jobs.append(job)
         return jobs
@@ -324,7 +334,7 @@ class EmbeddedSource:
         jobs: list[UpstreamJob] = []
         key: OrderKey | None = None
         for (physical, size, _, offset, lane), (view, _, _, block_at, end) in found:
-            if offset < lane.check_until and lane.tracker.is_finished(offset):
+            if offset < lane.check_until and lane.is_over(offset):
                 continue
             block = view[block_at:end].tobytes()
             if (filters or PRESSURE_NAME in block) and self._unwanted(lane, offset, block):
@@ -342,7 +352,7 @@ class EmbeddedSource:
             lane.live[offset] = job
             if self._keeps_record:
                 job.record = view[end - size : end]
-            if lane.tracker.failures:
+            if lane.tracker.failures or lane.apart:
                 self._recall(job)
             jobs.append(job)
         return jobs
@@ -350,7 +360,7 @@ class EmbeddedSource:
     def _located_singly(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Located]]:
         for unit in units:
             physical, size, _, offset, lane = unit
-            if offset < lane.check_until and lane.tracker.is_finished(offset):
+            if offset < lane.check_until and lane.is_over(offset):
                 continue
             try:
                 located = locate(self._read(physical, size))
@@ -363,6 +373,8 @@ class EmbeddedSource:
 
     def _unwanted(self, lane: Lane, offset: int, properties: bytes) -> bool:
         """Skip a message that the tag's text (codes may collide) or the pressure flag rules out; whether it was."""
+        if offset in lane.adopted or offset in lane.apart:
+            return False
         if self._tags is not None and _value(properties, _TAGS_FIRST, _TAGS_LATER) not in self._tags:
             self._skip(lane, offset, "tag_filter")
             return True
@@ -372,8 +384,11 @@ class EmbeddedSource:
         return False
 
     def _skip(self, lane: Lane, offset: int, reason: str) -> None:
-        lane.tracker.finish(offset)
-        self._counters.skipped(reason).add()
+        lane.apart.discard(offset)
+        if lane.tracker.finish(offset):
+            self._counters.skipped(reason).add()
+        if lane.adopted or lane.unanswered:
+            lane.forget(offset)
 
     def _unreadable(self, lane: Lane, offset: int, reason: str) -> None:
         self._skip(lane, offset, reason)
@@ -382,10 +397,15 @@ class EmbeddedSource:
         )
 
     def _recall(self, job: UpstreamJob) -> None:
-        """Give a job the failures that it had before a restart or an earlier generation."""
+        """Give a job the failures that it had before a restart or an earlier generation.
+
+        One that an earlier generation left unsettled counts as one in trouble, so that it is looked at in its turn.
+        """
         failure = job.lane.tracker.failures.get(job.offset)
+        if failure is None and job.offset not in job.lane.apart:
+            return
+        history = job.history = History(self._subscription.now(), earlier=True)
         if failure is not None:
-            history = job.history = History(self._subscription.now())
             history.fails = failure.fails
             history.errors = failure.errors
             history.timeouts = failure.timeouts

@@ -38,8 +38,12 @@ class State(enum.Enum):
     """On its way to the dead-letter topic; the key waits until that record is durable (D16)."""
     SENDING = "sending"
     """On its way to the group's retry topic; finished where it is when that record is durable (D37)."""
+    UNDECIDED = "undecided"
+    """The disk failed while its dead letter or retry was written: the log says after a restart whether that is there.
+    Nothing becomes of it until then, and its key waits; a success counts where nothing but a dead letter may be."""
     HELD = "held"
-    """Finished by a late success, or expired, while a delivery is out; the key waits for its answer or timeout."""
+    """Finished by a late success, or expired, while somebody has it; the key waits for a client's answer or timeout, or
+    for the action that has it."""
     FINISHED = "finished"
     """Over: its offset is finished and its key released."""
     ABANDONED = "abandoned"
@@ -66,7 +70,7 @@ class Event(enum.Enum):
     SUCCEED = "succeed"
     """A success that settles it: the current holder's, an action's, or any while nobody has it."""
     SUCCEED_LATE = "succeed late"
-    """A success of an earlier delivery while a newer one is out."""
+    """A success of an earlier delivery while a newer one is out, or while an action has the job."""
     RETRY = "retry"
     """Failed with attempts left: it will come again."""
     COME_BACK = "come back"
@@ -78,9 +82,16 @@ class Event(enum.Enum):
     SEND_BACK = "send back"
     """Failed with attempts left, and nobody else may still answer for it: to the retry topic."""
     SETTLE = "settle"
-    """The dead-letter record is durable, or the retry's, or (HELD) the holder answered, timed out or was given up."""
+    """The dead-letter record is durable, or the retry's, or (HELD) who had it answered, timed out or was given up, or
+    (UNDECIDED) a success has finished it meanwhile."""
     SKIP = "skip"
     """Its record cannot be read (damaged or gone), or an operator passed over it: finished and counted."""
+    SYNC_FAILS = "the sync fails"
+    """The record that takes its place was appended, and the disk failed before it was known to be durable."""
+    HOLD = "hold"
+    """Its turn comes, and a delivery of an earlier generation is still out although the message is finished."""
+    LEAVE = "leave"
+    """Its turn comes, and the record that takes its place, appended by an earlier generation, is not known durable."""
     EXPIRE = "expire"
     """Its log file is deleted by retention: counted as lost, or (tried or out) a dead letter by now (D29)."""
     ABANDON = "abandon"
@@ -105,6 +116,8 @@ TABLE: dict[State, dict[Event, State]] = {
     },
     State.READY: {
         Event.ADMIT: State.RUNNING,
+        Event.HOLD: State.HELD,
+        Event.LEAVE: State.UNDECIDED,
         Event.SUCCEED: State.FINISHED,
         Event.BURY: State.BURYING,
         Event.SKIP: State.FINISHED,
@@ -115,6 +128,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.OFFER: State.BUFFERED,
         Event.TAKE: State.OUT,
         Event.SUCCEED: State.FINISHED,
+        Event.SUCCEED_LATE: State.HELD,
         Event.RETRY: State.RETRYING,
         Event.SEND_BACK: State.SENDING,
         Event.BURY: State.BURYING,
@@ -153,11 +167,16 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SETTLE: State.FINISHED,
         Event.SUCCEED: State.FINISHED,
         Event.SKIP: State.FINISHED,
+        Event.SYNC_FAILS: State.UNDECIDED,
         Event.ABANDON: State.ABANDONED,
     },
     State.SENDING: {
         Event.SETTLE: State.FINISHED,
-        Event.RETRY: State.RETRYING,
+        Event.SYNC_FAILS: State.UNDECIDED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.UNDECIDED: {
+        Event.SETTLE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.HELD: {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.record import store_timestamp
 from broker.retention import Left
 from broker.seams import Clock
 from broker.store import Store
-from upstream.job import OrderKey, UpstreamJob
+from upstream.heads import text_of
+from upstream.job import FAILING_ATTEMPTS, UpstreamJob
 from upstream.lane import Lane
 from upstream.losses import NONE, Loss
 from upstream.pauses import Pause
@@ -42,10 +44,13 @@ class StuckKey:
     """An order key whose first job holds others up.
 
     `attempts` counts deliveries of this process and failed attempts before it, whichever is more; `holder` is None
-    while nobody has the job; `since_ms` (wall clock) is when it last went out or began to wait.
+    while nobody has the job; `since_ms` (wall clock) is when it first failed or, while it has not, went out. `reason`
+    is that of the last failure, "" for none. `earlier`: it had failed before `since_ms`, in an earlier process or
+    generation. Also used for messages without a key (`key` is None) that fail again and
+    again.
     """
 
-    key: str
+    key: str | None
     topic: str
     qid: str
     offset: int
@@ -54,6 +59,8 @@ class StuckKey:
     since_ms: int
     waiting: int
     state: str
+    reason: str = ""
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +81,9 @@ class TopicStats:
     `state`: running, draining, starting, waiting (`owner` consumes its queues, D36) or stopped. `in_flight` counts
     messages that are out, `buffered` those ready for the next pull, `waiting` those behind their key, `retrying`
     and `burying` those in these states. `paused`: an operator paused the topic or its group. `loss` is what
-    retention took.
+    retention took. `failing` are messages that have failed FAILING_ATTEMPTS times or more and are not finished, those
+    with the most attempts first; `burials_refused` counts those whose dead letter the store has not taken.
+    `problem` says why it does not start.
     """
 
     topic: str
@@ -89,8 +98,29 @@ class TopicStats:
     paused: Pause | None = None
     stuck_keys: list[StuckKey]
     stuck_keys_total: int = 0
+    failing: list[StuckKey] = field(default_factory=list)
+    failing_total: int = 0
+    burials_refused: int = 0
     loss: Loss = NONE
     owner: str | None = None
+    problem: str = ""
+
+
+class TopicOffsets(NamedTuple):
+    """Where a group stands in one topic: by qid, the committed offset and the end of the queue."""
+
+    topic: str
+    consumed: dict[str, int]
+    produced: dict[str, int]
+
+    @classmethod
+    def of(cls, topic: str, lanes: Collection[Lane]) -> TopicOffsets:
+        """Read it from the queues' lanes."""
+        return cls(
+            topic,
+            {lane.qid: lane.tracker.watermark for lane in lanes},
+            {lane.qid: lane.queue.max_offset for lane in lanes},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +161,7 @@ class StatsReader:
             qid=lane.qid,
             committed=committed,
             produced=produced,
-            lag=max(0, produced - committed),
+            lag=max(0, produced - committed - lane.queue.void_above(committed)),
             lag_seconds=seconds,
             left=left,
         )
@@ -146,12 +176,15 @@ class StatsReader:
         *,
         loss: Loss = NONE,
         owner: str | None = None,
+        problem: str = "",
     ) -> tuple[TopicStats, list[DeliveryStats]]:
         """Figures of one topic, and what is out of it."""
         lanes = list(lanes)
         counts = dict.fromkeys(State, 0)
         out: list[DeliveryStats] = []
         heads: list[UpstreamJob] = []
+        failing: list[UpstreamJob] = []
+        burials_refused = 0
         waiting, of_waiting = 0, State.WAITING
         for lane in lanes:
             for job in lane.live.values():
@@ -166,9 +199,14 @@ class StatsReader:
                     out.append(
                         DeliveryStats(topic=name, qid=lane.qid, offset=job.offset, holder=address, since_ms=since_ms)
                     )
+                elif job.state is State.BURYING and job.subscription.outcomes.burial_refused(job):
+                    burials_refused += 1
                 if job.successor is not None:
                     heads.append(job)
+                if job.history is not None and job.history.attempts >= FAILING_ATTEMPTS:
+                    failing.append(job)
         heads.sort(key=self._since)
+        failing.sort(key=lambda job: -job.attempts)
         stats = TopicStats(
             topic=name,
             state=state,
@@ -182,8 +220,12 @@ class StatsReader:
             paused=pause,
             stuck_keys=[self._stuck(job) for job in heads[:100]],
             stuck_keys_total=len(heads),
+            failing=[self._stuck(job) for job in failing[:100]],
+            failing_total=len(failing),
+            burials_refused=burials_refused,
             loss=loss,
             owner=owner,
+            problem=problem,
         )
         return stats, out
 
@@ -195,7 +237,7 @@ class StatsReader:
             behind = behind.successor
         delivery = job.delivery
         return StuckKey(
-            key=_text(job.key),
+            key=text_of(job.key),
             topic=job.topic,
             qid=job.qid,
             offset=job.offset,
@@ -204,16 +246,19 @@ class StatsReader:
             since_ms=self._to_wall(self._since(job)),
             waiting=waiting,
             state=job.state.value,
+            reason=job.history.reason if job.history is not None else "",
+            earlier=job.history is not None and job.history.earlier,
         )
 
     def _since(self, job: UpstreamJob) -> float:
-        if job.delivery is not None:
-            return job.delivery.since
-        return job.history.since if job.history is not None else self._now
+        return stuck_since(job, self._now)
 
     def _to_wall(self, moment: float) -> int:
         return self._wall_ms - int((self._now - moment) * 1000)
 
 
-def _text(key: OrderKey | None) -> str:
-    return key.decode("utf-8", "replace") if isinstance(key, bytes) else key or ""
+def stuck_since(job: UpstreamJob, now: float) -> float:
+    """Monotonic seconds at which a job first failed or, while it has not, went out; now when it did neither."""
+    if job.history is not None:
+        return job.history.since
+    return job.delivery.since if job.delivery is not None else now

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from broker.check import Check, Finding, Severity
 from broker.check.small_files import foreign
 from broker.errors import StoreError
+from broker.names import is_number
 from broker.offsets import ConsumerOffsets
 from broker.reading import ReadingDisk
 from broker.recovery import ProgressCallback
@@ -47,7 +48,7 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
     numbers = []
     for name in disk.list(f"{root}/{FOLDER}"):
         stem = name.removesuffix(_SUFFIX)
-        if name.endswith(_SUFFIX) and stem.isdecimal():
+        if name.endswith(_SUFFIX) and is_number(stem):
             numbers.append(int(stem))
         elif name != "spare":
             yield foreign(f"{FOLDER}/{name}")
@@ -62,7 +63,8 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
             repair="a new segment; groups that are known nowhere else begin at the oldest message",
         )
     elif whole:
-        yield from _check_segment(whole[-1])
+        intact = [content for content in whole if content.intact]
+        yield from _check_segment((intact or whole)[-1])
     elif disk.exists(f"{root}/config/consumerOffset.json"):
         yield Finding(
             kind="journal_missing",
@@ -126,7 +128,7 @@ def _check_offsets(
 
 def _journal(root: str, disk: Disk) -> Replay:
     names = [name.removesuffix(_SUFFIX) for name in disk.list(f"{root}/{FOLDER}") if name.endswith(_SUFFIX)]
-    for number in sorted((int(name) for name in names if name.isdecimal()), reverse=True):
+    for number in sorted((int(name) for name in names if is_number(name)), reverse=True):
         content = read_segment(root, number, disk=disk)
         if content is not None and content.whole:
             return replay(content.entries)

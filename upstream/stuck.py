@@ -17,9 +17,11 @@ from upstream.heads import text_of
 from upstream.job import UpstreamJob
 from upstream.lane import Lane
 from upstream.state import State
+from upstream.stats import stuck_since
 
 DEAD_LETTER_REFUSED = "dead letter refused"
 """State of a BURYING job whose dead letter the store has not taken; it is tried again every second."""
+_LEAVING = (State.BURYING, State.UNDECIDED, State.HELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,8 @@ class StuckMessage:
         state: A state of docs/delivery.md, or DEAD_LETTER_REFUSED.
         attempts: Deliveries of this process, or failed attempts over restarts, whichever is more.
         holder: Address of the client that has it, else None.
-        since_ms: When it last went out or began to wait; wall clock.
+        reason: Of its last failure; "" while there is none that this process knows of.
+        since_ms: When it first failed or, while it has not, went out; wall clock.
         due_ms: When it comes again by itself: its retry, or the timeout of its holder; None when neither is set.
         waiting: Messages behind it.
     """
@@ -50,6 +53,7 @@ class StuckMessage:
     since_ms: int
     due_ms: int | None
     waiting: int
+    reason: str = ""
 
 
 def stuck_messages(
@@ -65,7 +69,7 @@ def stuck_messages(
 def _is_stuck(job: UpstreamJob) -> bool:
     if job.state in (State.WAITING, State.FINISHED, State.ABANDONED):
         return False
-    return job.successor is not None or job.history is not None or job.state in (State.BURYING, State.HELD)
+    return job.successor is not None or job.history is not None or job.state in _LEAVING
 
 
 class _Reader:
@@ -76,9 +80,7 @@ class _Reader:
 
     def since(self, job: UpstreamJob) -> float:
         """Monotonic seconds."""
-        if job.delivery is not None:
-            return job.delivery.since
-        return job.history.since if job.history is not None else self._now
+        return stuck_since(job, self._now)
 
     def read(self, job: UpstreamJob, since: float) -> StuckMessage:
         delivery = job.delivery
@@ -95,6 +97,7 @@ class _Reader:
             since_ms=self._to_wall(since),
             due_ms=self._due_ms(job),
             waiting=_waiting_behind(job),
+            reason=job.history.reason if job.history is not None else "",
         )
 
     def _state(self, job: UpstreamJob) -> str:

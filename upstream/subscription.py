@@ -50,7 +50,7 @@ READS_PER_PUMP = 8
 _RUNNING = next_state(State.READY, Event.ADMIT)
 _READY = State.READY
 _WAITING = State.WAITING
-_KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING)
+_KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING, State.UNDECIDED)
 
 
 class Subscription:
@@ -237,18 +237,13 @@ class Subscription:
         """Whether nothing is out, in an action or on its way to the dead letters."""
         if not self.draining or self.deadlines.open or self.outcomes.burying:
             return False
-        return not any(job.state is _RUNNING for lane in self.lanes for job in lane.live.values())
-
-    @property
-    def holds_keys(self) -> bool:
-        """Whether a finished job still keeps its key for its present holder, at most until that one's timeout.
-
-        Such a job is not read again, so no later generation could keep the key for it (D12).
-        """
-        return any(job.state is State.HELD for lane in self.lanes for job in lane.live.values())
+        return not any(_is_in_action(job) for lane in self.lanes for job in lane.live.values())
 
     def stop(self) -> None:
-        """End this generation. What is still out stays in flight for the next one until its deadline (D12)."""
+        """End this generation. What is still out stays in flight for the next one until its deadline (D12).
+
+        So do the keys of finished messages that are still out, and of those that are undecided: see `Lane.apart`.
+        """
         if self.outcomes.stopped:
             return
         self.begin_drain()
@@ -256,8 +251,8 @@ class Subscription:
         for lane in self.lanes:
             for job in list(lane.live.values()):
                 delivery = job.delivery
-                if job.state is State.OUT and delivery is not None:
-                    lane.adopted[job.offset] = Delivery(delivery.holder, delivery.since, delivery.deadline, [])
+                if job.state in (State.OUT, State.HELD) and delivery is not None:
+                    lane.adopted[job.offset] = delivery.moved_on([])
                 move(job, Event.ABANDON)
             lane.live.clear()
             lane.subscription = None
@@ -385,7 +380,7 @@ class Subscription:
         taken = len(admitted)
         while taken < room and ready:
             job = ready.popleft()
-            if job.state is not _READY:
+            if job.state is not _READY or self.outcomes.apart.take(job):
                 continue
             job.state = _RUNNING
             taken += 1
@@ -431,15 +426,20 @@ class Subscription:
             job.step = step
             self._running.run_from(step, [job])
             self.pump()
+        elif _is_in_action(job) and not self.outcomes.stopped:
+            self.outcomes.let_go(job)
+            self.pump()
 
     def settle(self, job: UpstreamJob, success: bool, reason: str) -> bool:
         """Settle a job that an action kept; see `UpstreamJob.finish`."""
         if self.outcomes.stopped and success:
             # The next generation may have the message again; its consumption counts all the same.
             return job.lane.tracker.finish(job.offset)
-        if job.state is not _RUNNING:
+        if not _is_in_action(job):
             return False
-        if success:
+        if job.state is not _RUNNING:
+            self.outcomes.let_go(job)
+        elif success:
             self.outcomes.succeed(job)
         else:
             self.outcomes.fail(job, reason or "an action finished it without success")
@@ -467,3 +467,8 @@ class Subscription:
     def load(self, job: UpstreamJob) -> Message:
         """Read a job's message; raises MessageUnreadable."""
         return self._source.load(job)
+
+
+def _is_in_action(job: UpstreamJob) -> bool:
+    """Whether an action has a job, also one that a late success has finished meanwhile."""
+    return job.state is _RUNNING or (job.state is State.HELD and job.delivery is None)

@@ -78,6 +78,7 @@ class OffsetTracker:
         "started",
         "topic",
         "tracker_id",
+        "undecided",
         "watermark",
     )
 
@@ -105,6 +106,9 @@ class OffsetTracker:
         """Offset and commit-log offset of a message that finished since the last flush, from one who had both."""
         self.expiring: set[int] = set()
         """Offsets whose dead letter retention has appended and which are finished when it is durable."""
+        self.undecided: dict[int, bool] = {}
+        """Offsets whose retry (True) or dead letter (False) was appended and is not known to be durable: of a failed
+        disk the log tells after a restart, so this process makes no other attempt at them."""
         self.failures: dict[int, Failure] = {}
         """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
         # marks[i] is 1 when offset watermark + i is finished. Empty, or the first byte is 0 and the last one 1.
@@ -312,6 +316,7 @@ class OffsetTracker:
         self.load(offset, b"")
         self.started = offset
         self.failures.clear()
+        self.undecided.clear()
         self._staged.clear()
 
     def clamp(self, end: int) -> int:

@@ -73,15 +73,15 @@ class TrackerTable:
         return physical
 
     def snapshot(self) -> list[bytes]:
-        """Blocks that say everything: a block per tracker, the end mark, failures, positions in dead-letter queues."""
+        """Blocks that say everything: a block per tracker, failures, positions in dead-letter queues, the end mark."""
         blocks = [self.entry(known) for known in self.known]
-        blocks.append(form.encode_snapshot_end(len(blocks)))
         for known in self.known:
             failures = known.tracker.failures
             if failures:
                 parts = [form.encode_failure(known.tracker.tracker_id, *each) for each in failures.items()]
                 blocks.append(b"".join(parts))
         blocks += [form.encode_scanned(*key, offset) for key, offset in self.scanned.items()]
+        blocks.append(form.encode_snapshot_end(len(self.known)))
         return blocks
 
     def entry(self, known: Known) -> bytes:
