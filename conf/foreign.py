@@ -37,6 +37,8 @@ def _refuse(text: str, *idle: Any) -> Foreign:
 
 _THREADS = "one event loop serves all connections; take it out"
 _PUSH = "nothing is pushed over HTTP; use PullServer and take it out"
+_EMBEDDED = "the broker is embedded, nothing connects to it; take it out"
+_BATCHED = "every publish is batched with those of its turn; take it out"
 _ONE_NODE = "one node consumes every queue; take it out"
 
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
@@ -52,17 +54,37 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "brokerClusters": _refuse("one node serves its own broker; brokerCluster names it"),
         "kafkaConfigs": _refuse("the broker is embedded; take it out"),
         "rocketmqConfigs": _refuse("the broker is embedded; take it out"),
-        "useRequestLimiter": _warn("a topic's maxTps alone turns its limit on; take it out"),
+        "thriftServer": _refuse(
+            "the section; write producerPort, consumerPort, maxReadBufferBytes, backlog and "
+            "maxRecvMsgsLength under `node`"
+        ),
+        "carreraConfiguration": _refuse("the section; write what applies of it under `node`"),
+        "groups": _refuse("a white list; the groups under `groups:` at the top level are served, all of them"),
+        "topics": _refuse("a white list; the topics under `topics:` at the top level are served, all of them"),
+        "zookeeperAddr": _warn("there is no ZooKeeper: this file is the configuration; take it out"),
+        "defaultTopicInfoConf": _refuse("static topics; write them under `topics:` at the top level"),
+        "useKafka": _refuse("the broker is embedded; take it out", False),
+        "useRocketmq": _warn(_EMBEDDED),
+        "kafkaProducers": _warn(_EMBEDDED),
+        "rocketmqProducers": _warn(_EMBEDDED),
+        "kafkaConfigurationMap": _refuse("the broker is embedded; take it out"),
+        "rocketmqConfigurationMap": _refuse("the broker is embedded; take it out"),
+        "warmUpConnection": _warn(_EMBEDDED),
+        "warmUpFetchTopicRouteInfo": _warn(_EMBEDDED),
+        "retryDelays": _warn("DDMQ never used it either; take it out"),
+        "useAutoBatch": _warn(_BATCHED),
+        "autoBatch": _warn(_BATCHED),
+        "useRequestLimiter": _warn("maxTps alone turns a limit on, the node's or a topic's; take it out"),
+        "tpsWarningRatio": _warn("a limit is one bucket of tokens, nothing is split off for a warning; take it out"),
         "delay": _warn("delayed messages wait in the store, not in topics of another system; take it out"),
     },
     TopicConfig: {
         "topic": _warn("the key of the entry names the topic; take it out"),
         "topicUnits": _refuse("one node has one broker cluster; write queues and maxTps under the topic"),
         "delayTopic": _refuse("every topic takes delayed messages, one of `messageType: DELAY` takes no others", False),
-        "autoBatch": _warn("every publish is batched with those of its turn; take it out"),
+        "autoBatch": _warn(_BATCHED),
         "strongOrder": _warn("a publish is never resent by the node, so every topic is strongly ordered (W81)"),
         "compressType": _warn("DDMQ never used it either; take it out"),
-        "limiterFailureRetryInterval": _warn("a publish above maxTps is answered with code 15 at once; take it out"),
     },
     SubscriptionConfig: {
         "proxies": _warn(_ONE_NODE),
@@ -89,6 +111,16 @@ TOP_LEVEL = {
     "groupConfigs": "is DDMQ's name; write `groups:`",
     "cProxyConfig": "is DDMQ's; write what applies under `node:`",
     "pProxyConfig": "is DDMQ's; write what applies under `node:`",
+    "carreraConfiguration": "is DDMQ's; write what applies under `node:`",
+    "thriftServer": "is DDMQ's; write producerPort, consumerPort, maxReadBufferBytes and backlog under `node:`",
+    "instance": "is DDMQ's; brokerCluster and brokerName under `node:` name a node; take it out",
+    "proxyCluster": "is DDMQ's and means nothing to one node; take it out",
+    "brokerClusters": "is DDMQ's; brokerCluster under `node:` names the one there is; take it out",
+    "kafkaConfigs": "is DDMQ's; the broker is embedded; take it out",
+    "rocketmqConfigs": "is DDMQ's; the broker is embedded; take it out",
+    "zookeeperAddr": "is DDMQ's; there is no ZooKeeper, this file is the configuration; take it out",
+    "defaultTopicInfoConf": "is DDMQ's; write its topics under `topics:`",
+    "host": "belongs under `node:`",
     "idc": "is DDMQ's and means nothing here; take it out",
     "port": "is DDMQ's; write producerPort and consumerPort under `node:`",
 }

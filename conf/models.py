@@ -96,6 +96,15 @@ class TopicConfig(Model):
         reload=_LIVE,
         absent="no limit",
     )
+    limiter_failure_retry_interval: int = setting(
+        -1,
+        "Ms after which a send above maxTps, the topic's or the node's, is tried once more before it is refused; 0: "
+        "not at all; -1: 10 ms before its own timeout ends and after 100 ms at the latest, where its timeout is above "
+        "20 ms (R95).",
+        reload=_LIVE,
+        ge=-1,
+        le=60_000,
+    )
     alarm_group: list[str] | None = setting(
         None, "Who is told about this topic; kept for lag reports, without effect on the node.", reload=_LIVE
     )

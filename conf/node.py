@@ -181,6 +181,27 @@ class NodeConfig(Model):
         gt=0,
         le=1_000_000,
     )
+    deduplication_sec: int = setting(
+        600,
+        "Seconds without a message after which a deduplicating producer is forgotten (docs/deduplication.md).",
+        reload=_RESTART,
+        ge=1,
+        le=2_000_000,
+    )
+    deduplication_messages: int = setting(
+        1024,
+        "Last messages of each deduplicating producer whose receipts are known, when they are sent again.",
+        reload=_RESTART,
+        ge=1,
+        le=100_000,
+    )
+    deduplication_producers: int = setting(
+        10_000,
+        "Deduplicating producers that are known; above it the one that was silent longest is forgotten.",
+        reload=_RESTART,
+        ge=1,
+        le=1_000_000,
+    )
     auto_create_topics: bool = setting(
         False,
         "Whether a publish to an unknown topic makes it, with defaultQueues queues; otherwise it is refused with "
@@ -216,6 +237,20 @@ class NodeConfig(Model):
     max_connections: int = setting(
         10_000, "Connections of one Thrift port; one more is closed at once.", reload=_LIVE, ge=1
     )
+    max_connections_per_address: int | None = setting(
+        None,
+        "Connections of one Thrift port from one address; one more is closed at once. Null: three quarters of "
+        "maxConnections, so that no address takes all.",
+        reload=_LIVE,
+        ge=1,
+    )
+    idle_timeout: int = setting(
+        600_000,
+        "Silence in ms, with nothing waiting or unanswered, after which a connection makes room where its port or its "
+        "address has no place left; while there are places nobody is closed for being idle.",
+        reload=_LIVE,
+        ge=1000,
+    )
     frame_timeout: int = setting(
         30_000,
         "How long a frame may take to arrive, from its first byte on, in ms; then its connection is closed.",
@@ -246,6 +281,21 @@ class NodeConfig(Model):
     )
     commit_interval_ms: int = setting(
         5_000, "How often consumerOffset.json is written, in ms.", reload=_LIVE, ge=10, le=3_600_000
+    )
+    max_tps: Annotated[float, Field(gt=0)] | None = setting(
+        None,
+        "Publishes per second that the node takes over all topics; more are refused with code 15, after one more try "
+        "(R94, R95). DDMQ's 100,000 is not a default here.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+    limiter_failure_retry_queue_size: int = setting(
+        1024,
+        "Sends above a rate that may wait for their one second try (R95, limiterFailureRetryInterval); others are "
+        "refused at once.",
+        reload=_LIVE,
+        ge=0,
+        le=1_000_000,
     )
     drain_seconds: int = setting(
         30,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -51,7 +52,7 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
     if kind == "missing":
         return f"is absent; add `{key}: ...`"
     if kind in _WANTED:
-        return f"must be {_WANTED[kind]}, is {_shown(error['input'])}{_type_hint(kind, error['input'])}"
+        return f"must be {_WANTED[kind]}, is {_shown(error['input'])}{_type_hint(kind, error['input'], key, model)}"
     if kind in _BOUNDS:
         fact, words = _BOUNDS[kind]
         return f"is {error['input']}; must be {words} {_number(facts[fact])}{_default_hint(key, model)}"
@@ -95,11 +96,29 @@ def _number(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _type_hint(kind: str, value: Any) -> str:
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|sec|m|min|h|d)")
+_SPAN_MS = {"ms": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _span_hint(span: re.Match[str], key: str, model: type[Model]) -> str:
+    """Say in which unit a time is counted that was written with one."""
+    ms = round(float(span[1]) * _SPAN_MS[span[2]])
+    for ending, unit, size in (("Seconds", "seconds", 1000), ("Sec", "seconds", 1000), ("Hours", "hours", 3_600_000)):
+        if key.endswith(ending):
+            return f"; it is in {unit}: write {_number(ms / size)}"
+    field = next((each for each in model.model_fields.values() if each.alias == key), None)
+    if field is not None and re.search(r"\b(ms|milliseconds)\b", field.description or ""):
+        return f"; it is in milliseconds: write {ms}"
+    return "; write a number without a unit"
+
+
+def _type_hint(kind: str, value: Any, key: str, model: type[Model]) -> str:
     if kind == "string_type" and isinstance(value, bool | int | float):
         return "; put it in quotes"
     if kind in ("int_type", "float_type") and isinstance(value, str) and value.replace(".", "", 1).isdigit():
         return f"; write {value} without quotes"
+    if kind in ("int_type", "float_type") and isinstance(value, str) and (span := _SPAN.fullmatch(value.strip())):
+        return _span_hint(span, key, model)
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"; write {int(value)}"
     if kind == "list_type" and isinstance(value, str):

@@ -25,6 +25,11 @@ struct Message {
   4: i64 offset,
   /* The sender's own properties; absent when there are none. */
   5: optional map<string, string> properties,
+  /*
+   * Tells this delivery of the message from others; absent where it cannot have been delivered before. A client that
+   * hands it back in ConsumeResult.deliveries is never misunderstood; one that ignores it loses nothing.
+   */
+  103: optional i64 delivery,
 }
 
 /* Where the messages of one reply come from. All three fields are absent in an empty reply. */
@@ -45,6 +50,13 @@ struct ConsumeResult {
   4: list<i64> failOffsets,
   /* Results for a further (topic, qid). */
   10: optional ConsumeResult nextResult,
+  /*
+   * offset -> Message.delivery of what is answered, for those that had one; an empty map when none had. Present: an
+   * offset that is not in here is of a delivery without a number. Absent: the client knows no numbers.
+   */
+  101: optional map<i64, i64> deliveries,
+  /* offset -> why it failed, in a few words for people, for some or all of failOffsets. */
+  102: optional map<i64, string> reasons,
 }
 
 struct PullRequest {

@@ -14,6 +14,11 @@ const string TRACE_ID = "traceId"
 const string SPAN_ID = "spanId"
 const string CARRERA_HEADERS = "carrera_headers"
 
+/* What a uniqKey that was sent before is answered with; absent of one that is new. */
+const i32 REPEAT_FIRST_RECEIPT = 1
+const i32 REPEAT_OLDER = 2
+const i32 REPEAT_GAP = 3
+
 /* A message to be stored. */
 struct Message {
   1: string topic,
@@ -36,6 +41,8 @@ struct Message {
   102: optional i64 deliverAtMs,
   /* Not to be delivered before this many milliseconds have passed since it arrived; 0: at once. */
   103: optional i64 delayMs,
+  /* The message's id, made by its producer, so that it may be sent again: docs/deduplication.md. */
+  104: optional string uniqKey,
 }
 
 /* Where a message was stored. */
@@ -61,6 +68,8 @@ struct Result {
   104: optional string handle,
   /* One per message of a batch, in its order, when they were asked for. */
   105: optional list<Receipt> receipts,
+  /* Of a message with a uniqKey: see REPEAT_FIRST_RECEIPT. */
+  106: optional i32 repeat,
 }
 
 /* A message for later, or the withdrawal of one. */
@@ -85,6 +94,8 @@ struct DelayMessage {
   11: optional string uuid,
   13: optional string version,
   14: optional map<string, string> properties,
+  /* As Message.uniqKey; of an add. */
+  102: optional string uniqKey,
 }
 
 /* What became of a cancel, in DelayResult.cancelOutcome. */
@@ -98,6 +109,8 @@ struct DelayResult {
   3: string uniqDelayMsgId,
   /* Of a cancel that was answered with code 0: whether it ended something. */
   101: optional i32 cancelOutcome,
+  /* As Result.repeat. */
+  106: optional i32 repeat,
 }
 
 /* When and how often; used by client libraries, never sent. */
@@ -146,6 +159,8 @@ struct HalfResult {
   5: optional string handle,
   /* Its place among the halves. */
   101: optional i64 offset,
+  /* As Result.repeat. */
+  106: optional i32 repeat,
 }
 
 /* What became of a transaction. */
