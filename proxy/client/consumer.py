@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,13 +12,17 @@ from typing import Any, NamedTuple, Self
 
 from proxy import idl
 from proxy.client.connection import Connection, WireProtocol
-from proxy.client.errors import ClientError, ClientMisuse, Refused, Unreachable, pull_refusal
+from proxy.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
+from proxy.client.reasons import reason_of, reason_text
 from proxy.client.results import PendingResults, QueueResult
 
 VERSION = "pyddmq-python"
 
 _LINGER_MS_MIN = 20
 """R48: what a node waits at least."""
+
+_UNANSWERED_MAX = 2
+"""Connections in a row that may end under a call with results before one without is tried."""
 
 _PAUSE_MS_FIRST = 50
 _PAUSE_MS_MAX = 500
@@ -27,7 +32,8 @@ class PulledMessage(NamedTuple):
     """One delivered message.
 
     `topic`, `qid` and `offset` identify it; `key` and `tag` are None when the message has none; `body` holds the
-    bytes that were published (R29); `properties` the user properties.
+    bytes that were published (R29); `properties` the user properties. `delivery` tells this delivery from others of the
+    message, 0 where there can have been none; it goes back with the result.
     """
 
     topic: str
@@ -37,6 +43,7 @@ class PulledMessage(NamedTuple):
     tag: str | None
     body: bytes
     properties: Mapping[str, str]
+    delivery: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +72,9 @@ class Consumer:
     """Pulls from one node for one group; a context manager.
 
     Results given with `ack` and `fail` ride on the next pull; `flush` and `close` submit what is left. After a failed
-    call they are kept and sent again over a new connection (S2): the node counts a result once. One thread uses a
-    consumer; only `stop` may be called from another.
+    call they are kept and sent again over a new connection (S2): the node counts a result once. One thread at a time
+    makes calls, and another one that tries meanwhile is told so (`ClientMisuse`); `ack`, `fail` and `stop` may come
+    from any.
     """
 
     def __init__(
@@ -112,8 +120,12 @@ class Consumer:
         self._submit_tries = submit_tries
         self._patience_ms = patience_ms
         self._results = PendingResults()
+        self._unanswered = 0
+        """Connections in a row that ended without an answer."""
         self._stopping = threading.Event()
         self._current: PulledMessage | None = None
+        self._calling = threading.Lock()
+        self._closed = False
 
     @property
     def address(self) -> str:
@@ -126,8 +138,9 @@ class Consumer:
         return len(self._results)
 
     def connect(self) -> None:
-        """Open the connection now. Raises CannotConnect."""
-        self._connection.open(timeout_ms=self._timeout_ms)
+        """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed, or in use."""
+        with self._in_use():
+            self._connection.open(timeout_ms=self._timeout_ms)
 
     def pull(self, *, count_max: int | None = None, patience_ms: int = 0) -> list[PulledMessage]:
         """Report what is due and take one batch.
@@ -143,6 +156,7 @@ class Consumer:
             Unreachable: No answer; the results are kept for the next call.
             PullRefused: The node cannot serve the group; it has taken the results.
             CallRejected: The node failed on the call; the results are kept.
+            ClientMisuse: The consumer is closed, or another thread is making a call.
         """
         waited_ms, pause_ms = 0, _PAUSE_MS_FIRST
         while True:
@@ -157,7 +171,25 @@ class Consumer:
             pause_ms = min(pause_ms * 2, _PAUSE_MS_MAX)
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
-        results = self._results.next_chain()
+        with self._in_use():
+            results = self._results.next_chain()
+            try:
+                reply = self._ask(count_max, results)
+            except ConnectionLost:
+                # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
+                if not results or self._unanswered < _UNANSWERED_MAX:
+                    raise
+                reply = self._ask(count_max, [])
+        if not reply.messages:
+            return []
+        topic, qid = reply.context.topic, reply.context.qid
+        return [
+            PulledMessage(topic, qid, message.offset, message.key, message.tag, message.value or b"",
+                          message.properties or {}, message.delivery or 0)
+            for message in reply.messages
+        ]  # fmt: skip
+
+    def _ask(self, count_max: int, results: list[QueueResult]) -> Any:
         request = self._idl.PullRequest(
             groupId=self.group,
             topic=self.topic,
@@ -166,23 +198,21 @@ class Consumer:
             result=self._chain(results),
             version=VERSION,
         )
-        reply = self._call("pull", {"request": request}, results, linger_ms=self._linger_ms)
-        if not reply.messages:
-            return []
-        topic, qid = reply.context.topic, reply.context.qid
-        return [
-            PulledMessage(topic, qid, message.offset, message.key, message.tag, message.value or b"",
-                          message.properties or {})
-            for message in reply.messages
-        ]  # fmt: skip
+        return self._call("pull", {"request": request}, results, linger_ms=self._linger_ms)
 
     def ack(self, message: PulledMessage) -> None:
         """Note that a message is done; told to the node with the next pull, flush or close."""
         self._settle(message, success=True)
 
-    def fail(self, message: PulledMessage) -> None:
-        """Note that a message failed; the node delivers it again after the next of the retryIntervals."""
-        self._settle(message, success=False)
+    def fail(self, message: PulledMessage, reason: str = "") -> None:
+        """Note that a message failed; the node delivers it again after the next of the retryIntervals.
+
+        Args:
+            message: The message.
+            reason: A few words for people. They stand in the dead letter if this was the last attempt; of more than 300
+                characters the beginning.
+        """
+        self._settle(message, success=False, reason=reason)
 
     def flush(self) -> bool:
         """Submit what is noted now.
@@ -195,9 +225,10 @@ class Consumer:
             Refused: The node failed on the call; the results are kept unless it is a PullRefused.
         """
         taken = True
-        while self._results:
-            results = self._results.next_chain()
-            taken &= bool(self._call("submit", {"result": self._chain(results)}, results))
+        with self._in_use():
+            while self._results:
+                results = self._results.next_chain()
+                taken &= bool(self._call("submit", {"result": self._chain(results)}, results))
         return taken
 
     def stats(self, *, topic: str | None = None) -> list[GroupStats]:
@@ -208,10 +239,11 @@ class Consumer:
 
         Raises:
             Unreachable: No answer.
-            PullRefused: No such group.
+            PullRefused: The node is starting.
         """
         request = self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)
-        rows = self._call("getConsumeStats", {"request": request}, [])
+        with self._in_use():
+            rows = self._call("getConsumeStats", {"request": request}, [])
         return [
             GroupStats(
                 group=row.group, topic=row.topic, committed=row.consumeOffsets or {}, produced=row.produceOffsets or {}
@@ -281,7 +313,7 @@ class Consumer:
             try:
                 handler(message)
             except Exception as error:
-                self.fail(message)
+                self.fail(message, reason_of(error))
                 if on_error is not None:
                     on_error(message, error)
 
@@ -294,8 +326,11 @@ class Consumer:
 
         Raises:
             ClientError: The last try failed too: those messages will come again.
+            ClientMisuse: Another thread is making a call; `stop` ends its loop.
         """
         self._stopping.set()
+        if self._closed:
+            return
         try:
             for tries_left in range(self._submit_tries - 1, -1, -1):
                 try:
@@ -304,8 +339,31 @@ class Consumer:
                 except ClientError as error:
                     if not tries_left or not error.retriable:
                         raise
+        except ClientMisuse:
+            raise
+        except BaseException:
+            self._end()
+            raise
+        self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Keep other threads from making a call meanwhile. Raises ClientMisuse: one of them is, or it is closed."""
+        if self._closed:
+            raise ClientMisuse("this consumer is closed: make a new one")
+        if not self._calling.acquire(blocking=False):
+            raise ClientMisuse(
+                "this consumer is making a call in another thread: give each thread a consumer of its own; "
+                "only ack, fail and stop may come from any"
+            )
+        try:
+            yield
         finally:
-            self._connection.close()
+            self._calling.release()
 
     def __enter__(self) -> Self:
         return self
@@ -314,7 +372,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._current is not None:
-            self._settle(self._current, success=error is None)
+            self._settle(self._current, success=error is None, reason="" if error is None else reason_of(error))
         try:
             self.close()
         except ClientError as closing:
@@ -322,8 +380,15 @@ class Consumer:
                 raise
             error.add_note(f"besides, {len(self._results)} results were not submitted: {closing}")
 
-    def _settle(self, message: PulledMessage, *, success: bool) -> None:
-        self._results.add(message.topic, message.qid, message.offset, success=success)
+    def _settle(self, message: PulledMessage, *, success: bool, reason: str = "") -> None:
+        self._results.add(
+            message.topic,
+            message.qid,
+            message.offset,
+            success=success,
+            delivery=message.delivery,
+            reason=reason_text(reason),
+        )
         if self._current is message:
             self._current = None
 
@@ -333,7 +398,12 @@ class Consumer:
         for result in reversed(results):
             context = self._idl.Context(groupId=self.group, topic=result.topic, qid=result.qid)
             head = self._idl.ConsumeResult(
-                context=context, successOffsets=result.success, failOffsets=result.fail, nextResult=head
+                context=context,
+                successOffsets=result.success,
+                failOffsets=result.fail,
+                nextResult=head,
+                deliveries=result.deliveries,
+                reasons=result.reasons or None,
             )
         return head
 
@@ -342,9 +412,14 @@ class Consumer:
     ) -> Any:
         try:
             answer = self._connection.call(method, arguments, timeout_ms=self._timeout_ms + linger_ms)
+        except ConnectionLost:
+            self._unanswered += 1
+            raise
         except self._idl.PullException as error:
             # An answered call: its results were applied before the refusal (D9, D13).
+            self._unanswered = 0
             self._results.answered(results)
             raise pull_refusal(error.code or 0, error.message or "") from error
+        self._unanswered = 0
         self._results.answered(results)
         return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,9 @@ EXPIRE_MAX = 9_999_999_999
 _ADD, _CANCEL = 1, 2
 _DUMMY = b"-"
 """DDMQ refuses a cancel without a body (R103)."""
+
+Body = bytes | bytearray | memoryview
+"""What a message holds."""
 
 Moment = datetime | float
 """A moment: seconds since the Unix epoch, or a datetime with its zone."""
@@ -46,13 +49,15 @@ class DelayedSends(ABC):
     _timeout_ms: int
 
     @abstractmethod
-    def _call(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> tuple[Any, int]:
+    def _call(
+        self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any] = ()
+    ) -> tuple[Any, int]:
         """Call with the resend policy; returns the result, whose code is 0, and how often it was sent."""
 
     def send_delay(
         self,
         topic: str,
-        body: bytes,
+        body: Body,
         *,
         at: Moment,
         every: int | None = None,
@@ -83,8 +88,8 @@ class DelayedSends(ABC):
             Its id, DDMQ's uniqDelayMsgId, which `cancel_delay` takes. Deliveries have ids of their own, as key.
 
         Raises:
-            ClientMisuse: `every` and `growth` together, a loop without an end, an end without a loop, or a moment
-                without a zone.
+            ClientMisuse: `every` and `growth` together, a loop without an end, an end without a loop, a moment
+                without a zone, a body that is no bytes, or the producer is closed.
             Unreachable: No answer; the message may be stored when its `sent` says so.
             SendRefused: The node refused it.
         """
@@ -93,7 +98,7 @@ class DelayedSends(ABC):
             raise ClientMisuse("a loop has `every` or `growth`, and `times` or `expire` (or both); others have none")
         message = self._idl.DelayMessage(
             topic=topic,
-            body=body,
+            body=body_bytes(body),
             tags=tags,
             action=_ADD,
             timestamp=_seconds(at, math.ceil),
@@ -104,7 +109,7 @@ class DelayedSends(ABC):
             uuid=str(uuid.uuid4()),
             properties=dict(properties) if properties else None,
         )
-        result, _ = self._send_delayed(message, timeout_ms)
+        result, _ = self._send_delayed(message, timeout_ms, [message])
         return str(result.uniqDelayMsgId)
 
     def cancel_delay(self, delay_id: str, topic: str, *, timeout_ms: int | None = None) -> CancelOutcome:
@@ -123,9 +128,17 @@ class DelayedSends(ABC):
         result, _ = self._send_delayed(message, timeout_ms)
         return _OUTCOMES.get(result.cancelOutcome, CancelOutcome.UNTOLD)
 
-    def _send_delayed(self, message: Any, timeout_ms: int | None) -> tuple[Any, int]:
+    def _send_delayed(self, message: Any, timeout_ms: int | None, messages: Sequence[Any] = ()) -> tuple[Any, int]:
         timeout_ms = timeout_ms or self._timeout_ms
-        return self._call("sendDelaySync", {"delayMessage": message, "timeout": timeout_ms}, timeout_ms)
+        return self._call("sendDelaySync", {"delayMessage": message, "timeout": timeout_ms}, timeout_ms, messages)
+
+
+def body_bytes(body: object) -> bytes:
+    """Return a message's body as bytes. Raises ClientMisuse: it is none."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    kind = type(body).__name__
+    raise ClientMisuse(f"the body of a message is {kind}: give bytes, of a text for example text.encode()")
 
 
 def _kind(every: int | None, growth: int | None) -> int:

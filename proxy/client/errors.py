@@ -12,9 +12,25 @@ class ClientError(Exception):
 
     Attributes:
         retriable: Whether the same call may succeed later without anybody changing anything.
+        undecided: Whether the call may have taken effect all the same, by any of its attempts.
+        attempts: How often it was sent, or was to be sent.
     """
 
     retriable: bool = False
+    undecided: bool = False
+    attempts: int = 1
+
+    def count(self, attempts: int, *, undecided: bool) -> None:
+        """Have the error speak for all attempts of its call.
+
+        Args:
+            attempts: How many there were, the one that it is of included.
+            undecided: One of those before may have taken effect: so may the call, whatever became of the last one.
+        """
+        self.attempts = attempts
+        if undecided and not self.undecided:
+            self.undecided = True
+            self.args = (f"{self}; an earlier attempt may have taken effect", *self.args[1:])
 
 
 class ClientMisuse(ValueError):
@@ -26,7 +42,7 @@ class Unreachable(ClientError):
 
     Attributes:
         address: Where the node was expected, `host:port`.
-        sent: Whether the request may have reached the node, so that its effect is unknown.
+        sent: Whether the request may have reached the node, in any attempt, so that its effect is unknown.
     """
 
     retriable = True
@@ -34,11 +50,16 @@ class Unreachable(ClientError):
     def __init__(self, text: str, *, address: str, sent: bool) -> None:
         super().__init__(text)
         self.address = address
-        self.sent = sent
+        self.undecided = sent
+
+    @property
+    def sent(self) -> bool:
+        """See the class."""
+        return self.undecided
 
 
 class CannotConnect(Unreachable):
-    """Nothing was sent: nobody accepts connections at the address."""
+    """Nobody accepts connections at the address: this attempt sent nothing."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"cannot connect to {address}: {reason}", address=address, sent=False)
@@ -61,6 +82,8 @@ class CallTimedOut(Unreachable):
 class NotThrift(ClientError):
     """What came back is no framed Thrift: something else listens at this address."""
 
+    undecided = True
+
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"what answers at {address} is no pyddmq Thrift port: {reason}")
         self.address = address
@@ -80,26 +103,35 @@ class Refused(ClientError):
         self.text = text
 
 
+_NEVER_BEGUN = frozenset((1, 2, 3, 7))
+"""Kinds of TApplicationException for a request that was not understood."""
+
+
 class CallRejected(Refused):
     """A TApplicationException: unknown method (1), internal error (6), undecodable arguments (7)."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.undecided = code not in _NEVER_BEGUN
 
 
 class SendRefused(Refused):
     """A publish was answered with a code other than 0.
 
     Attributes:
-        stored: False when the node certainly stored nothing; None when it cannot be known.
-        attempts: How often the message was sent.
+        stored: False when the node certainly stored nothing, in any attempt; None when it cannot be known.
     """
 
-    stored: bool | None = False
-    attempts: int = 1
+    @property
+    def stored(self) -> bool | None:
+        """See the class."""
+        return None if self.undecided else False
 
 
 class SendFailed(SendRefused):
     """Code 10: the node failed for a reason of its own; whether the message is stored is unknown."""
 
-    stored = None
+    undecided = True
 
 
 class IllegalMessage(SendRefused):
@@ -109,7 +141,7 @@ class IllegalMessage(SendRefused):
 class SendTimedOut(SendRefused):
     """Code 12: the message was not durable within the timeout of the request; it may be later."""
 
-    stored = None
+    undecided = True
 
 
 class TopicNotAllowed(SendRefused):
@@ -121,7 +153,7 @@ class TopicNotFound(SendRefused):
 
 
 class RateLimited(SendRefused):
-    """Code 15: above the topic's or the node's rate; nothing was stored."""
+    """Code 15: above the topic's or the node's rate; this attempt stored nothing."""
 
 
 class TopicKindMismatch(SendRefused):
@@ -129,7 +161,14 @@ class TopicKindMismatch(SendRefused):
 
 
 class NodeShuttingDown(SendRefused):
-    """Code 20: the node is stopping; nothing was stored."""
+    """Code 20: the node is stopping; this attempt stored nothing."""
+
+
+class SequenceGap(SendRefused):
+    """Code 48: the node knows nothing of a message numbered before this one; this attempt stored nothing.
+
+    The client goes on under another name by itself; it is raised only when an earlier attempt may have been stored.
+    """
 
 
 class PullRefused(Refused):
@@ -146,16 +185,16 @@ SEND_REFUSALS: dict[int, type[SendRefused]] = {
     18: TopicKindMismatch,
     19: TopicKindMismatch,
     20: NodeShuttingDown,
+    48: SequenceGap,
 }
-"""DDMQ's result codes (reference table of sendSync) and the classes they become; other codes are `SendRefused`."""
+"""Result codes of sends and the classes they become; other codes are `SendRefused`."""
 
 
-def send_refusal(code: int, text: str, *, attempts: int) -> SendRefused:
+def send_refusal(code: int, text: str) -> SendRefused:
     """Build the exception for a publish's result code, which is not 0."""
     from proxy.wire.codes import ResultCode
 
     error = SEND_REFUSALS.get(code, SendRefused)(code, text)
-    error.attempts = attempts
     error.retriable = next((known.retriable for known in ResultCode if known == code), False)
     return error
 

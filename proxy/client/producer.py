@@ -1,17 +1,27 @@
-"""A synchronous producer: one connection, one call at a time."""
+"""A synchronous producer: one connection, one call at a time, for any number of threads."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from proxy import idl
 from proxy.client.connection import Connection, WireProtocol
-from proxy.client.delays import DelayedSends
-from proxy.client.errors import ClientMisuse, SendRefused, Unreachable, send_refusal
+from proxy.client.delays import Body, DelayedSends, body_bytes
+from proxy.client.errors import (
+    ClientError,
+    ClientMisuse,
+    NodeShuttingDown,
+    SequenceGap,
+    Unreachable,
+    send_refusal,
+)
+from proxy.client.numbers import NUMBER_MAX, Numbers
 
 HASH_ID_ABSENT = 0
 """On the wire an absent hashId and 0 are the same: the key chooses the queue then (D7)."""
@@ -19,6 +29,8 @@ PARTITION_BY_HASH = -1
 PARTITION_RANDOM = -2
 
 ANSWER_MARGIN_MS = 1000
+_CLOSE_STEP_SECONDS = 0.05
+_PAUSE_MS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +51,7 @@ class OutgoingMessage:
     """
 
     topic: str
-    body: bytes
+    body: Body
     key: str | None = None
     tags: str | None = None
     properties: Mapping[str, str] | None = None
@@ -60,8 +72,11 @@ class SendReceipt:
         message_id: The unique key that the broker stamped on the message; "" when the node tells no receipts (DDMQ's).
         qid: Queue, `<cluster>_<broker>_<number>`; "" when not told, as of a delayed message.
         offset: Offset in the queue; -1 likewise.
-        attempts: How often the message was sent: above 1 it may be stored more than once.
+        attempts: How often the message was sent: above 1 it may be stored more than once, unless `numbered`.
         handle: Names a message sent with `deliver_at_ms` or `delay_ms` for a later change of mind; "" for others.
+        numbered: The node knows the message by its number: however often it was sent, it is stored once.
+        repeat: 1: an attempt before was stored, and this is its receipt. 2: likewise, and the place is not known any
+            more. 0: it was stored by the last attempt.
     """
 
     code: int
@@ -71,15 +86,18 @@ class SendReceipt:
     offset: int
     attempts: int
     handle: str = ""
+    numbered: bool = False
+    repeat: int = 0
 
 
 class Producer(DelayedSends):
-    """Sends messages to one node; a context manager. One thread at a time uses it.
+    """Sends messages to one node; a context manager. Threads may share it: their calls go one after the other.
 
     A message is sent again at most `resends` times after a failure that another try may cure: no answer, or the codes
     10, 12, 15 and 20. DDMQ's SDK does so twice and tells nobody (S9); here the default is one resend, the receipt
-    counts the attempts, and `on_resend` hears of each. A resend whose first try was stored after all makes a
-    duplicate, never a reordering: nothing else is sent meanwhile.
+    counts the attempts, and `on_resend` hears of each. Messages are numbered, so that a resend whose first try was
+    stored after all is answered with its receipt and stores nothing twice; only a node that does not know numbers
+    (DDMQ's own) makes a duplicate of it. It is never a reordering: nothing else is sent meanwhile.
     """
 
     _service = "ProducerService"
@@ -93,6 +111,8 @@ class Producer(DelayedSends):
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
         on_resend: Callable[[Exception], None] | None = None,
+        deduplicate: bool = True,
+        patience_ms: int = 0,
     ) -> None:
         """Set up; the connection is opened by the first send or `connect`.
 
@@ -103,12 +123,15 @@ class Producer(DelayedSends):
             resend_pause_ms: Wait before each resend.
             protocol: "binary" or "compact".
             on_resend: Called with the failure before each resend.
+            deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md).
+            patience_ms: How long a send goes on, beyond `resends`, while nobody answers or the node starts or stops.
+                Only where the node is known to store nothing twice: it has told so since the producer was made.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or negative number.
         """
-        if timeout_ms <= 0 or resends < 0 or resend_pause_ms < 0:
-            raise ClientMisuse("timeout_ms must be above 0, resends and resend_pause_ms 0 or above")
+        if timeout_ms <= 0 or min(resends, resend_pause_ms, patience_ms) < 0:
+            raise ClientMisuse("timeout_ms must be above 0, resends, resend_pause_ms and patience_ms 0 or above")
         self._idl: Any = idl.load("producer")
         self._connection = Connection(address, getattr(self._idl, self._service), protocol=protocol)
         self._timeout_ms = timeout_ms
@@ -116,6 +139,13 @@ class Producer(DelayedSends):
         self._resend_pause_ms = resend_pause_ms
         self._on_resend = on_resend
         self._closing = threading.Event()
+        self._calling = threading.RLock()
+        self._is_calling = False
+        self._deduplicate = deduplicate
+        self._patience_ms = patience_ms
+        self._numbers: Numbers | None = None
+        self._is_known = False
+        """The node has told that it knows messages by their numbers."""
 
     @property
     def address(self) -> str:
@@ -123,13 +153,14 @@ class Producer(DelayedSends):
         return self._connection.address
 
     def connect(self) -> None:
-        """Open the connection now. Raises CannotConnect."""
-        self._connection.open(timeout_ms=self._timeout_ms)
+        """Open the connection now. Raises CannotConnect, or ClientMisuse: the producer is closed."""
+        with self._alone():
+            self._connection.open(timeout_ms=self._timeout_ms)
 
     def send(
         self,
         topic: str,
-        body: bytes,
+        body: Body,
         *,
         key: str | None = None,
         tags: str | None = None,
@@ -158,7 +189,8 @@ class Producer(DelayedSends):
 
         Raises:
             Unreachable: No answer; the message may be stored when its `sent` says so.
-            SendRefused: The node refused it; the subclass and `code` say why.
+            SendRefused: The node refused it; the subclass and `code` say why, `stored` whether it may be stored.
+            ClientMisuse: The body is no bytes, a value does not fit its field, or the producer is closed.
         """
         message = OutgoingMessage(
             topic=topic,
@@ -173,8 +205,9 @@ class Producer(DelayedSends):
             delay_ms=delay_ms,
         )
         timeout_ms = timeout_ms or self._timeout_ms
-        result, attempts = self._call("sendSync", {"message": self._encode(message), "timeout": timeout_ms}, timeout_ms)
-        return _receipt(result, result.msg, attempts)
+        sent = self._encode(message)
+        result, attempts = self._call("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent])
+        return _receipt(result, result, sent, attempts)
 
     def send_batch(self, messages: Sequence[OutgoingMessage], *, timeout_ms: int | None = None) -> list[SendReceipt]:
         """Send several messages that are stored together or not at all (D8).
@@ -185,22 +218,29 @@ class Producer(DelayedSends):
         Raises:
             Unreachable: No answer; the batch may be stored when its `sent` says so.
             SendRefused: The node refused the batch; nothing of it is stored unless `stored` says None.
+            ClientMisuse: As for `send`.
         """
         if not messages:
             return []
         timeout_ms = timeout_ms or self._timeout_ms
-        arguments = {"messages": [self._encode(message) for message in messages], "receipts": True}
-        result, attempts = self._call("sendBatchSync", arguments, timeout_ms)
+        sent = [self._encode(message) for message in messages]
+        result, attempts = self._call("sendBatchSync", {"messages": sent, "receipts": True}, timeout_ms, sent)
         told = result.receipts
         if told is None or len(told) != len(messages):
             # A node without the additive field stores the batch and tells no places.
-            return [_receipt(self._idl.Receipt(), result.msg, attempts)] * len(messages)
-        return [_receipt(receipt, result.msg, attempts) for receipt in told]
+            told = [self._idl.Receipt()] * len(messages)
+        return [_receipt(receipt, result, each, attempts) for receipt, each in zip(told, sent, strict=True)]
 
     def close(self) -> None:
-        """Close the connection; a resend that is waiting in another thread is given up."""
+        """Close the connection; a call in another thread is given up. Harmless the second time."""
         self._closing.set()
-        self._connection.close()
+        while not self._calling.acquire(timeout=_CLOSE_STEP_SECONDS):
+            # Again and again: it may just be about to connect.
+            self._connection.interrupt()
+        try:
+            self._connection.close()
+        finally:
+            self._calling.release()
 
     def __enter__(self) -> Self:
         return self
@@ -210,6 +250,20 @@ class Producer(DelayedSends):
     ) -> None:
         self.close()
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads' calls apart from this one. Raises ClientMisuse: closed, or called by `on_resend`."""
+        with self._calling:
+            if self._closing.is_set():
+                raise ClientMisuse("this producer is closed: make a new one")
+            if self._is_calling:
+                raise ClientMisuse("on_resend cannot call its own producer, which is at its call still")
+            self._is_calling = True
+            try:
+                yield
+            finally:
+                self._is_calling = False
+
     def _encode(self, message: OutgoingMessage) -> Any:
         return self._idl.Message(
             topic=message.topic,
@@ -217,41 +271,106 @@ class Producer(DelayedSends):
             hashId=message.hash_id,
             tags=message.tags,
             partitionId=message.partition_id,
-            body=message.body,
+            body=body_bytes(message.body),
             properties=dict(message.properties) if message.properties else None,
             delayLevel=message.delay_level or None,
             deliverAtMs=message.deliver_at_ms or None,
             delayMs=message.delay_ms or None,
         )
 
-    def _call(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> tuple[Any, int]:
-        """Call with the resend policy; returns the result, whose code is 0, and how often it was sent."""
-        attempts = 1
+    def _call(
+        self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any] = ()
+    ) -> tuple[Any, int]:
+        """Call with the resend policy; returns the result, whose code is 0, and how often it was sent.
+
+        `messages` of the arguments get their numbers here.
+        """
+        with self._alone():
+            self._number(messages)
+            try:
+                result, attempts = self._attempt(method, arguments, timeout_ms, messages)
+            except BaseException as error:
+                if not isinstance(error, ClientMisuse) and not (isinstance(error, ClientError) and not error.undecided):
+                    # These numbers may be taken, or may be free: what follows goes under another name.
+                    self._numbers = None
+                raise
+            if self._numbers is not None:
+                self._numbers.take(len(messages))
+            return result, attempts
+
+    def _attempt(
+        self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any]
+    ) -> tuple[Any, int]:
+        attempts, undecided, renamed = 0, False, False
+        patience_ends = time.monotonic() + self._patience_ms / 1000
         while True:
+            attempts += 1
             try:
                 result = self._connection.call(method, arguments, timeout_ms=timeout_ms + ANSWER_MARGIN_MS)
                 if result.code == 0:
+                    self._is_known = self._is_known or _knows_numbers(result, messages)
                     return result, attempts
-                raise send_refusal(result.code, result.msg or "", attempts=attempts)
-            except (Unreachable, SendRefused) as error:
-                if not error.retriable or attempts > self._resends or not self._pause_after(error):
+                raise send_refusal(result.code, result.msg or "")
+            except ClientError as error:
+                error.count(attempts, undecided=undecided)
+                undecided = error.undecided
+                if isinstance(error, SequenceGap) and not undecided and not renamed:
+                    # All before this was answered: the node has forgotten the name, or its disk has.
+                    renamed, attempts, self._numbers = True, attempts - 1, None
+                    self._number(messages)
+                    continue
+                if not error.retriable or not self._may_repeat(method, error):
                     raise
-                attempts += 1
+                if attempts > self._resends and (not self._is_patient(error) or time.monotonic() >= patience_ends):
+                    raise
+                if not self._pause_after(error, attempts):
+                    raise
 
-    def _pause_after(self, error: Exception) -> bool:
+    def _number(self, messages: Sequence[Any]) -> None:
+        """Give messages the next numbers."""
+        if not messages or not self._deduplicate:
+            return
+        if self._numbers is None or self._numbers.next + len(messages) > NUMBER_MAX:
+            self._numbers = Numbers()
+        for message, key in zip(messages, self._numbers.keys(len(messages)), strict=True):
+            message.uniqKey = key
+
+    def _may_repeat(self, method: str, error: ClientError) -> bool:
+        """Whether a call that failed so may be made again."""
+        return True
+
+    def _is_patient(self, error: ClientError) -> bool:
+        return self._is_known and self._deduplicate and isinstance(error, Unreachable | NodeShuttingDown)
+
+    def _pause_after(self, error: Exception, attempts: int) -> bool:
         """Tell of a failure and wait; False when the producer is being closed."""
+        if self._closing.is_set():
+            return False
         if self._on_resend is not None:
             self._on_resend(error)
-        return not self._closing.wait(self._resend_pause_ms / 1000)
+        doubled = min(max(0, attempts - self._resends), 10)
+        pause_ms = max(self._resend_pause_ms, min(self._resend_pause_ms << doubled, _PAUSE_MS_MAX))
+        return not self._closing.wait(pause_ms / 1000)
 
 
-def _receipt(told: Any, text: str | None, attempts: int) -> SendReceipt:
+def _knows_numbers(result: Any, messages: Sequence[Any]) -> bool:
+    """Whether an answer shows that the node knows messages by their numbers: it has one of them, or says `repeat`."""
+    if getattr(result, "repeat", None) is not None:
+        return True
+    receipts = getattr(result, "receipts", None)
+    told = receipts[0].msgId if receipts else getattr(result, "msgId", None) or getattr(result, "transactionId", None)
+    return bool(messages) and told is not None and told == messages[0].uniqKey
+
+
+def _receipt(told: Any, result: Any, message: Any, attempts: int) -> SendReceipt:
     return SendReceipt(
         code=0,
-        msg=text or "",
+        msg=result.msg or "",
         message_id=told.msgId or "",
         qid=told.qid or "",
         offset=-1 if told.offset is None else told.offset,
         attempts=attempts,
         handle=told.handle or "",
+        numbered=told.msgId is not None and told.msgId == message.uniqKey,
+        repeat=result.repeat or 0,
     )

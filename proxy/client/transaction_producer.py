@@ -8,8 +8,9 @@ from typing import Any, Self
 
 from proxy.client.check_thread import CheckThread
 from proxy.client.connection import Connection, WireProtocol
-from proxy.client.errors import ClientError, ClientMisuse, SendRefused, Unreachable, send_refusal
-from proxy.client.producer import ANSWER_MARGIN_MS, OutgoingMessage, Producer
+from proxy.client.delays import body_bytes
+from proxy.client.errors import ClientError, ClientMisuse
+from proxy.client.producer import OutgoingMessage, Producer
 from proxy.client.transactions import (
     LocalState,
     TransactionListener,
@@ -27,7 +28,7 @@ class TransactionProducer(Producer):
 
     `start`, or entering the context, begins to answer the node's checks in a background thread with a connection of
     its own. Every process of a producer group answers checks of the whole group, so that another one decides when this
-    one has died. One thread at a time sends; `execute` runs in that thread, `check` in the background.
+    one has died. Threads may share it: `execute` runs in the thread that sends, `check` in the background.
     """
 
     _service = "TransactionProducerService"
@@ -43,6 +44,8 @@ class TransactionProducer(Producer):
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
         on_resend: Callable[[Exception], None] | None = None,
+        deduplicate: bool = True,
+        patience_ms: int = 0,
         check_batch_size: int = 16,
         check_linger_ms: int = 15_000,
         on_check_error: Callable[[Exception], None] | None = None,
@@ -54,10 +57,13 @@ class TransactionProducer(Producer):
             group: The producer group: programs that can say what became of each other's transactions.
             listener: Runs local transactions and knows what became of them.
             timeout_ms: How long the node may take for a half, and for a decision.
-            resends: How often a half is sent again that certainly was not stored, and a decision that was not answered.
+            resends: How often a half is sent again, and a decision that was not answered. A half that may be stored
+                only where the node has told that it knows messages by their numbers.
             resend_pause_ms: Wait before each.
             protocol: "binary" or "compact".
             on_resend: Called with the failure before each.
+            deduplicate: Number messages, as for `Producer`, like the next one.
+            patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
             check_batch_size: Checks fetched at once.
             check_linger_ms: How long a fetch waits at the node.
             on_check_error: Told of each fetch that failed, in the background thread; the next one follows after a
@@ -73,6 +79,8 @@ class TransactionProducer(Producer):
             resend_pause_ms=resend_pause_ms,
             protocol=protocol,
             on_resend=on_resend,
+            deduplicate=deduplicate,
+            patience_ms=patience_ms,
         )
         if not group:
             raise ClientMisuse("a transaction producer needs the name of its producer group")
@@ -116,6 +124,8 @@ class TransactionProducer(Producer):
                 `execute` never saw.
             SendRefused: The node refused the half; `execute` has not run.
         """
+        if self._closing.is_set():
+            raise ClientMisuse("this producer is closed: make a new one")
         self.start()
         timeout_ms = timeout_ms or self._timeout_ms
         half, attempts = self._send_half(message, timeout_ms)
@@ -123,7 +133,7 @@ class TransactionProducer(Producer):
         shown = TransactionMessage(
             transaction_id=transaction_id,
             topic=message.topic,
-            body=message.body,
+            body=body_bytes(message.body),
             key=message.key,
             tags=message.tags,
             properties=dict(message.properties or {}),
@@ -133,7 +143,7 @@ class TransactionProducer(Producer):
         except Exception as error:
             # The half is stored: whatever the program's own code raises must not look like a failed send.
             state, remark = LocalState.UNKNOWN, remark_of(error)
-        problem = self._end(half.handle or "", state, remark, timeout_ms)
+        problem = self._decide(half.handle or "", state, remark, timeout_ms)
         return TransactionResult(
             status="SEND_OK",
             message_id=transaction_id,
@@ -161,28 +171,22 @@ class TransactionProducer(Producer):
         return self
 
     def _send_half(self, message: OutgoingMessage, timeout_ms: int) -> tuple[Any, int]:
-        """Store the half; a failure after which it may be stored is not repeated: that would make a second half."""
-        arguments = {"message": self._encode(message), "producerGroup": self.group, "timeout": timeout_ms}
-        attempts = 1
-        while True:
-            try:
-                half = self._connection.call("sendHalfSync", arguments, timeout_ms=timeout_ms + ANSWER_MARGIN_MS)
-                if half.code == 0:
-                    return half, attempts
-                raise send_refusal(half.code, half.msg or "", attempts=attempts)
-            except (Unreachable, SendRefused) as error:
-                maybe_stored = error.sent if isinstance(error, Unreachable) else error.stored is not False
-                if maybe_stored or not error.retriable or attempts > self._resends or not self._pause_after(error):
-                    raise
-                attempts += 1
+        sent = self._encode(message)
+        arguments = {"message": sent, "producerGroup": self.group, "timeout": timeout_ms}
+        return self._call("sendHalfSync", arguments, timeout_ms, [sent])
 
-    def _end(self, handle: str, state: LocalState, remark: str, timeout_ms: int) -> str:
+    def _may_repeat(self, method: str, error: ClientError) -> bool:
+        """See `Producer`: a half that may be stored is not sent again where that could make a second one."""
+        return method != "sendHalfSync" or not error.undecided or (self._is_known and self._deduplicate)
+
+    def _decide(self, handle: str, state: LocalState, remark: str, timeout_ms: int) -> str:
         """Tell the decision; returns why that failed, "" when it is kept."""
         decision = self._idl.EndTransaction(
             producerGroup=self.group, handle=handle, state=int(state), fromCheck=False, remark=remark or None
         )
         try:
             self._call("endTransaction", {"decision": decision}, timeout_ms)
-        except ClientError as error:
+        except (ClientError, ClientMisuse) as error:
+            # Misuse: another thread has closed the producer meanwhile.
             return str(error)
         return ""

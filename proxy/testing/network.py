@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, NamedTuple, cast
 
 from broker.seams import Buffer
-from proxy.network import ListenError
+from proxy.network import ListenError, NoPeer, Peer
 from proxy.testing.loop import Process, VirtualLoop, current_process
 
 
@@ -200,6 +200,20 @@ class SimTransport(asyncio.Transport):
         """Call back just before the peer's protocol is given the last byte written here so far; perhaps never."""
         self._arrivals.append((self._written, callback))
 
+    # What a kernel would know.
+
+    @property
+    def end_arrived(self) -> bool:
+        """Whether the peer's end of file has arrived here."""
+        pieces = self._peer._pipe.pieces
+        return bool(pieces) and pieces[-1][1] is None and pieces[-1][0] <= self._loop.time()
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that have arrived at the peer, taken by its protocol or not."""
+        now = self._loop.time()
+        return self._taken + sum(len(piece) for at, piece in self._pipe.pieces if piece is not None and at <= now)
+
     # The pipe towards the peer.
 
     def _pump(self) -> None:
@@ -327,6 +341,21 @@ class SimTransport(asyncio.Transport):
         self._loop.call_later(delay, self._end, error, context=self._network.context)
 
 
+class SimPeer:
+    """The other end of a simulated connection: an end of file may have arrived before it is read; see `Peer`."""
+
+    def __init__(self, transport: SimTransport) -> None:
+        self._transport = transport
+
+    def gone(self) -> bool:
+        """Whether the peer's end of file has arrived, read or not."""
+        return self._transport.end_arrived
+
+    def acknowledged(self) -> int | None:
+        """How many bytes have arrived, read or not."""
+        return self._transport.arrived
+
+
 class SimListener:
     """A simulated listening socket."""
 
@@ -437,6 +466,10 @@ class SimNetwork:
         """Take the next place in the order of events."""
         self._sequence += 1
         return Mark(self._sequence, self.loop.turns, self.loop.time(), late)
+
+    def peer(self, transport: asyncio.BaseTransport) -> Peer:
+        """Return the other end of a connection, as `proxy.network.Network` does; nothing is known of a foreign one."""
+        return SimPeer(transport) if isinstance(transport, SimTransport) else NoPeer()
 
     def forget(self, transport: SimTransport) -> None:
         """Leave out an end that is closed."""
