@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.metrics import SPECS
 from broker.topics import kind_of
+from proxy.admin import attention
 from proxy.admin.view import (
     Delivery,
     GroupView,
@@ -57,9 +58,10 @@ def memory(node: NodeView) -> Document:
     return {"heldBytes": view.held_bytes, "maxBytes": view.max_bytes, "pressure": view.pressure}
 
 
-def groups(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
+def groups(node: NodeView, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0) -> Document | None:
     """Return the groups by name, or None when `name` is given and there is none of that name."""
-    found: Sequence[GroupView] = sorted(node.groups(details_max=limit), key=lambda group: group.group)
+    details_max = max(limit, attention.DETAILS_MAX)
+    found: Sequence[GroupView] = sorted(node.groups(details_max=details_max), key=lambda group: group.group)
     if name is not None:
         found = [group for group in found if group.group == name]
         if not found:
@@ -68,6 +70,7 @@ def groups(node: NodeView, *, limit: int, name: str | None = None) -> Document |
         "nowMs": node.clock.wall_ms(),
         "groupsTotal": len(found),
         "groups": [_group(group, limit) for group in found[:limit]],
+        "findings": attention.documents(node, found, loop_lag_seconds),
     }
 
 
@@ -109,6 +112,8 @@ def _subscription(topic: SubscriptionView, limit: int) -> Document:
             }
             for queue in topic.queues
         ],
+        "failingTotal": topic.failing_total,
+        "problem": topic.problem or None,
         "stuckKeysTotal": max(topic.stuck_keys_total, len(topic.stuck_keys)),
         "stuckKeys": [_stuck(key) for key in sorted(topic.stuck_keys, key=lambda key: key.since_ms)[:limit]],
     }
@@ -124,16 +129,32 @@ def _stuck(key: StuckKey) -> Document:
         "state": key.state,
         "sinceMs": key.since_ms,
         "waiting": key.waiting,
+        "reason": key.reason or None,
     }
 
 
-def stuck(node: NodeView, *, limit: int, name: str | None = None) -> Document | None:
+def stuck(node: NodeView, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0) -> Document | None:
     """Return the stuck messages, the oldest first, or None when a group's name is given and there is none of it."""
     found = node.stuck(group=name, count_max=limit)
     if found is None:
         return None
     messages, total = found
-    return {"nowMs": node.clock.wall_ms(), "stuckTotal": total, "stuck": [_stuck_message(each) for each in messages]}
+    return {
+        "nowMs": node.clock.wall_ms(),
+        "stuckTotal": total,
+        "stuck": [_stuck_message(each) for each in messages],
+        "findings": _findings(node, loop_lag_seconds, group=name),
+    }
+
+
+def findings(node: NodeView, *, loop_lag_seconds: float) -> Document:
+    """Return what needs attention."""
+    return {"nowMs": node.clock.wall_ms(), "findings": _findings(node, loop_lag_seconds)}
+
+
+def _findings(node: NodeView, loop_lag_seconds: float, *, group: str | None = None) -> list[Document]:
+    wanted = [each for each in node.groups(details_max=attention.DETAILS_MAX) if group in (None, each.group)]
+    return attention.documents(node, wanted, loop_lag_seconds)
 
 
 def _stuck_message(message: StuckView) -> Document:
@@ -151,6 +172,7 @@ def _stuck_message(message: StuckView) -> Document:
         "sinceMs": message.since_ms,
         "dueMs": message.due_ms,
         "waiting": message.waiting,
+        "reason": message.reason or None,
     }
 
 
@@ -190,13 +212,14 @@ def _delivery(delivery: Delivery) -> Document:
     }
 
 
-def readiness(node: NodeView) -> Document:
-    """Return whether the node is ready, why not, and how far its recovery is while there is one."""
+def readiness(node: NodeView, *, loop_lag_seconds: float) -> Document:
+    """Return whether the node is ready, why not, how far its recovery is, and what needs attention."""
     document: Document = {
         "ready": node.state == "ready",
         "state": node.state,
         "reasons": list(node.reasons),
         "memory": memory(node),
+        "findings": _findings(node, loop_lag_seconds),
     }
     return document | (_recovery(node.recovery) or {})
 
@@ -234,6 +257,7 @@ def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> Document:
             "flush": store.flush,
         },
         "memory": memory(node),
+        "findings": _findings(node, loop_lag_seconds),
         "counters": _counter_sums(node),
         "connectionsTotal": len(connections),
         "connections": [

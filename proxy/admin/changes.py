@@ -6,6 +6,7 @@ every change the same treatment:
 1. a page of another site is refused (403), a missing or wrong token too (401);
 2. the body must be JSON, said to be so (415), and fit the model, unknown names refused (400);
 3. the function runs on the loop's thread, one change at a time, and what it did is durable before the answer leaves;
+   one that waits for clients lets others go first meanwhile (`aside`);
 4. the outcome is counted and logged with who asked, for what.
 
 A function raises `ChangeRefused` to say no; then it has changed nothing.
@@ -17,7 +18,8 @@ import asyncio
 import hmac
 import inspect
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +45,46 @@ Document = dict[str, Any]
 Run = Callable[[Any], Document | Awaitable[Document]]
 
 log = structlog.get_logger()
+
+
+class Turn:
+    """The turn of one change among all.
+
+    Args:
+        one: Held by whose turn it is.
+    """
+
+    def __init__(self, one: asyncio.Lock) -> None:
+        self._one = one
+        self._has = False
+
+    async def take(self) -> None:
+        """Wait for it."""
+        await self._one.acquire()
+        self._has = True
+
+    def give_up(self) -> None:
+        """Let the next one go; harmless without it."""
+        if self._has:
+            self._has = False
+            self._one.release()
+
+
+_TURN: ContextVar[Turn | None] = ContextVar("turn", default=None)
+
+
+@asynccontextmanager
+async def aside() -> AsyncIterator[None]:
+    """Let other changes go first while this one waits; what it knew may be otherwise when its turn comes again."""
+    turn = _TURN.get()
+    if turn is None:
+        yield
+        return
+    turn.give_up()
+    try:
+        yield
+    finally:
+        await turn.take()
 
 
 class ChangeBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
@@ -99,7 +141,7 @@ class AdminToken:
         self._read = read
 
     def check(self, authorization: str | None) -> None:
-        """Pass a request with this `Authorization` header on.
+        """Pass a request with this `Authorization` header on; it may hold any bytes.
 
         Raises:
             ChangeRefused: It lacks the token (401), or the node cannot read its own (503).
@@ -114,10 +156,10 @@ class AdminToken:
         if not token:
             raise ChangeRefused(503, "The token file is empty; put a token into the file of node.adminTokenFile.")
         given = (authorization or "").removeprefix("Bearer ").strip()
-        if not hmac.compare_digest(given.encode(), token.encode()):
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
             text = (
-                "Changes on this node need its token: send `Authorization: Bearer <token>`, or give pyddmq "
-                "PYDDMQ_ADMIN_TOKEN or PYDDMQ_ADMIN_TOKEN_FILE."
+                "Changes on this node, and bodies of messages, need its token: send `Authorization: Bearer <token>`, "
+                "or give pyddmq PYDDMQ_ADMIN_TOKEN or PYDDMQ_ADMIN_TOKEN_FILE."
             )
             raise ChangeRefused(401, text)
 
@@ -145,6 +187,10 @@ class ChangeDesk:
         """
         refuse_other_sites(request, self._own_host)
 
+    def check_token(self, request: web.Request) -> None:
+        """Pass a request on that has the node's token, where it has one. Raises ChangeRefused."""
+        self._token.check(request.headers.get("Authorization"))
+
     async def run(self, request: web.Request, change: Change) -> Document:
         """Run one change and return its document.
 
@@ -158,9 +204,14 @@ class ChangeDesk:
             refuse_other_sites(request, self._own_host)
             self._token.check(request.headers.get("Authorization"))
             body = decode(await request.read(), request.content_type, change)
-            async with self._one:
+            turn = Turn(self._one)
+            _TURN.set(turn)
+            await turn.take()
+            try:
                 answer = change.run(body)
                 document = await answer if inspect.isawaitable(answer) else answer
+            finally:
+                turn.give_up()
         except ChangeRefused as refusal:
             self._tell(change, "refused", who, body, reason=refusal.text)
             raise
@@ -170,7 +221,8 @@ class ChangeDesk:
         except Exception:
             self._metrics.counter(CHANGES, change.name, "failed").add()
             raise
-        self._tell(change, "done", who, body, result=document)
+        # A reload answers with why nothing was changed.
+        self._tell(change, "refused" if document.get("accepted") is False else "done", who, body, result=document)
         return document
 
     def _tell(self, change: Change, outcome: str, who: str, body: ChangeBody | None, **more: object) -> None:
@@ -211,9 +263,9 @@ def refuse_other_sites(request: web.Request, own_host: str) -> None:
         raise ChangeRefused(403, f"The Host header names {name!r}; use the node's address or localhost.")
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"{request.scheme}://{request.host}":
-        raise ChangeRefused(403, f"A page of {origin!r} may change nothing and read no messages on this node.")
+        raise ChangeRefused(403, f"A page of {origin!r} may change nothing and read nothing on this node.")
     if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-        raise ChangeRefused(403, "A page of another site may change nothing and read no messages on this node.")
+        raise ChangeRefused(403, "A page of another site may change nothing and read nothing on this node.")
 
 
 def _host_name(url: str) -> str:

@@ -12,6 +12,7 @@ from prometheus_client.exposition import choose_encoder
 
 from broker.leaves import states
 from broker.metrics import SPECS, Spec, declare
+from proxy.admin.attention import DETAILS_MAX, findings
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.view import NodeView
 
@@ -46,6 +47,13 @@ PAUSED = declare(
     "pyddmq_group_paused", "1 while an operator has paused the group on this topic, else 0.", _GROUP_TOPIC, "gauge"
 )
 
+ATTENTION = declare(
+    "pyddmq_attention",
+    "What needs attention, as the status page shows it: 1, or how many, per finding (docs/operations.md), group and "
+    "topic; absent when it is over.",
+    ("finding", "group", "topic"),
+    "gauge",
+)
 EXPIRES_SECONDS = declare(
     "pyddmq_group_expires_seconds",
     "Seconds until the oldest unfinished message is deleted by age, at the earliest; absent without lag or limit.",
@@ -100,7 +108,14 @@ class NodeCollector:
         if store is not None:
             yield STORE_USED, (), float(store.used_bytes)
             yield STORE_FREE, (), float(store.free_bytes)
-        for group in node.groups(details_max=0):
+        groups = node.groups(details_max=DETAILS_MAX)
+        found: dict[tuple[str, str, str], int] = {}
+        for each in findings(node, groups, self._loop_lag.seconds):
+            place = (each.kind, each.group, each.topic)
+            found[place] = found.get(place, 0) + each.count
+        for place, count in found.items():
+            yield ATTENTION, place, float(count)
+        for group in groups:
             for topic in group.topics:
                 labels = (group.group, topic.topic)
                 yield LAG, labels, float(topic.lag)

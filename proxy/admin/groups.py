@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.admin.view import Delivery, GroupView, QueueLag, StuckKey, SubscriptionView
 from upstream.stats import GroupStats, TopicStats
+from upstream.stats import StuckKey as StuckKeyStats
 
 
 def group_view(stats: GroupStats, *, details_max: int) -> GroupView:
@@ -40,20 +41,11 @@ def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
             )
             for queue in topic.queues
         ],
-        stuck_keys=[
-            StuckKey(
-                key=key.key,
-                topic=key.topic,
-                qid=key.qid,
-                offset=key.offset,
-                attempts=key.attempts,
-                holder=key.holder,
-                since_ms=key.since_ms,
-                waiting=key.waiting,
-                state=key.state,
-            )
-            for key in topic.stuck_keys[:details_max]
-        ],
+        stuck_keys=[_key(key) for key in topic.stuck_keys[:details_max]],
+        failing=[_key(key) for key in topic.failing[:details_max]],
+        failing_total=topic.failing_total,
+        burials_refused=topic.burials_refused,
+        problem=topic.problem,
         stuck_keys_total=topic.stuck_keys_total,
         paused_since_ms=topic.paused.since_ms if topic.paused is not None else None,
         paused_by=topic.paused.who if topic.paused is not None else None,
@@ -63,4 +55,20 @@ def _subscription(topic: TopicStats, details_max: int) -> SubscriptionView:
         expires_seconds=min((each.seconds for each in left if each.seconds is not None), default=None),
         expires_bytes=min((each.bytes for each in left if each.bytes is not None), default=None),
         expires_share=min((each.share for each in left if each.share is not None), default=None),
+    )
+
+
+def _key(key: StuckKeyStats) -> StuckKey:
+    return StuckKey(
+        key=key.key,
+        topic=key.topic,
+        qid=key.qid,
+        offset=key.offset,
+        attempts=key.attempts,
+        holder=key.holder,
+        since_ms=key.since_ms,
+        waiting=key.waiting,
+        state=key.state,
+        reason=key.reason,
+        earlier=key.earlier,
     )

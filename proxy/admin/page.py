@@ -6,6 +6,7 @@ worst row on top. `render` is a pure function of the node's view.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
@@ -13,8 +14,10 @@ from urllib.parse import quote
 from broker.metrics import SPECS
 from broker.timer.listing import timer_status
 from broker.topics import kind_of
-from proxy.admin.attention import STUCK_SECONDS, UNPULLED_SECONDS, findings
+from proxy.admin.attention import findings
+from proxy.admin.attention_groups import STUCK_SECONDS, UNPULLED_SECONDS
 from proxy.admin.delays import delays_table
+from proxy.admin.finding import KINDS
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.text import age, amount, byte_size
@@ -23,6 +26,7 @@ from proxy.admin.transactions import transactions_table
 from proxy.admin.view import GroupView, NodeView, SubscriptionView, whereabouts
 from proxy.moments import moment_text
 
+_CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
 REFRESH_SECONDS = 5
 DETAILS_MAX = 2_000
 """Deliveries per group that are read to be summed up by holder."""
@@ -58,6 +62,18 @@ def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None,
     return "".join(parts)
 
 
+def refusal(status: int, text: str) -> str:
+    """Return the page that says why there is none."""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{status} · pyddmq</title><style>{CSS}</style></head><body><main><header>"
+        f'<h1><a href="/">pyddmq</a></h1><span class="chip warn">{status}</span></header>'
+        f'<ul class="look"><li class="warn">{escape(text)}</li></ul><p><a href="/">The status page</a></p>'
+        "</main></body></html>"
+    )
+
+
 def _head(node: NodeView, group: str | None, refresh: bool) -> str:
     chip = {"ready": "good", "failed": "bad"}.get(node.state, "warn")
     here = "/" if group is None else f"/?group={quote(group, safe='')}"
@@ -83,7 +99,9 @@ def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: fl
     if not found:
         return '<ul class="look"><li class="good">Nothing needs attention.</li></ul>'
     lines = (
-        f'<li class="{"bad" if finding.bad else "warn"}">{escape(finding.text)}</li>' for finding in found[:ROWS_MAX]
+        f'<li class="{"bad" if finding.bad else "warn"}">{escape(finding.text)}'
+        f"<small>{_CODE.sub(_AS_CODE, escape(KINDS[finding.kind].advice))}</small></li>"
+        for finding in found[:ROWS_MAX]
     )
     return f'<ul class="look">{"".join(lines)}</ul>'
 
@@ -161,18 +179,19 @@ def _stuck_table(groups: Sequence[GroupView], now_ms: int) -> str:
     )
     rows = [
         [
-            Cell(key.key, "k c"),
+            Cell("" if key.key is None else key.key, "k c"),
             Cell(group, "k"),
             Cell(f"{key.topic}, {key.qid}, offset {key.offset}", "k"),
             Cell(f"{key.attempts:,}", "n"),
             Cell(key.holder or whereabouts(key.state), "c" if key.holder else ""),
             _since(key.since_ms, now_ms, STUCK_SECONDS),
             Cell("–" if key.waiting is None else f"{key.waiting:,}", "n"),
+            Cell(key.reason, "k"),
         ]
         for group, key in found
     ]
     total = sum(max(topic.stuck_keys_total, len(topic.stuck_keys)) for group in groups for topic in group.topics)
-    header = ("Key", "Group", "Its first message", "#Deliveries", "Held by", "#Since", "#Behind it")
+    header = ("Key", "Group", "Its first message", "#Deliveries", "Held by", "#Since", "#Behind it", "Last failure")
     return table("Keys that hold others up", header, rows, "None: no message waits behind another.", total=total)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -25,7 +26,7 @@ from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
 from proxy.admin.view import NodeView
 from proxy.messages import MessageSearch
-from proxy.network import ListenError
+from proxy.network import DESCRIPTORS_UNBOUNDED, ListenError
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -39,6 +40,9 @@ _HEADERS = {
 _OPENING = "The store is being opened; ask again when /readyz says ready."
 _NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
 _BODY_BYTES_MAX = 64 * 1024
+_OPEN = frozenset(("/livez", "/healthz", "/readyz", "/metrics"))
+"""What is answered under any host name: it is asked for by name, and shows nothing that people sent."""
+_CHANGING = frozenset(("POST", "DELETE"))
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -70,10 +74,19 @@ class AdminServer:
         node: What is shown.
         changes: What may be changed, besides a reload.
         token: What requests that change something must bring; nothing when left out.
+        descriptors_max: As in `AdminGuard`.
     """
 
-    def __init__(self, node: NodeView, *, changes: Sequence[Change] = (), token: AdminToken | None = None) -> None:
+    def __init__(
+        self,
+        node: NodeView,
+        *,
+        changes: Sequence[Change] = (),
+        token: AdminToken | None = None,
+        descriptors_max: int = DESCRIPTORS_UNBOUNDED,
+    ) -> None:
         self._node = node
+        self._descriptors_max = descriptors_max
         self._changes = changes
         self._token = token or AdminToken(lambda: None)
         self._runner: web.AppRunner | None = None
@@ -105,7 +118,7 @@ class AdminServer:
         self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
         assert self._runner.server is not None, "it has been set up"
-        routes.guard = AdminGuard(self._runner.server, self._node.metrics)
+        routes.guard = AdminGuard(self._runner.server, self._node.metrics, descriptors_max=self._descriptors_max)
         try:
             self._listening = await loop.create_server(routes.guard, host, port, backlog=64)
         except OSError as error:
@@ -142,12 +155,14 @@ class _Routes:
         application = web.Application(middlewares=[self._guard], client_max_size=_BODY_BYTES_MAX)
         application.router.add_get("/", self._page)
         application.router.add_get("/livez", self._livez)
+        application.router.add_get("/healthz", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/api/topics", self._topics)
         application.router.add_get("/api/groups", self._groups)
         application.router.add_get("/api/groups/stuck", self._stuck)
         application.router.add_get("/api/offsets", self._offsets)
+        application.router.add_get("/api/attention", self._attention)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/transactions", self._transactions)
         application.router.add_get("/api/timers", self._timers)
@@ -164,7 +179,7 @@ class _Routes:
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn refusals and faults into JSON with a sentence, and put the common headers on every answer."""
         if self.guard is not None:
-            self.guard.began(request.protocol)
+            self.guard.began(request.protocol, body=request.can_read_body)
         try:
             return await self._answer(request, handler)
         finally:
@@ -173,6 +188,14 @@ class _Routes:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            if request.path not in _OPEN and request.method not in _CHANGING:
+                # A change is refused by its desk, which leaves a line of it.
+                self._desk.refuse_other_sites(request)
+            if request.can_read_body:
+                # All of it is here, in time, before anything is done; handlers get what was read.
+                await request.read()
+                if self.guard is not None:
+                    self.guard.body_read(request.protocol)
             response = await handler(request)
         except web.HTTPException as error:
             response = self._error(request, error)
@@ -196,10 +219,17 @@ class _Routes:
             text = f"There is nothing at {request.path}; / lists what there is, docs/admin.md describes it."
         elif error.status == 405:
             text = f"{request.method} is not answered at {request.path}; use {error.headers.get('Allow', 'GET')}."
-        response = self._refusal(error.status, text)
+        response = self._said(request, error.status, text)
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
         return response
+
+    def _said(self, request: web.Request, status: int, text: str) -> web.Response:
+        """Refuse, with a page for somebody who looks with a browser."""
+        if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("Accept", ""):
+            return self._refusal(status, text)
+        self._node.metrics.counter(REFUSED, str(status)).add()
+        return web.Response(text=page.refusal(status, text), status=status, content_type="text/html")
 
     def _refusal(self, status: int, text: str) -> web.Response:
         self._node.metrics.counter(REFUSED, str(status)).add()
@@ -212,7 +242,7 @@ class _Routes:
         node = self._node
         status = 200 if node.state == "ready" else 503
         if "verbose" in request.query or node.recovery is not None:
-            return _json(api.readiness(node), status)
+            return _json(api.readiness(node, loop_lag_seconds=self._lag.seconds), status)
         lines = ["ready"] if status == 200 else [f"not ready: {node.state}", *node.reasons]
         if node.memory().pressure != "none":
             lines.append(f"memory: {node.memory().pressure}")
@@ -235,10 +265,10 @@ class _Routes:
         return self._listed(request, "topic", api.topics, advice)
 
     async def _groups(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", api.groups, _NO_GROUP)
+        return self._listed(request, "group", partial(api.groups, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
 
     async def _stuck(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", api.stuck, _NO_GROUP)
+        return self._listed(request, "group", partial(api.stuck, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
 
     async def _offsets(self, request: web.Request) -> web.Response:
         advice = "No offsets of a group {!r} are known; `pyddmq offsets show` and /api/offsets list all."
@@ -251,6 +281,9 @@ class _Routes:
         if document is None:
             raise web.HTTPNotFound(text=advice.format(name))
         return _json(document)
+
+    async def _attention(self, _: web.Request) -> web.Response:
+        return _json(api.findings(self._node, loop_lag_seconds=self._lag.seconds))
 
     async def _delays(self, request: web.Request) -> web.Response:
         node, given, now_ms = self._node.delays(), dict(request.query), self._node.clock.wall_ms()
@@ -293,6 +326,8 @@ class _Routes:
         return _json(api.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
     async def _messages(self, request: web.Request) -> web.Response:
+        if request.query.get("body") != "none":
+            self._desk.check_token(request)
         store = self._node.searchable()
         now_ms = self._node.clock.wall_ms()
         return await self._stepwise(

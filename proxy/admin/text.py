@@ -37,3 +37,9 @@ def byte_size(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{value:#.3g} {unit}".replace(". ", " ")
         value /= 1024
     return f"{value:,.2f} TiB"
+
+
+def short(text: str, length_max: int = 200) -> str:
+    """Return a reason to be put into a sentence: without its full stop, cut where it is long."""
+    text = text.rstrip(".")
+    return text if len(text) <= length_max else f"{text[: length_max - 1]}…"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from broker.loop.occurrence import parse_id
+from broker.loop.occurrence import parse_id, user_key
 from broker.query import NotFound, QueryRefused, Searchable
 from broker.timer.listing import ALL_MS, KeptScan, PendingTimer, TimerListing, TimerStatus, timer_status
 from broker.timer.timers import Timers
@@ -124,7 +124,8 @@ def _timer(timer: PendingTimer) -> Document:
         "topic": timer.topic,
         "queue": timer.queue_id,
         "id": timer.unique_key,
-        "key": timer.key,
+        "key": user_key(timer.key),
+        "delayId": _delay_id(timer.key),
         "storedMs": timer.stored_ms,
         "dueMs": timer.due_ms,
         "rolls": timer.rolls,
@@ -132,6 +133,12 @@ def _timer(timer: PendingTimer) -> Document:
         "tries": timer.tries,
         "loop": _loop(timer.key),
     }
+
+
+def _delay_id(keys: str) -> str | None:
+    """DDMQ's uniqDelayMsgId of what waits; None where it has none."""
+    word = keys.partition(" ")[0]
+    return None if parse_id(word) is None else word
 
 
 def _loop(keys: str) -> Document | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # The command line imports this module, and a command shall n
     from broker.store import Store
     from broker.timer.timers import Timers
     from broker.transaction.transactions import Transactions
+    from proxy.admin.troubles import Troubles
     from proxy.startup import RecoveryView
 
 State = Literal["starting", "recovering", "ready", "draining", "failed"]
@@ -64,11 +65,13 @@ class StuckKey:
     """An order key whose first job holds others up (D15).
 
     `holder` is the address of the client that has the first job, or None while nobody does; `state` says where it is
-    then (a word of docs/delivery.md). `attempts` counts its deliveries so far, `since_ms` is when it last went out or
-    began to wait, `waiting` how many wait behind it (None where that is not counted).
+    then (a word of docs/delivery.md). `attempts` counts its deliveries so far, `since_ms` is when it first failed or,
+    while it has not, went out, `waiting` how many wait behind it (None where that is not counted). `reason` is that of
+    its last failure; `earlier`: it had failed before `since_ms`, in an earlier process or
+    generation. Also used for messages that fail again and again; `key` is None for one without a key.
     """
 
-    key: str
+    key: str | None
     topic: str
     qid: str
     offset: int
@@ -77,6 +80,8 @@ class StuckKey:
     since_ms: int
     waiting: int | None = None
     state: str = "retrying"
+    reason: str = ""
+    earlier: bool = False
 
 
 WHEREABOUTS = {
@@ -86,6 +91,8 @@ WHEREABOUTS = {
     "running": "in an action",
     "burying": "on its way to the dead letters",
     "sending": "on its way to the retry topic",
+    "undecided": "its dead letter or retry may be stored, the next start knows",
+    "held": "finished, its key waits for the answer of its holder",
     "dead letter refused": "its dead letter is refused, tried again",
 }
 """Where the first job of a key is while no client has it, by its state."""
@@ -115,7 +122,9 @@ class SubscriptionView:
     pull gets, `retrying` those whose next attempt is not due yet. `reading_stopped`: so many wait behind their keys
     that no more are read (D15). `paused_since_ms`: an operator paused it then, from the address `paused_by`.
     `owner`: who inside the program consumes its queues instead (D36).
-    `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them.
+    `stuck_keys` may be cut short by the node; `stuck_keys_total` counts all of them. So with `failing`: messages that
+    failed several times and are not finished. `burials_refused` counts those whose dead letter the store refuses,
+    `problem` says why the subscription does not start.
 
     `lost` messages were deleted by retention before the group was given them, the last at `lost_at_ms`, since the node
     was started. Its oldest unfinished message is deleted in `expires_seconds` at the earliest, or when `expires_bytes`
@@ -132,6 +141,10 @@ class SubscriptionView:
     reading_stopped: bool = False
     stuck_keys: Sequence[StuckKey] = ()
     stuck_keys_total: int = 0
+    failing: Sequence[StuckKey] = ()
+    failing_total: int = 0
+    burials_refused: int = 0
+    problem: str = ""
     paused_since_ms: int | None = None
     paused_by: str | None = None
     owner: str | None = None
@@ -188,6 +201,7 @@ class StuckView:
     since_ms: int
     due_ms: int | None
     waiting: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +365,10 @@ class NodeView(Protocol):
 
     def memory(self) -> MemoryView:
         """What is held in memory, against the ceiling."""
+        ...
+
+    def troubles(self) -> Troubles:
+        """What the node says of its troubles."""
         ...
 
     async def reload(self) -> ReloadOutcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ def post(
     document: Mapping[str, Any] | None = None,
     *,
     timeout_seconds: float = CHANGE_TIMEOUT_SECONDS,
+    also: Collection[int] = (),
 ) -> dict[str, Any]:
     """Set off a change and return its answer; it is durable then.
 
@@ -49,11 +50,12 @@ def post(
         path: Path of the change.
         document: Its JSON body.
         timeout_seconds: Longest wait for the answer.
+        also: Statuses beside 200 whose document is the answer.
 
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses; it has changed nothing then.
     """
-    return _ask("POST", address, path, document or {}, timeout_seconds)
+    return _ask("POST", address, path, document or {}, timeout_seconds, also)
 
 
 def delete(address: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -61,8 +63,13 @@ def delete(address: str, path: str, document: Mapping[str, Any] | None = None) -
     return _ask("DELETE", address, path, document or {}, CHANGE_TIMEOUT_SECONDS)
 
 
-def _ask(
-    method: str, address: str, path: str, document: Mapping[str, Any] | None, timeout_seconds: float
+def _ask(  # noqa: PLR0917 - of a request, in their order
+    method: str,
+    address: str,
+    path: str,
+    document: Mapping[str, Any] | None,
+    timeout_seconds: float,
+    also: Collection[int] = (),
 ) -> dict[str, Any]:
     try:
         host, port = parse_address(address)
@@ -74,6 +81,8 @@ def _ask(
         headers["Content-Type"] = "application/json"
         headers.update(_authorization())
         body = json.dumps(document, ensure_ascii=False).encode()
+    elif path.startswith("/api/messages"):
+        headers.update(_authorization())
     connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
     try:
         connection.request(method, path, body=body, headers=headers)
@@ -90,6 +99,8 @@ def _ask(
         raise CliError(text, ExitCode.CANNOT_CONNECT) from error
     finally:
         connection.close()
+    if isinstance(value, dict) and answer.status in also and "error" not in value:
+        return value
     if not isinstance(value, dict) or (answer.status != http.client.OK and "error" not in value):
         text = f"what answers at {address} is no pyddmq admin port; name it with --admin host:port."
         raise CliError(text, ExitCode.CANNOT_CONNECT)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -44,6 +45,10 @@ def run(arguments: Sequence[str]) -> int:
         app = build(arguments[0] if arguments else None)
         code = app(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json)
     except SystemExit as end:
+        if isinstance(end.__context__, OSError) and end.__context__.errno == errno.EPIPE:
+            # Of the help: whoever read it has seen enough.
+            _drop_output()
+            return ExitCode.OUTPUT_CLOSED
         return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.CHECK_FAILED
     except _USAGE_ERROR as error:
         print_error(_wrong_line(error), code=ExitCode.USAGE, as_json=True)
@@ -63,6 +68,11 @@ def _wrong_line(error: Any) -> str:
     return f"{error.format_message().rstrip('.')}; `{command} --help` shows what there is"
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        raise typer.Exit(version())
+
+
 def build(word: str | None = None) -> typer.Typer:
     """Put the commands together.
 
@@ -74,11 +84,11 @@ def build(word: str | None = None) -> typer.Typer:
         name="pyddmq",
         help=HELP,
         no_args_is_help=True,
-        add_completion=False,
         # An operating error is a sentence; what is left over is a bug, and its plain traceback is what a report needs.
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_main)
     # `serve` has its own way with signals: it drains.
     app.command("serve")(_ending(serve_command.serve))
     if word == "serve":
@@ -96,6 +106,15 @@ def build(word: str | None = None) -> typer.Typer:
     return app
 
 
+def _main(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
 def _add(app: typer.Typer, commands: Mapping[str, Callable[..., int]]) -> None:
     for name, command in commands.items():
         app.command(name)(_ending(_on_sigterm(command)))
@@ -109,7 +128,9 @@ def _meaning(meant: str | None) -> type[typer.core.TyperGroup] | None:
 
     class Meaning(typer.core.TyperGroup):
         def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-            if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            # A shell that completes asks what there is, and means none yet.
+            is_meant = not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names)
+            if is_meant and not ctx.resilient_parsing:
                 args = [*chosen, *args]
             return super().parse_args(ctx, args)
 

@@ -27,7 +27,10 @@ class ExitCode(enum.IntEnum):
     CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
     CANNOT_CONNECT = 4, "nobody answers at the address, or what answers there is no pyddmq, or its other port"
     REFUSED = 5, "the node answered no: illegal message, too fast, too late, decided otherwise, shutting down"
-    DATA_UNUSABLE = 6, "the data directory is in use by another process, unwritable, or of another format"
+    DATA_UNUSABLE = (
+        6,
+        "the data directory is in use by another process, unwritable, of another format, or a folder of other files",
+    )
     PORT_TAKEN = 7, "a port cannot be listened on: taken, not allowed, or no address of this machine"
     WRONG_PYTHON = 8, "this Python is too old"
     STORE_FAILED = 9, "the node stopped because its store failed"

@@ -19,10 +19,12 @@ from proxy.cli import (
     node_commands,
     offset_commands,
     pull_command,
+    reload_command,
     send_command,
     store_backup_commands,
     store_check_command,
     store_command,
+    store_handover_command,
     store_read_commands,
     timer_cancel_command,
     timer_commands,
@@ -55,6 +57,7 @@ COMMANDS: Commands = {
     "send": send_command.send,
     "pull": pull_command.pull,
     "stats": node_commands.stats,
+    "reload": reload_command.reload,
 }
 
 FOLDERS = (
@@ -159,6 +162,7 @@ FOLDERS = (
         commands={
             "broker-conf": store_command.broker_conf,
             "check": store_check_command.check,
+            "handover": store_handover_command.handover,
             "stat": store_read_commands.stat,
             "dump": store_read_commands.dump,
             "find": store_read_commands.find,

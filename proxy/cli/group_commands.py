@@ -14,6 +14,7 @@ from proxy.admin.view import whereabouts
 from proxy.cli.admin_client import get, post
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
+from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table, printable
 
@@ -44,6 +45,7 @@ def stuck(
     if as_json:
         print_json(answer)
         return ExitCode.OK
+    print_findings(answer)
     if not answer["stuck"]:
         print_line("nothing is stuck")
         return ExitCode.OK
@@ -61,10 +63,24 @@ def stuck(
             age((now_ms - each["sinceMs"]) / 1000),
             "" if each["dueMs"] is None else f"in {age((each['dueMs'] - now_ms) / 1000)}",
             f"{each['waiting']}",
+            each["reason"] or "",
         ]
         for each in answer["stuck"]
     ]
-    columns = ["group", "topic", "key", "queue", "offset", "id", "where", "attempts", "since", "next try", "behind it"]
+    columns = [
+        "group",
+        "topic",
+        "key",
+        "queue",
+        "offset",
+        "id",
+        "where",
+        "attempts",
+        "since",
+        "next try",
+        "behind it",
+        "last failure",
+    ]
     print_table(f"{amount(answer['stuckTotal'], 'stuck message')}", columns, rows, right=(3, 4, 7, 8, 10))
     print_line("to end one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
     return ExitCode.OK

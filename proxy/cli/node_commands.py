@@ -11,6 +11,7 @@ from proxy.admin.text import amount
 from proxy.admin.view import whereabouts
 from proxy.cli.admin_client import get
 from proxy.cli.codes import ExitCode
+from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
 
@@ -63,6 +64,7 @@ def groups(
     if as_json:
         print_json(answer)
         return ExitCode.OK
+    print_findings(answer)
     rows = [
         [
             each["group"],
@@ -93,6 +95,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
     print_line(f"pyddmq {answer['version']}, {answer['state']}, up {answer['uptimeSeconds']:.0f} s")
     for reason in answer["reasons"]:
         print_line(f"  {reason}")
+    print_findings(answer)
     store = answer.get("store")
     if store:
         mib = 1024 * 1024
@@ -117,7 +120,7 @@ def _print_stuck_keys(answer: dict[str, Any]) -> None:
     rows = [
         [
             each["group"],
-            key["key"],
+            key["key"] or "",
             f"{key['qid']}@{key['offset']}",
             str(key["attempts"]),
             key["holder"] or whereabouts(key["state"]),

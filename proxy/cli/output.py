@@ -10,16 +10,13 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-WIDTH_WITHOUT_TERMINAL = 200
-"""Columns of tables that go into a file or pipe, where rich would assume 80 and cut them."""
+_WIDE = 10_000
+"""Columns of tables that go into a file or pipe: as many as they take."""
 
 Advance = Callable[[float], None]
 """Sets how far a piece of work has come, in the unit of its total."""
@@ -99,7 +96,7 @@ def print_error(text: str, *, code: int, as_json: bool) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> None:
-    """Print a table.
+    """Print a table that fits the terminal and cuts nothing (`proxy.cli.tables`).
 
     Args:
         title: Above the table.
@@ -107,21 +104,19 @@ def print_table(
         rows: Cells, shown as they are (no markup).
         right: Indexes of columns that are aligned to the right.
     """
-    from rich.table import Table
-    from rich.text import Text
+    from proxy.cli.tables import draw
 
-    table = Table(title=title, title_justify="left")
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index in right else "left", no_wrap=index in right)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    # Rich draws with what the encoding of its file has.
-    drawn = io.TextIOWrapper(
-        io.BytesIO(), encoding="utf-8" if _in_utf8(sys.stdout) else "ascii", errors="backslashreplace"
-    )
-    _console(drawn).print(table)
-    drawn.seek(0)
-    _write(drawn.read())
+    terminal = sys.stdout.isatty()
+    shown = [[printable(cell) for cell in row] for row in rows]
+    encoding = "utf-8" if _in_utf8(sys.stdout) else "ascii"
+    width = _terminal_width() if terminal else _WIDE
+    _write(draw(title, columns, shown, right=right, width=width, encoding=encoding, colours=terminal))
+
+
+def _terminal_width() -> int:
+    from rich.console import Console
+
+    return Console().width
 
 
 def printable(text: str) -> str:
@@ -169,12 +164,3 @@ def progress(title: str, total: float | None, *, unit: str, enabled: bool) -> It
     ) as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-def _console(target: TextIO) -> Console:
-    """Return a console that writes to `target` as it would to stdout, whose errors are `_write`'s business."""
-    from rich.console import Console
-
-    terminal = sys.stdout.isatty()
-    width = Console().width if terminal else WIDTH_WITHOUT_TERMINAL
-    return Console(file=target, highlight=False, width=width, force_terminal=terminal)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -21,6 +23,9 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 _LINGER_MS = 500
 _BATCH_SIZE = 32
 _PATIENCE_MS = 60_000
+_ASK_SECONDS = 2.0
+_SILENCE = ("paused", "queues_owned", "not_starting", "reading_stopped")
+"""Findings that explain why a group gets nothing."""
 
 
 def pull(
@@ -57,6 +62,7 @@ def pull(
         with Consumer(consumer, group, topic, linger_ms=_LINGER_MS) as client:
             client.connect()
             idle_left_ms = max(wait_ms, 1)
+            told = False
             while count is None or taken < count:
                 if follow:
                     check_reader()
@@ -71,14 +77,28 @@ def pull(
                         if result == "ack":
                             client.ack(message)
                         elif result == "fail":
-                            client.fail(message)
+                            client.fail(message, "failed by hand, with `pyddmq pull`")
                 taken += len(batch)
+                if not batch and not told:
+                    told = True
+                    _tell_why_nothing_comes(group, topic, admin)
                 idle_left_ms = max(wait_ms, 1) if batch else idle_left_ms - _LINGER_MS
                 if not follow and idle_left_ms <= 0:
                     break
     except (ClientError, ClientMisuse) as error:
         raise translate(error, option="--consumer") from error
     return ExitCode.OK
+
+
+def _tell_why_nothing_comes(group: str, topic: str | None, admin: str) -> None:
+    """Say on stderr that the group is paused, or does not start; nothing where no admin port answers."""
+    try:
+        answer = get(admin, f"/api/groups?limit=0&group={quote(group, safe='')}", timeout_seconds=_ASK_SECONDS)
+    except CliError:
+        return
+    for each in answer["findings"]:
+        if each["finding"] in _SILENCE and each["group"] == group and topic in (None, each["topic"]):
+            sys.stderr.write(f"pyddmq: {printable(each['text'])}\n")
 
 
 @contextlib.contextmanager

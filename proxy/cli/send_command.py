@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,9 +23,8 @@ from proxy.cli.input_lines import Line, batches_of, lines_of
 from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
-from proxy.cli.send_loop import loop_options, send_loops
+from proxy.cli.send_loop import Loop, loop_options, send_loop
 from proxy.client import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
-from proxy.client.errors import SendRefused, Unreachable
 
 STDIN = "-"
 
@@ -64,6 +63,13 @@ def send(
     expire: Annotated[str | None, typer.Option(metavar="TIME", help="No delivery of a loop after this moment.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one.")] = 100,
     timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
+    patience: Annotated[
+        str,
+        typer.Option(metavar="SPAN", help="How long to go on when the node goes away meanwhile."),
+    ] = "10s",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No line per message and no progress bar: how many, and errors.")
+    ] = False,
     producer: ProducerAddress = PRODUCER_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -79,6 +85,7 @@ def send(
         raise CliError("--exported takes key, tag and properties from the lines; leave the options out", ExitCode.USAGE)
     if bool(delay_level) + (at is not None) + (delay is not None) > 1:
         raise CliError("of --delay-level, --at and --delay a message takes one; leave the others out", ExitCode.USAGE)
+    told = None if quiet else as_json
     make = exported_message if exported else plain_message
     like = OutgoingMessage(
         topic=topic,
@@ -95,27 +102,33 @@ def send(
     loop = loop_options(like, every=every, growth=growth, times=times, expire=expire, clock=SystemClock())
     if loop is not None and exported:
         raise CliError("--exported sends messages as they are, not loops", ExitCode.USAGE)
+    patience_ms = duration_option(patience, option="--patience")
     try:
         with contextlib.ExitStack() as stack:
             lines, bytes_total = _input(body, file, stack)
-            sender = stack.enter_context(Producer(producer, timeout_ms=timeout_ms))
+            sender = stack.enter_context(Producer(producer, timeout_ms=timeout_ms, patience_ms=patience_ms))
             sender.connect()
             advance = stack.enter_context(
-                progress(f"sending to {topic}", bytes_total, unit="bytes", enabled=body is None and not as_json)
+                progress(
+                    f"sending to {topic}", bytes_total, unit="bytes", enabled=body is None and not as_json and not quiet
+                )
             )
             count = 0
             if loop is not None:
-                count = send_loops(
-                    sender, loop, (make(like, line) for line in lines if line is not None), as_json=as_json
-                )
+                for line in lines:
+                    if line is not None:
+                        _send_loop(sender, loop, make(like, line), line, sent_before=count, told=told)
+                        count += 1
                 lines = ()
             for group in batches_of(lines, batch):
-                _send_group(sender, [make(like, line) for line in group], group, sent_before=count, as_json=as_json)
+                _send_group(sender, [make(like, line) for line in group], group, sent_before=count, told=told)
                 count += len(group)
                 advance(group[-1].bytes_read)
     except (ClientError, ClientMisuse) as error:
         raise translate(error, option="--producer") from error
-    if not as_json and body is None:
+    if as_json and quiet:
+        print_json({"topic": topic, "sent": count})
+    elif not as_json and (quiet or body is None):
         print_line(f"{amount(count, 'message')} sent to {topic}")
     return ExitCode.OK
 
@@ -145,23 +158,48 @@ def exported_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
 
 
 def _send_group(
-    producer: Producer, messages: list[OutgoingMessage], lines: list[Line], *, sent_before: int, as_json: bool
+    producer: Producer, messages: list[OutgoingMessage], lines: list[Line], *, sent_before: int, told: bool | None
 ) -> None:
-    """Send one batch and print its receipts."""
+    """Send one batch and print its receipts, as JSON or not (`told`); None prints none."""
     try:
         receipts = producer.send_batch(messages)
-    except (Unreachable, SendRefused) as error:
-        if not sent_before:
-            raise
-        known = error.sent if isinstance(error, Unreachable) else error.stored is None
-        fate = "may be stored or not" if known else "are not stored"
-        told = translate(error, option="--producer")
-        text = (
-            f"{told.text} Stored before: {amount(sent_before, 'message')}; those from line {lines[0].number} on {fate}."
-        )
-        raise CliError(text, told.code) from error
-    for receipt in receipts:
-        _print_receipt(messages[0].topic, receipt, as_json=as_json)
+    except ClientError as error:
+        raise verdict(error, sent_before=sent_before, lines=lines) from error
+    for receipt in receipts if told is not None else ():
+        _print_receipt(messages[0].topic, receipt, as_json=bool(told))
+
+
+def _send_loop(
+    producer: Producer, loop: Loop, message: OutgoingMessage, line: Line, *, sent_before: int, told: bool | None
+) -> None:
+    """Send one loop and print its id; `told` as above."""
+    try:
+        delay_id = send_loop(producer, loop, message)
+    except ClientError as error:
+        raise verdict(error, sent_before=sent_before, lines=[line]) from error
+    if told:
+        print_json({"topic": message.topic, "delayId": delay_id})
+    elif told is not None:
+        print_line(f"{message.topic}  loop  id {delay_id}")
+
+
+def verdict(error: ClientError, *, sent_before: int, lines: Sequence[Line]) -> CliError:
+    """Return what becomes of an input that was sent up to some lines and failed there.
+
+    Args:
+        error: Of these lines.
+        sent_before: Messages that are stored.
+        lines: May be stored or not, all or none; what is behind them was not sent.
+    """
+    told = translate(error, option="--producer")
+    if not sent_before and not error.undecided:
+        return told
+    first, last = lines[0].number, lines[-1].number
+    before = f"Stored before: {amount(sent_before, 'message')};"
+    if not error.undecided:
+        return CliError(f"{told.text} {before} those from line {first} on are not stored.", told.code)
+    which = f"line {first}" if first == last else f"lines {first} to {last}"
+    return CliError(f"{told.text} {before} {which} may be stored or not, what follows is not.", told.code)
 
 
 def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
@@ -177,7 +215,9 @@ def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
             }
         )
         return
-    again = f"  sent {receipt.attempts} times, may be stored twice" if receipt.attempts > 1 else ""
+    again = f"  sent {receipt.attempts} times" if receipt.attempts > 1 else ""
+    if again and not receipt.numbered:
+        again += ", may be stored twice"
     if receipt.offset < 0:
         handle = f"  handle {receipt.handle}" if receipt.handle else ""
         print_line(f"{topic}  delayed  id {receipt.message_id}{handle}{again}")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker.seams import Clock
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import duration_option, moment_option
-from proxy.cli.output import print_json, print_line
 from proxy.client import OutgoingMessage, Producer
 
 
@@ -79,34 +77,20 @@ def loop_options(
     )
 
 
-def send_loops(
-    producer: Producer,
-    loop: Loop,
-    messages: Iterable[OutgoingMessage],
-    *,
-    as_json: bool,
-) -> int:
-    """Send each message as a loop and print its id; returns how many.
+def send_loop(producer: Producer, loop: Loop, message: OutgoingMessage) -> str:
+    """Send a message as a loop; returns its id.
 
     Raises:
-        ClientError: One is not taken; those before it are.
+        ClientError: It is not taken, or may not be.
     """
-    count = 0
-    for message in messages:
-        delay_id = producer.send_delay(
-            message.topic,
-            message.body,
-            at=loop.at_s,
-            every=loop.every,
-            growth=loop.growth,
-            times=loop.times,
-            expire=loop.expire_s,
-            tags=message.tags,
-            properties=message.properties,
-        )
-        count += 1
-        if as_json:
-            print_json({"topic": message.topic, "delayId": delay_id})
-        else:
-            print_line(f"{message.topic}  loop  id {delay_id}")
-    return count
+    return producer.send_delay(
+        message.topic,
+        message.body,
+        at=loop.at_s,
+        every=loop.every,
+        growth=loop.growth,
+        times=loop.times,
+        expire=loop.expire_s,
+        tags=message.tags,
+        properties=message.properties,
+    )

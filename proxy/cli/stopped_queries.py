@@ -43,7 +43,7 @@ def asking(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SE
         )
         return
     with opened(data) as found:
-        answers = _Answers(found)
+        answers = Answers(found)
 
         def ask(path: str, asked: Mapping[str, str | int]) -> dict[str, Any]:
             with query_errors():
@@ -52,7 +52,7 @@ def asking(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SE
         yield ask
 
 
-class _Answers:
+class Answers:
     """The paths that are answered; timers and redrives are found out when one is asked of them."""
 
     def __init__(self, found: StoppedStore) -> None:
@@ -81,24 +81,31 @@ class _Answers:
             "notices": Notices(found.clock),
         }
 
-    def _list_delays(self, given: dict[str, str]) -> dict[str, Any]:
+    def opened_delays(self) -> Delays:
+        """Delays of the store; nothing is delivered."""
         from broker.delay.delays import Delays
+        from broker.opening import run_to_end
+
+        if self._delays is None:
+            self._delays = run_to_end(Delays.opening(self._found.store, **self._seams()))
+        return self._delays
+
+    def _list_delays(self, given: dict[str, str]) -> dict[str, Any]:
         from broker.opening import run_to_end
         from proxy.admin import delays
 
-        found = self._found
-        if self._delays is None:
-            self._delays = run_to_end(Delays.opening(found.store, **self._seams()))
-        limit, now_ms = int(given.get("limit", "0")), found.clock.wall_ms()
-        answer = run_to_end(delays.search(self._delays, given, limit=limit, now_ms=now_ms))
-        if not self._delays.levels:
+        waiting = self.opened_delays()
+        limit, now_ms = int(given.get("limit", "0")), self._found.clock.wall_ms()
+        answer = run_to_end(delays.search(waiting, given, limit=limit, now_ms=now_ms))
+        if not waiting.levels:
             answer["levels"] = []
         for each in answer["levels"]:
             # The list of delays stands in the configuration of a node; due times stand in the store.
             each["delayMs"] = None
         return answer
 
-    def _opened_timers(self) -> Timers:
+    def opened_timers(self) -> Timers:
+        """Timers of the store, with all that is stored; nothing is delivered."""
         from broker.opening import run_to_end
         from broker.timer.timers import Timers
 
@@ -112,7 +119,7 @@ class _Answers:
         from proxy.admin.timers import TimerSearch
 
         limit = int(given.get("limit", "0"))
-        return _run(TimerSearch(self._opened_timers(), given, limit, self._found.clock.wall_ms()))
+        return _run(TimerSearch(self.opened_timers(), given, limit, self._found.clock.wall_ms()))
 
     def _show_timer(self, given: dict[str, str]) -> dict[str, Any]:
         from proxy.admin.timers import TimerShow
@@ -120,7 +127,8 @@ class _Answers:
         found = self._found
         return _run(TimerShow(found.store, given, _broker_name(given.get("id", "")), found.clock.wall_ms()))
 
-    def _opened_transactions(self) -> Transactions:
+    def opened_transactions(self) -> Transactions:
+        """Transactions of the store; nothing is checked."""
         from broker.offsets import ConsumerOffsets
         from broker.opening import run_to_end
         from broker.transaction.transactions import Transactions
@@ -136,7 +144,7 @@ class _Answers:
         from broker.query import NotFound
         from proxy.admin.transactions import Asked, document, one
 
-        transactions, now_ms = self._opened_transactions(), self._found.clock.wall_ms()
+        transactions, now_ms = self.opened_transactions(), self._found.clock.wall_ms()
         asked = Asked.of(given, limit=int(given.get("limit", "0")))
         answer = run_to_end(document(transactions, asked, now_ms=now_ms))
         # When halves are checked stands in the configuration of a node.

@@ -47,7 +47,7 @@ def _check(data: Path, *, repair: bool, as_json: bool) -> int:
     look = Check(root, RealDisk(read_only=True), SystemClock())
     counts: dict[str, int] = dict.fromkeys(Severity, 0)
     with (
-        store_errors(data),
+        store_errors(data, quiet=True),
         progress("checking", log_bytes(root), unit="bytes", enabled=not as_json) as advance,
     ):
         for finding in check_data(look, lambda done, _total: advance(done)):
@@ -67,7 +67,7 @@ def _repair(data: Path, *, as_json: bool) -> None:
         # Taking the lock would make folders.
         raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
     with (
-        store_errors(data),
+        store_errors(data, quiet=True),
         progress("checking and mending", log_bytes(root), unit="bytes", enabled=not as_json) as advance,
     ):
         found = repair_data(

@@ -27,7 +27,7 @@ def broker_conf(
     from broker.disk import RealDisk
     from broker.foreign import in_layout
     from broker.interchange import broker_conf as conf_text
-    from broker.interchange import broker_settings, geometry_of, timer_log_bytes_of
+    from broker.interchange import broker_settings, geometry_of, names_of, timer_log_bytes_of
     from broker.options import StoreOptions
 
     root = str(data.absolute())
@@ -40,6 +40,7 @@ def broker_conf(
             geometry,
             message_bytes_max=StoreOptions().message_bytes_max,
             delay_levels=_checked(delay_levels),
+            names=names_of(root, disk=RealDisk()),
             timer_log_bytes=timer_log_bytes_of(root, disk=RealDisk()),
         )
         text = conf_text(settings)

@@ -22,8 +22,13 @@ DataFolder = Annotated[Path, typer.Argument(help="Data directory; a node may hav
 
 
 @contextlib.contextmanager
-def store_errors(data: Path) -> Iterator[None]:
-    """Turn what goes wrong with a data directory into sentences with exit code 6; only errors are logged, on stderr."""
+def store_errors(data: Path, *, quiet: bool = False) -> Iterator[None]:
+    """Turn what goes wrong with a data directory into sentences with exit code 6; only errors are logged, on stderr.
+
+    Args:
+        data: The data directory.
+        quiet: Log nothing: the command reports all that is wrong itself.
+    """
     import structlog
 
     from broker.errors import StoreError
@@ -31,7 +36,7 @@ def store_errors(data: Path) -> Iterator[None]:
     before = structlog.get_config()
     # What the other lines would say, commands say themselves; and stdout is the commands' own.
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL if quiet else logging.ERROR),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
     try:

@@ -81,16 +81,26 @@ def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[dict[
 def print_timers(title: str, found: list[dict[str, Any]]) -> None:
     """Print a table of timers."""
     rows = [
-        [moment_text(each["dueMs"]), each["topic"], _key(each), each["id"], each["refusedBecause"] or ""]
+        [
+            moment_text(each["dueMs"]),
+            each["topic"],
+            each["key"],
+            each["id"],
+            each.get("delayId") or "",
+            _loop(each),
+            each["refusedBecause"] or "",
+        ]
         for each in found
     ]
-    print_table(title, ["due", "topic", "key", "id", "refused because"], rows)
+    columns = ["due", "topic", "key", "id", "delay id", "loop", "refused because"]
+    kept = [place for place in range(7) if place < 4 or any(row[place] for row in rows)]
+    print_table(title, [columns[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
-def _key(timer: dict[str, Any]) -> str:
-    """Key of a timer; of a loop its id, and how many deliveries it has made and may make."""
+def _loop(timer: dict[str, Any]) -> str:
+    """Id of a loop, and how many deliveries it has made and may make; of another timer nothing."""
     loop = timer.get("loop")
-    return str(timer["key"]) if loop is None else f"{loop['id']} ({loop['made']} made, {loop['left']} left)"
+    return "" if loop is None else f"{loop['id']} ({loop['made']} made, {loop['left']} left)"
 
 
 def show(
