@@ -8,32 +8,42 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.deduplication.deduplication import Deduplication, WindowLimits
 from broker.delay.delays import Delays
+from broker.delay.keeper import DelayKeeper
+from broker.interchange import geometry_of
 from broker.loop.cancel import DelayCancels
 from broker.loop.loops import Loops
+from broker.loop.returning import returning
 from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
-from broker.retention import RetentionLimits
+from broker.retention import Keeper, RetentionLimits
 from broker.seams import Clock, Disk, Scheduler, Syncs
 from broker.shared_walk import together
 from broker.store import Store, StoreOptions, StoreUnwritable
 from broker.store_seams import StoreSeams
+from broker.timer.keeper import TimerKeeper
 from broker.timer.names import TimerOptions
 from broker.timer.timers import Timers
+from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import GroupConfig, NodeConfig
 from proxy.consumer_service import ConsumerService
 from proxy.delay_service import DelayService
+from proxy.held_calls import HeldCalls
+from proxy.keyed_sends import KeyedSends
+from proxy.limited_sends import LimitedSends
 from proxy.message_checks import MessageChecks
 from proxy.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.producer_service import ProducerService
 from proxy.publishing import Publishing
 from proxy.server import Handler, ServerLimits, ThriftServer
+from proxy.shares import Shares
 from proxy.starting_service import StartingService
 from proxy.transaction_service import TransactionService
 from upstream.buffer import BufferLimits
@@ -81,8 +91,14 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
             log_file_bytes=node.timer_log_file_bytes,
         ),
     )
-    return Store.opening(
-        node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics
+    found = geometry_of(node.data, disk=seams.disk, default=options)
+    if found is not None:
+        # Not configured: RocketMQ's index files go on in their size, and are no others for it afterwards.
+        options = replace(options, index_slots=found.index_slots, index_entries=found.index_entries)
+    return (
+        yield from Store.opening(
+            node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics
+        )
     )
 
 
@@ -137,7 +153,19 @@ def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, T
     )
     for pace in (delays.pace, timers.entering.pace, timers.due.pace, transactions.pace):
         pace.requests = lambda: node.consumer.requests + node.producer.requests
+    yield from returning(store, disk=node.seams.disk)
     return delays, timers, transactions
+
+
+def opening_deduplication(node: Node) -> Generator[None, None, Deduplication]:
+    """Find out which messages of deduplicating producers a store has that was just opened, in steps. Raises OSError."""
+    config = node.config.node
+    limits = WindowLimits(
+        silence_ms=config.deduplication_sec * 1000,
+        messages=config.deduplication_messages,
+        producers=config.deduplication_producers,
+    )
+    return Deduplication.opening(node.store, disk=node.seams.disk, metrics=node.metrics, limits=limits)
 
 
 def loops(node: Node) -> Loops:
@@ -145,6 +173,16 @@ def loops(node: Node) -> Loops:
     made = Loops(node.store, clock=node.seams.clock, metrics=node.metrics, notices=node.notices)
     node.timers.due.follower = made
     return made
+
+
+def retention_keepers(node: Node) -> list[Keeper]:
+    """Make those who put elsewhere what they need of a log file before it goes."""
+    return [
+        DelayKeeper(node.delays, node.metrics),
+        TimerKeeper(node.timers, node.metrics),
+        TransactionKeeper(node.transactions, node.metrics),
+        node.deduplication,
+    ]
 
 
 def retention_limits(node: NodeConfig) -> RetentionLimits:
@@ -164,6 +202,8 @@ def server_limits(node: NodeConfig, seams: Seams) -> ServerLimits:
         output_bytes_max=node.output_buffer_bytes,
         outstanding_max=node.max_outstanding_per_connection,
         connections_max=node.max_connections,
+        address_connections_max=node.max_connections_per_address or -(-node.max_connections * 3 // 4),
+        idle_seconds=node.idle_timeout / 1000,
         frame_seconds_max=node.frame_timeout / 1000,
         descriptors_max=seams.descriptors_max,
     )
@@ -174,9 +214,10 @@ def buffer_limits(node: NodeConfig) -> BufferLimits:
     return BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls)
 
 
-def starting_servers(node: Node, admin_hint: str) -> tuple[ThriftServer, ThriftServer]:
-    """Make the consumers' and the producers' port, answering that the node is starting."""
-    starting = StartingService(node.metrics)
+def starting_servers(node: Node, admin_hint: str) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
+    """Make the consumers' and the producers' port, answering that the node is starting, and what they hold."""
+    starting = StartingService(node.metrics, node.notices)
+    shares = Shares(node.seams.clock, node.seams.loop, node.metrics)
 
     def server(service: str, handlers: dict[str, Handler]) -> ThriftServer:
         return ThriftServer(
@@ -191,9 +232,11 @@ def starting_servers(node: Node, admin_hint: str) -> tuple[ThriftServer, ThriftS
             budget=node.budget,
             relieve=node.memory.relieve,
             notices=node.notices,
+            shares=shares,
         )
 
-    return server("consumer", starting.consumer_handlers()), server("producer", starting.producer_handlers())
+    consumer = server("consumer", starting.consumer_handlers())
+    return consumer, server("producer", starting.producer_handlers()), starting.held
 
 
 def consumer_service(node: Node) -> ConsumerService:
@@ -221,6 +264,7 @@ def message_checks(node: Node) -> MessageChecks:
         randomness=node.seams.randomness,
         body_bytes_max=node.config.node.max_message_bytes,
         auto_create=lambda name: node.ports.auto_create(name, node.config),
+        disabled=lambda name: name in node.config.topics and not node.config.topics[name].enabled,
     )
 
 
@@ -235,11 +279,20 @@ def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Hand
         budget=node.budget,
         notices=node.notices,
     )
-    sends = ProducerService(checks, publishing, qid_prefix=node.qid_prefix, broker_name=node.config.node.broker_name)
+    limited = LimitedSends(
+        scheduler=node.seams.loop,
+        budget=node.budget,
+        metrics=node.metrics,
+        waiting_max=lambda: node.config.node.limiter_failure_retry_queue_size,
+    )
+    names = {"qid_prefix": node.qid_prefix, "broker_name": node.config.node.broker_name}
+    keyed = KeyedSends(node.deduplication, store=node.store, publishing=publishing, **names)
+    sends = ProducerService(checks, publishing, keyed, limited, **names)
     transactions = TransactionService(
         node.transactions,
         checks,
         publishing,
+        keyed,
         scheduler=node.seams.loop,
         metrics=node.metrics,
         state=state,
@@ -249,6 +302,8 @@ def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Hand
     delays = DelayService(
         checks,
         publishing,
+        keyed,
+        limited,
         node.loops,
         DelayCancels(node.store, node.timers),
         clock=node.seams.clock,

@@ -52,7 +52,7 @@ cdef inline u8* _pair(u8* to, bytes name, bytes value) noexcept:
     return to + 1
 
 
-cdef bytes _block(object key, object tags, object properties, dict good):
+cdef bytes _block(object key, object tags, object properties, dict good, bytes unique_key):
     """Make the property block; None when there is something to refuse, or names not seen before."""
     cdef Py_ssize_t size = 0, pairs = 0, place
     cdef tuple names = None, values = None
@@ -86,6 +86,9 @@ cdef bytes _block(object key, object tags, object properties, dict good):
         pairs += PyTuple_GET_SIZE(names)
     if size > _block_max:
         return None
+    if unique_key is not None:
+        size += 10 + PyBytes_GET_SIZE(unique_key)
+        pairs += 1
     block = PyBytes_FromStringAndSize(NULL, size)
     to = <u8*>PyBytes_AS_STRING(block)
     if key is not None and PyBytes_GET_SIZE(<bytes>key):
@@ -95,9 +98,16 @@ cdef bytes _block(object key, object tags, object properties, dict good):
     if names is not None:
         for place in range(PyTuple_GET_SIZE(names)):
             to = _pair(to, <bytes>item(names, place), <bytes>item(values, place))
+    if unique_key is not None:
+        to = _pair(to, b"UNIQ_KEY", unique_key)
     if _separators(<const u8*>PyBytes_AS_STRING(block), size) != 2 * pairs:
         return None
     return block
+
+
+cdef inline Py_ssize_t _queue_of_hash(long long value, Py_ssize_t queues) noexcept:
+    """`broker.java.queue_of_hash`; as unsigned numbers, so that the smallest has an absolute value, too."""
+    return (<u64>value if value > 0 else 0 - <u64>value) % <u64>queues
 
 
 cdef Py_ssize_t _queue_of_key(bytes key, Py_ssize_t queues, object key_hash) except -1:
@@ -106,25 +116,31 @@ cdef Py_ssize_t _queue_of_key(bytes key, Py_ssize_t queues, object key_hash) exc
     cdef Py_ssize_t place
     for place in range(PyBytes_GET_SIZE(key)):
         if data[place] & 0x80:
-            return (key_hash(key) & 0x7FFF_FFFF) % queues
+            return _queue_of_hash(key_hash(key), queues)
         value = value * 31 + data[place]
-    return (value & 0x7FFF_FFFF) % queues
+    return _queue_of_hash(<int>value, queues)
 
 
 def check(object messages, list puts not None, list ports not None, dict known not None, Py_ssize_t body_max,
-          dict good not None, object key_hash):
+          dict good not None, object key_hash, bint keyed):
     """Check messages until one is unusual; returns its place. See `message_checks._check_none`."""
     cdef Py_ssize_t count = len(messages), place, queues = 0, queue_id, size
     cdef long long partition_id, hash_id
     cdef int over
     cdef object message
     cdef object port = None, found_port, topic = None, content, key, number
-    cdef bytes block, tags
+    cdef bytes block, tags, unique_key = None
     cdef PyObject* found
     for place in range(count):
         message = messages[place]
-        if not PyTuple_Check(message) or PyTuple_GET_SIZE(message) != 12:
+        if not PyTuple_Check(message) or PyTuple_GET_SIZE(message) != 13:
             return place
+        if (item(message, 12) is not None) != keyed:
+            return place
+        if keyed:
+            if not PyBytes_CheckExact(item(message, 12)):
+                return place
+            unique_key = <bytes>item(message, 12)
         found = PyDict_GetItem(known, item(message, 0))
         if found == NULL:
             return place
@@ -154,13 +170,13 @@ def check(object messages, list puts not None, list ports not None, dict known n
         if over:
             return place
         key = item(message, 1)
-        block = _block(key, item(message, 4), item(message, 8), good)
+        block = _block(key, item(message, 4), item(message, 8), good, unique_key)
         if block is None:
             return place
         if partition_id >= 0:
             queue_id = partition_id % queues
         elif hash_id:
-            queue_id = (<u64>hash_id if hash_id > 0 else 0 - <u64>hash_id) % <u64>queues
+            queue_id = _queue_of_hash(hash_id, queues)
         elif key is not None and PyBytes_GET_SIZE(<bytes>key):
             queue_id = _queue_of_key(<bytes>key, queues, key_hash)
         else:
@@ -168,6 +184,6 @@ def check(object messages, list puts not None, list ports not None, dict known n
             port.round = queue_id
         number = queue_id
         tags = <bytes>item(message, 4) if item(message, 4) is not None else b""
-        puts.append(new_put(_put_class, topic, number, content, block, tags, b"", _zero, _zero, _zero, _zero))
+        puts.append(new_put(_put_class, topic, number, content, block, tags, b"" if unique_key is None else unique_key, _zero, _zero, _zero, _zero))
         ports.append(port)
     return count

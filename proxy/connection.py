@@ -3,10 +3,14 @@
 The rules of a connection (D18): frames take effect in arrival order and are answered in request order. A pull that
 waits delays only the replies after it, not the acks that came with them. At most `outstanding_max` requests are
 unanswered, then reading stops; it also stops while the peer does not read its replies. End of file ends the waiting
-of parked pulls. A reply that never left our buffer hands its messages back.
+of parked pulls. A reply that never left our buffer hands its messages back; so does one whose peer has closed, as the
+system knows before the loop hears of it, and one of which a reset connection's peer acknowledged nothing.
 
 A connection knows nothing of services: it hands each frame to its server's `handle` and gets replies through
 `answer` (at once) or a `Slot` (later; `proxy.reply_slot`).
+
+How many frames are handled before others have their turn is `proxy.shares`. A frame that asks for much is worked off in
+steps (`work`), one in each turn of its connection; no later frame of the connection is handled before the last step.
 
 What a connection holds in memory (unfinished frames, requests without an answer, replies not yet taken by the peer)
 is in the node's account all the time (`upstream.budget`).
@@ -16,10 +20,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from proxy.network import address_text
+from proxy.network import NoPeer, Peer, address_text
+from proxy.reading import Reading
 from proxy.reply_slot import SLOT_BYTES, Lost, Slot
+from proxy.shares import Share
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import FrameSplitter
 from upstream.budget import Pressure
@@ -27,37 +34,43 @@ from upstream.budget import Pressure
 if TYPE_CHECKING:
     from proxy.server import ThriftServer
 
+CARRIED_MAX = 4
+"""Replies with messages, of those the peer may not have got, that go back at once after a reset."""
 CONNECTION_BYTES = 8 * 1024
 """What an idle connection takes: its objects here and the loop's; 6 KB were measured with uvloop, 7 KB with asyncio."""
-INPUT_BYTES_SLOWED = 64 * 1024
-"""Unfinished input up to which a connection is read on whatever the pressure: every ordinary call fits."""
 
 
-class Connection(asyncio.Protocol):
+_NO_PEER = NoPeer()
+
+
+class Connection(Reading, asyncio.Protocol):
     """The protocol of one accepted socket; also the `Holder` of what is delivered over it."""
 
     __slots__ = (
+        "_carried",
         "_counted",
         "_ended",
         "_out",
         "_out_bytes",
+        "_peer",
         "_promised",
-        "_reading",
+        "_sent",
         "_server",
         "_settling",
         "_slot_bytes",
         "_slots",
         "_splitter",
         "_stuck_bytes",
+        "_stuck_replies",
         "_transport",
-        "_unread",
         "_writable",
         "address",
+        "carried",
         "closed",
+        "deferred",
         "dirty",
         "favoured",
-        "partial_since",
-        "requests",
+        "share",
         "since_ms",
         "stuck_since",
     )
@@ -67,12 +80,20 @@ class Connection(asyncio.Protocol):
         self._splitter = FrameSplitter(server.limits.frame_bytes_max, admin_hint=server.admin_hint)
         self._transport: asyncio.Transport | None = None
         self._slots: deque[Slot] = deque()
+        self._steps: Iterator[None] | None = None
+        self._fed = 0
+        self._marks: deque[tuple[int, int]] = deque()
         self._out: deque[tuple[bytes, Lost | None]] = deque()
         self._out_bytes = 0
         self._stuck_bytes = 0
+        self._stuck_replies = 0
         self._slot_bytes = 0
         self._unread = 0
         self._counted = 0
+        self._peer: Peer = _NO_PEER
+        self._sent = 0
+        self._carried: deque[tuple[int, Lost]] = deque(maxlen=CARRIED_MAX)
+        """Replies with messages since the peer was last heard of: where each begins in all that was sent."""
         self._promised = 0
         self._writable = True
         self._reading = True
@@ -80,11 +101,18 @@ class Connection(asyncio.Protocol):
         self._ended = False
         self.address = "?"
         self.closed = False
+        self.deferred = False
+        """Whether its frames wait for its turn; `proxy.shares` keeps it."""
         self.dirty = False
         self.favoured = False
         self.partial_since: float | None = None
         self.stuck_since: float | None = None
         self.requests = 0
+        self.share = Share()
+        self.heard = 0
+        """Replies that had left when the request being handled was read: the client can have had no later one (D40)."""
+        self.carried = 0
+        """Number of the last reply with messages."""
         self.since_ms = 0
 
     # What the transport tells.
@@ -103,6 +131,7 @@ class Connection(asyncio.Protocol):
             self.closed = True
             self._transport.abort()
             return
+        self._peer = self._server.peer_of(transport)
         self._account(CONNECTION_BYTES)
 
     def data_received(self, data: bytes) -> None:
@@ -111,14 +140,21 @@ class Connection(asyncio.Protocol):
             return
         # Nothing is unanswered, unread or unwritten at nearly every call of a client that waits for its replies.
         frame = None if self._slots or self._out_bytes or not self._reading else self._splitter.whole(data)
-        if frame is not None:
+        self._carried.clear()
+        server = self._server
+        shares = server.shares
+        at_once = shares.admits(self)
+        if frame is not None and at_once:
+            self.heard = self.requests - self._stuck_replies
             self.requests += 1
-            server = self._server
+            began = shares.now()
             server.handle(self, frame)
+            shares.charge(self, began)
             limits = server.limits
             if (
                 len(self._slots) >= limits.outstanding_max
                 or self._out_bytes + self._slot_bytes > limits.output_bytes_max
+                or self._steps is not None
             ):
                 self._read_frames()
         else:
@@ -127,7 +163,12 @@ class Connection(asyncio.Protocol):
             except FrameError as error:
                 self._refuse(error)
                 return
-            self._read_frames()
+            self._note_left(len(data))
+            if at_once:
+                self._read_frames()
+            else:
+                shares.defer(self)
+                self._note_input(self.requests)
         if self._server.budget.level >= Pressure.CLOSING:
             self._server.relieve()
 
@@ -150,12 +191,18 @@ class Connection(asyncio.Protocol):
         """The peer has read what the transport held for it."""
         self._writable = True
         self._account(-self._stuck_bytes)
-        self._stuck_bytes = 0
+        self._stuck_bytes = self._stuck_replies = 0
         self.stuck_since = None
         self.go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Hand back what never left, and take parked pulls out of their queues."""
+        carried, self._carried = self._carried, deque()
+        if carried and isinstance(exc, ConnectionResetError | BrokenPipeError):
+            acknowledged = self._peer.acknowledged()
+            for begin, unread in carried:
+                if acknowledged is not None and acknowledged <= begin + 1:
+                    unread()
         self.closed = True
         self._transport = None
         slots, self._slots = self._slots, deque()
@@ -225,6 +272,15 @@ class Connection(asyncio.Protocol):
     def held_bytes(self) -> int:
         """Bytes that the connection makes the node hold, above those of an idle one."""
         return self._counted - CONNECTION_BYTES
+
+    @property
+    def host(self) -> str:
+        """Address of the client without its port."""
+        return self.address.rpartition(":")[0]
+
+    def is_idle(self, since: float) -> bool:
+        """Whether nothing was asked since that moment, and nothing waits, is unread or unanswered."""
+        return self.share.last < since and not (self._slots or self._out or self._unread or self._stuck_bytes)
 
     @property
     def doing(self) -> str:
@@ -298,25 +354,37 @@ class Connection(asyncio.Protocol):
         if transport is None or self.closed:
             return
         out = self._out
+        count = self._stuck_replies
         while out and self._writable and not transport.is_closing():
             data, lost = out.popleft()
+            count = 1
             if lost is None and out and out[0][1] is None:
                 # Small replies of one turn share a system call; replies that carry messages go one by one, so that
                 # it is known which of them never left.
                 parts = [data]
                 while out and out[0][1] is None:
                     parts.append(out.popleft()[0])
+                count = len(parts)
                 data = b"".join(parts)
+            size = len(data)
+            if lost is not None:
+                if self._peer.gone():
+                    data, lost = lost() or b"", None
+                else:
+                    self._carried.append((self._sent, lost))
+            self._sent += len(data)
             transport.write(data)
             if lost is not None and transport.is_closing():
                 # The write found the client gone, so nothing of this reply left (W9): `connection_lost` hands it back.
+                self._carried.pop()
                 out.appendleft((data, lost))
                 return
-            size = len(data)
             self._out_bytes -= size
             self._counted -= size
             self._server.budget.used -= size
         if not self._writable:
+            # What was written last is not all with the kernel.
+            self._stuck_replies = count
             stuck = transport.get_write_buffer_size()
             self._account(stuck - self._stuck_bytes)
             self._stuck_bytes = stuck
@@ -332,6 +400,15 @@ class Connection(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def leave_unanswered(self) -> None:
+        """Close at once, without an answer to the request being handled and without handling another one."""
+        self.abort()
+        self.closed = True
+
+    def hold(self, count: int) -> None:
+        """Take bytes into account, or off it, that are held for this connection elsewhere."""
+        self._account(count)
 
     def drop(self) -> None:
         """Close at once and let go of all that is held, replies that never left included: they are handed back."""
@@ -349,7 +426,8 @@ class Connection(asyncio.Protocol):
         self.flush()
         if not self.closed:
             self.settle()
-            self._read_frames()
+            if not self.deferred:
+                self._read_frames()
 
     @property
     def unread_bytes(self) -> int:
@@ -364,9 +442,14 @@ class Connection(asyncio.Protocol):
             self._server.resume_soon(self)
 
     def read_on(self) -> None:
-        """Handle frames that were held back while too much was unanswered."""
+        """Handle frames that were held back: while too much was unanswered, or for the sake of others."""
         if not self.closed:
             self._read_frames()
+
+    def work(self, steps: Iterator[None]) -> None:
+        """Have the request being handled worked off in steps, one per turn; later frames wait for the last one."""
+        assert self._steps is None, "no frame is handled while another one is worked off"
+        self._steps = steps
 
     # Inside.
 
@@ -389,48 +472,6 @@ class Connection(asyncio.Protocol):
             self._counted += count
             self._server.budget.add(count)
 
-    def _read_frames(self) -> None:
-        splitter = self._splitter
-        server = self._server
-        limits = server.limits
-        handled = self.requests
-        try:
-            while (
-                len(self._slots) < limits.outstanding_max
-                and self._out_bytes + self._slot_bytes <= limits.output_bytes_max
-            ):
-                frame = splitter.next()
-                if frame is None:
-                    break
-                self.requests += 1
-                server.handle(self, frame)
-                if self.closed:
-                    return
-        except FrameError as error:
-            self._refuse(error)
-            return
-        full = (
-            len(self._slots) >= limits.outstanding_max or self._out_bytes + self._slot_bytes > limits.output_bytes_max
-        )
-        unread = splitter.buffered
-        if unread != self._unread:
-            # What gathers in pieces has an eighth of its size to spare.
-            self._account(unread + unread // 8 - self._unread - self._unread // 8)
-            self._unread = unread
-        if not unread or not splitter.partial:
-            self.partial_since = None
-        elif self.partial_since is None or self.requests != handled:
-            # From the frame's first byte on: one that drips in byte by byte must not live for ever.
-            self.partial_since = server.now()
-        if unread > INPUT_BYTES_SLOWED and not self.favoured and server.budget.level >= Pressure.SLOWED:
-            full = True
-        if full == self._reading and self._transport is not None and not self._ended:
-            self._reading = not full
-            if full:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-
     def _refuse(self, error: FrameError) -> None:
         """Close a connection whose bytes are no frames (nothing but this connection is affected)."""
         self._server.refused(self, error)
@@ -449,5 +490,5 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _close_when_done(self) -> None:
-        if self._ended and not self._slots and not self._out and self._transport is not None:
+        if self._ended and not (self._slots or self._out or self.deferred) and self._transport is not None:
             self._transport.close()

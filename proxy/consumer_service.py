@@ -2,13 +2,14 @@
 
 Rules: results are applied before anything else and never fail their pull (D13); each result counts for its own group
 (W4) and may be null, unknown or late (counted, W2, W5, W46); a pull that cannot be served for a reason the client
-can act on is a PullException with a code of `proxy.wire.codes` (W6); a known group without messages parks the
-request for max(maxLingerTime, 20 ms), at most `linger_ms_max` (R48, W7).
+can act on is a PullException with a code of `proxy.wire.codes` (W6), after its results were taken: where those cannot
+be recorded, the call ends without an answer, since libraries throw results away with an exception; a known group
+without messages parks the request for max(maxLingerTime, 20 ms), at most `linger_ms_max` (R48, W7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from broker.body import BodyPacked, body_limit, locate_body, locate_unpacked
@@ -19,7 +20,9 @@ from broker.record import Located
 from broker.seams import Clock, Scheduler
 from broker.store import DamagedRecord, RecordGone, Store
 from proxy.connection import Connection
-from proxy.reply_slot import Slot
+from proxy.held_calls import HeldCall, carries_results, leave_unanswered
+from proxy.reply_slot import Lost, Slot
+from proxy.result_steps import is_long, pieces
 from proxy.server import Handler
 from proxy.waiting_pulls import Lingers, WaitingPull
 from proxy.wire import (
@@ -27,6 +30,7 @@ from proxy.wire import (
     Call,
     ConsumeResult,
     PullRequest,
+    TextError,
     encode_application_exception,
     encode_bool_reply,
     encode_empty_pull_reply,
@@ -49,6 +53,9 @@ RESULTS_IGNORED = declare(
     "pyddmq_results_ignored_total",
     "Results that could not be attributed: null_context, no_such_group (per result, not per offset)",
     ("reason",),
+)
+LOW_LEVEL_REFUSED = declare(
+    "pyddmq_low_level_refused_total", "Calls of the low-level API, which is not served: fetch, ack", ("method",)
 )
 RECORDS_LOST_AT_PULL = declare(
     "pyddmq_pull_records_unreadable_total", "Records found damaged or gone when a reply was assembled", ("topic",)
@@ -118,7 +125,21 @@ class ConsumerService:
         request = scan_pull(call)
         refused = self._acks_refused()
         if request.results:
+            if refused is not None and carries_results(request.results):
+                self._leave_unanswered(connection, refused)
+                return
+            if refused is None and is_long(request.results):
+                header, rest = call.header(), request._replace(results=[])
+
+                def pull(_: bool) -> None:
+                    self._pull(connection, header, rest, self._acks_refused())
+
+                connection.work(self._applying(request.results, connection, pull))
+                return
             self._apply(request.results, connection, refused)
+        self._pull(connection, call, request, refused)
+
+    def _pull(self, connection: Connection, call: Call, request: PullRequest, refused: ProgressFailed | None) -> None:
         group = self._groups.get(request.group)
         if (
             group is None
@@ -131,7 +152,7 @@ class ConsumerService:
         if connection.may_start():
             batch = group.pull(request.topic, request.count_max, connection)
             if batch is not None:
-                self._send(connection.answer, call, group, batch, connection)
+                self._send(connection.answer, call, group, batch, connection, connection.requests)
             elif connection.ended:
                 connection.answer(encode_empty_pull_reply(call))
             else:
@@ -139,45 +160,92 @@ class ConsumerService:
             return
         # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
         call, request = call.header(), request._replace(results=[])
-        slot = connection.later()
-        slot.start = partial(self._start, slot, call, request, group, connection)
-        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
+        self._start_in_turn(connection.later(), call, request, group, connection)
 
     def submit(self, connection: Connection, call: Call) -> None:
         """Apply a chain of results; false only when it took nothing (D13)."""
-        connection.answer(encode_bool_reply(call, self.apply(scan_submit(call), connection)))
+        results, refused = scan_submit(call), self._acks_refused()
+        holds_offsets = any(each.success or each.fail for each in results)
+        header = call.header()
+
+        def answer(counted: bool) -> None:
+            connection.answer(encode_bool_reply(header, counted or not holds_offsets))
+
+        if refused is not None and carries_results(results):
+            self._leave_unanswered(connection, refused)
+        elif refused is None and is_long(results):
+            connection.work(self._applying(results, connection, answer))
+        else:
+            answer(self._apply(results, connection, refused))
+
+    def resume(self, held: Sequence[HeldCall]) -> None:
+        """Take the results of all calls that came while the node was starting, then answer those calls in order."""
+        refused = self._acks_refused()
+        waiting: list[tuple[HeldCall, PullRequest | None, bool]] = []
+        for each in held:
+            pulls = each.call.method == "pull"
+            request = scan_pull(each.call) if pulls else None
+            results = scan_submit(each.call) if request is None else request.results
+            if refused is None:
+                waiting.append((each, request, self._apply(results, each.connection, None)))
+            elif not each.connection.closed:
+                self._leave_unanswered(each.connection, refused)
+        for each, request, counted in waiting:
+            if request is None:
+                each.slot.answer(encode_bool_reply(each.call, counted))
+            else:
+                self._resume_pull(each, request._replace(results=[]))
+
+    def _resume_pull(self, held: HeldCall, request: PullRequest) -> None:
+        connection, slot, call = held
+        group = self._groups.get(request.group)
+        if connection.ended:
+            slot.answer(encode_empty_pull_reply(call))
+        elif group is None or not (group.consumes if request.topic is None else group.has_topic(request.topic)):
+            slot.answer(self._refuse(call, *self._refusal(request, group, None), connection))
+        else:
+            self._start_in_turn(slot, call.header(), request, group, connection)
+            connection.settle()
 
     def get_consume_stats(self, connection: Connection, call: Call) -> None:
-        """Committed and produced offsets per topic of a group (R76 as intended; W1)."""
-        request = scan_stats(call)
-        group = self._groups.get(request.group)
-        if group is None:
-            text = f"no group {request.group!r} is configured on this node"
-            connection.answer(encode_pull_exception(call, PullCode.NO_SUCH_GROUP, text))
+        """Committed and produced offsets per topic of a group; none of an unknown one (R76 as intended; W1)."""
+        try:
+            request = scan_stats(call)
+        except TextError:
+            # No group has such a name, and none has rows.
+            connection.answer(encode_stats_reply(call, []))
             return
-        rows = []
-        for topic in group.stats().topics:
-            if request.topic is None or request.topic == topic.topic:
-                consumed = {queue.qid: queue.committed for queue in topic.queues}
-                produced = {queue.qid: queue.produced for queue in topic.queues}
-                rows.append((request.group, topic.topic, consumed, produced))
+        group = self._groups.get(request.group)
+        rows = [] if group is None else [(request.group, *each) for each in group.offsets(request.topic)]
         connection.answer(encode_stats_reply(call, rows))
 
     def low_level(self, connection: Connection, call: Call) -> None:
         """Answer fetch and ack, which are not served (D21)."""
-        connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, LOW_LEVEL_TEXT))
+        refuse_low_level(connection, call, self._metrics, self._notices)
 
-    def apply(self, results: list[ConsumeResult], connection: Connection) -> bool:
-        """Apply a flattened chain; returns whether any offset of it counted (or the chain held none)."""
-        return self._apply(results, connection, self._acks_refused())
+    def _applying(
+        self, results: list[ConsumeResult], connection: Connection, then: Callable[[bool], None]
+    ) -> Iterator[None]:
+        """Apply a long chain in steps, then go on with whether any offset of it counted.
+
+        Where results cannot be recorded any more before the end, nobody may be told that they were: the connection ends
+        (D5), and the client sends them again over another one.
+        """
+        counted = False
+        for piece in pieces(results):
+            counted |= self._apply(piece, connection, None)
+            yield
+            if (refused := self._acks_refused()) is not None:
+                self._leave_unanswered(connection, refused)
+                return
+        then(counted)
 
     def _apply(self, results: list[ConsumeResult], connection: Connection, refused: ProgressFailed | None) -> bool:
+        """Apply a flattened chain; returns whether any offset of it counted."""
         counted = False
-        offsets = 0
         if refused is None:
             connection.promise()
         for result in results:
-            offsets += len(result.success) + len(result.fail)
             if result.group is None or result.topic is None or result.qid is None:
                 self._ignore("null_context", connection)
                 continue
@@ -185,10 +253,12 @@ class ConsumerService:
             if group is None:
                 self._ignore("no_such_group", connection)
                 continue
-            applied = group.apply(result.topic, result.qid, result.success, result.fail, connection)
+            applied = group.apply(
+                result.topic, result.qid, result.success, result.fail, connection, result.deliveries, result.reasons
+            )
             if applied.counted:
                 counted = True
-        return counted or offsets == 0
+        return counted
 
     def _refuse(self, call: Call, code: PullCode, text: str, connection: Connection) -> bytes:
         """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
@@ -213,7 +283,7 @@ class ConsumerService:
             return self._topic_refusal(group, request.topic)
         if refused is None or self._budget.level >= _REFUSING:
             return PullCode.OVERLOADED, "the node is short of memory (memoryMax): pull again in a moment"
-        return PullCode.ACKS_REFUSED if isinstance(refused, ProgressFull) else PullCode.STORE_FAILED, str(refused)
+        return _code_of(refused), str(refused)
 
     @staticmethod
     def _topic_refusal(group: ConsumerGroup, topic: str) -> tuple[PullCode, str]:
@@ -223,13 +293,22 @@ class ConsumerService:
         known = ", ".join(group.topic_names())
         return PullCode.NO_SUCH_TOPIC, f"group {group.name!r} does not subscribe {topic!r}: it has {known}"
 
+    def _leave_unanswered(self, connection: Connection, refused: ProgressFailed) -> None:
+        leave_unanswered(connection, _code_of(refused), self._metrics, self._notices)
+
+    def _start_in_turn(
+        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+    ) -> None:
+        slot.start = partial(self._start, slot, call, request, group, connection)
+        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
+
     def _start(
         self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
     ) -> None:
         """Serve a pull whose turn on its connection has come (D18)."""
         batch = group.pull(request.topic, request.count_max, connection)
         if batch is not None:
-            self._send(slot.answer, call, group, batch, connection)
+            self._send(slot.answer, call, group, batch, connection, slot.number)
         elif connection.ended:
             slot.answer(encode_empty_pull_reply(call))
         else:
@@ -244,15 +323,20 @@ class ConsumerService:
         except ParkedFull as error:
             slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}: use fewer connections", connection))
 
-    def _send(
+    # Positional, because one is made for every pull.
+    def _send(  # noqa: PLR0917
         self,
-        answer: Callable[[bytes, Callable[[], None]], None],
+        answer: Callable[[bytes, Lost], None],
         call: Call,
         group: ConsumerGroup,
         batch: Batch,
         connection: Connection,
+        number: int,
     ) -> None:
-        """Assemble the reply from record slices."""
+        """Assemble the reply from record slices; it is the connection's reply of that number."""
+        delivery = batch.jobs[0].delivery
+        assert delivery is not None, "it was handed out just now"
+        delivery.reply = connection.carried = number
         places, offsets = job_loops.places(batch.jobs)
         try:
             located = self._store.locate(places, locate_unpacked)
@@ -260,8 +344,10 @@ class ConsumerService:
             jobs, located = self._readable(group, batch)
             offsets = [job.offset for job in jobs]
         messages = list(zip(offsets, located, strict=True))
-        data = encode_pull_reply(call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages)
-        answer(data, partial(group.give_back, batch, connection))
+        data = encode_pull_reply(
+            call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages, delivery=delivery.number
+        )
+        answer(data, partial(_give_back, call.header(), group, batch, connection))
 
     def _readable(self, group: ConsumerGroup, batch: Batch) -> tuple[list[UpstreamJob], list[Located]]:
         """Find a batch's records one by one, unpacking their bodies.
@@ -298,3 +384,22 @@ class ConsumerService:
         group.drop_unusable(unusable)
         group.return_undelivered(left)
         return jobs, found
+
+
+def refuse_low_level(connection: Connection, call: Call, metrics: Metrics, notices: Notices) -> None:
+    """Answer a fetch or an ack; tell of it once a minute for each (D25)."""
+    metrics.counter(LOW_LEVEL_REFUSED, call.method).add()
+    notices.note(
+        "low_level_refused", kind=call.method, method=call.method, client=connection.address, text=LOW_LEVEL_TEXT
+    )
+    connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, LOW_LEVEL_TEXT))
+
+
+def _give_back(call: Call, group: ConsumerGroup, batch: Batch, connection: Connection) -> bytes:
+    """Take back a batch that reached nobody; returns the reply without messages, for whoever reads on all the same."""
+    group.give_back(batch, connection)
+    return encode_empty_pull_reply(call)
+
+
+def _code_of(refused: ProgressFailed) -> PullCode:
+    return PullCode.ACKS_REFUSED if isinstance(refused, ProgressFull) else PullCode.STORE_FAILED

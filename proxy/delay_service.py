@@ -9,13 +9,15 @@ first and is answered like it, without being stored a second time.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from broker.awaited import AwaitedSteps
 from broker.cancelling import CancelOutcome
-from broker.java import string_hash
+from broker.deduplication.deduplication import Judged
+from broker.java import queue_of_key
 from broker.loop import metrics as counted
 from broker.loop.cancel import DelayCancels
 from broker.loop.loops import Loops
@@ -25,17 +27,21 @@ from broker.seams import Clock, Scheduler
 from broker.store import Position, Put, StoreError
 from proxy.connection import Connection
 from proxy.delay_rules import CANCEL, check_action, check_add, check_cancel
+from proxy.keyed_sends import Again, KeyedSends, delay_id, keyed
+from proxy.limited_sends import LimitedSends
 from proxy.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.message_rules import Refusal
 from proxy.publishing import Publishing
 from proxy.reply_slot import Slot
 from proxy.server import Handler
 from proxy.topic_ports import TopicPort
-from proxy.wire import Call, SendMessage, encode_delay_result_reply, scan_delay
-from proxy.wire.codes import ResultCode
+from proxy.wire import Call, SendMessage, TextError, encode_delay_result_reply, scan_delay
+from proxy.wire.codes import Repeat, ResultCode
 
 RECENT_MAX = 16_384
 """Adds that are known by their id if they come again."""
+MARK = "from_chronos"
+"""Property of a delivered delay message (R93; DDMQ's scheduler of delays is called chronos)."""
 _ANY_LEVEL = 1
 _OUTCOMES = {CancelOutcome.CANCELLED: 1, CancelOutcome.TOO_LATE: 2, CancelOutcome.UNKNOWN: 3}
 """As `DelayResult.cancelOutcome` (D33)."""
@@ -52,6 +58,8 @@ class DelayService:
     Args:
         checks: What messages are asked.
         publishing: Stores and answers.
+        keyed_sends: Knows what was sent before.
+        limited: Sends above a rate that are tried again.
         loops: Makes what waits.
         cancels: Ends it.
         clock: Wall clock.
@@ -60,10 +68,12 @@ class DelayService:
         interval_max: Longest interval of a loop, seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what all its calls share
         self,
         checks: MessageChecks,
         publishing: Publishing,
+        keyed_sends: KeyedSends,
+        limited: LimitedSends,
         loops: Loops,
         cancels: DelayCancels,
         *,
@@ -74,6 +84,8 @@ class DelayService:
     ) -> None:
         self._checks = checks
         self._publishing = publishing
+        self._keyed = keyed_sends
+        self._limited = limited
         self._loops = loops
         self._cancels = cancels
         self._clock = clock
@@ -90,27 +102,73 @@ class DelayService:
 
     def send_delay(self, connection: Connection, call: Call) -> None:
         """Add or cancel a delayed message."""
-        message = scan_delay(call).message
+        try:
+            message, timeout_ms = scan_delay(call)
+        except TextError as error:
+            self._publishing.refuse_text(connection, call, error, partial(_refused, ""))
+            return
+        if connection in self._limited.waiting:
+            self._limited.follow(connection, call, partial(self._take, connection, call, message, timeout_ms))
+        else:
+            self._take(connection, call, message, timeout_ms)
+
+    def _take(
+        self,
+        connection: Connection,
+        call: Call,
+        message: Mapping[str, Any],
+        timeout_ms: int | None,
+        slot: Slot | None = None,
+        *,
+        again: bool = True,
+    ) -> None:
+        """Do what a call asks, or have it tried again where it is above a rate."""
         said = ""
         try:
+            judged = self._judge(message)
+            if judged is not None and judged.places:
+                encode = partial(self._stored_again, message)
+                key = message["uniqKey"].encode()
+                self._keyed.answer(connection, call, [key], judged, encode, refused=partial(_refused, ""), slot=slot)
+                return
             put, port = self._check(message)
-            try:
-                if check_action(message) == CANCEL:
-                    said = message.get("uniqDelayMsgId", "")
-                    self._cancel(connection, call, put.topic.name, check_cancel(message))
-                    return
-                now_s = self._clock.wall_ms() // 1000
-                occurrence = check_add(message, now_s=now_s, interval_max=self._interval_max)
-            except Refusal:
-                give_tokens_back([port])
-                raise
-            self._add(connection, call, put, port, occurrence)
+            if check_action(message) == CANCEL:
+                said = message.get("uniqDelayMsgId", "")
+                cancelled = check_cancel(message)
+                self._checks.charge(port)
+                self._cancel(connection, call, port, cancelled, slot)
+                return
+            now_s = self._clock.wall_ms() // 1000
+            occurrence = check_add(message, now_s=now_s, interval_max=self._interval_max)
+            self._checks.charge(port)
+            self._add(connection, call, put, port, occurrence, judged, slot=slot)
         except Refusal as refusal:
-            self._publishing.refuse(connection, call, refusal, 1, partial(_refused, said))
+            retry = partial(self._take, connection, call, message, timeout_ms, again=False)
+            if not (
+                again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
+            ):
+                self._publishing.refuse(connection, call, refusal, 1, partial(_refused, said), slot=slot)
+
+    def _judge(self, message: Mapping[str, Any]) -> Judged | None:
+        """Say what is known of an add that has a number of its producer's. Raises Refusal."""
+        key = message.get("uniqKey")
+        if key is None or message.get("action") == CANCEL:
+            return None
+        return self._keyed.judge([key.encode()])
+
+    def _stored_again(self, message: Mapping[str, Any], call: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
+        """Answer an add that was answered before, or should have been."""
+        said = delay_id(again[0])
+        if not said:
+            # Its record is gone; what it asked for says its id as well.
+            with contextlib.suppress(Refusal):
+                said = check_add(message, now_s=self._clock.wall_ms() // 1000, interval_max=self._interval_max).id
+        return encode_delay_result_reply(call, ResultCode.OK, "OK", said, repeat=repeat)
 
     def _check(self, message: Mapping[str, Any]) -> tuple[Put, TopicPort]:
-        """Ask what every message is asked; its rate is its topic's (R105). Raises Refusal."""
-        properties = message.get("properties") or None
+        """Ask what every message is asked, but for its rate, which is its topic's (R105). Raises Refusal."""
+        # What consumers of DDMQ know a delayed message by, on every delivery of it.
+        properties = {**message.get("properties", {}), MARK: "true"}
         sent = SendMessage(
             topic=message.get("topic", "").encode(),
             key=None,
@@ -120,7 +178,7 @@ class DelayService:
             partition_id=0,
             body=memoryview(message.get("body", b"")),
             version=None,
-            properties=properties and _encoded(properties),
+            properties=_encoded(properties),
             # Any delay: it is what a topic's message type looks at.
             delay_level=_ANY_LEVEL,
             deliver_at_ms=None,
@@ -128,44 +186,60 @@ class DelayService:
         )
         puts: list[Put] = []
         ports: list[TopicPort] = []
-        self._checks.check([sent], puts, ports)
+        self._checks.check([sent], puts, ports, charge=False)
         return puts[0], ports[0]
 
-    def _add(self, connection: Connection, call: Call, put: Put, port: TopicPort, occurrence: Occurrence) -> None:
+    def _add(  # noqa: PLR0917 - what was found out of one message
+        self,
+        connection: Connection,
+        call: Call,
+        put: Put,
+        port: TopicPort,
+        occurrence: Occurrence,
+        judged: Judged | None,
+        *,
+        slot: Slot | None,
+    ) -> None:
         key = put.topic.name, occurrence.id
         if key in self._recent:
             give_tokens_back([port])
-            self._repeat(connection, call, key)
+            self._repeat(connection, call, key, slot)
             return
         # All occurrences of a loop in one queue: consumers get them in their order.
-        queue_id = (string_hash(occurrence.uuid) & 0x7FFF_FFFF) % port.queue_count
+        queue_id = queue_of_key(occurrence.uuid, port.queue_count)
         try:
             waiting = self._loops.first(put._replace(queue_id=queue_id), occurrence)
         except StoreError as error:
             give_tokens_back([port])
             raise store_refusal(error) from error
-        self._publishing.append(
+        if judged is not None:
+            waiting = keyed(waiting, judged.key)
+        positions = self._publishing.append(
             [waiting],
             [port],
             connection,
             call,
             stored=partial(self._stored, key),
             refused=partial(self._not_stored, key),
+            slot=slot,
         )
+        if judged is not None:
+            self._keyed.stored(judged, positions)
         if len(self._recent) >= RECENT_MAX:
             stored = [each for each, waiters in self._recent.items() if waiters is None]
             for old in stored[: RECENT_MAX // 2]:
                 del self._recent[old]
         self._recent[key] = []
 
-    def _repeat(self, connection: Connection, call: Call, key: tuple[str, str]) -> None:
+    def _repeat(self, connection: Connection, call: Call, key: tuple[str, str], slot: Slot | None) -> None:
         """Answer an add that came before with what becomes, or became, of that."""
         self._repeated.add()
         waiters = self._recent[key]
         if waiters is None:
-            connection.answer(_stored_reply(call, key[1]))
+            answer = connection.answer if slot is None else slot.answer
+            answer(_stored_reply(call, key[1]))
         else:
-            waiters.append((connection.later(), call))
+            waiters.append((connection.later() if slot is None else slot, call.header()))
 
     def _stored(self, key: tuple[str, str], call: Call, _: Sequence[Position]) -> bytes:
         for slot, other in self._recent.get(key) or ():
@@ -178,12 +252,19 @@ class DelayService:
             slot.answer(_refused("", other, code, text))
         return _refused("", call, code, text)
 
-    def _cancel(self, connection: Connection, call: Call, topic: str, occurrence: Occurrence) -> None:
+    def _cancel(
+        self, connection: Connection, call: Call, port: TopicPort, occurrence: Occurrence, slot: Slot | None
+    ) -> None:
         """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
-        self._publishing.check_open()
-        slot = connection.later()
-        steps = self._cancels.steps(topic, occurrence)
-        self._scheduler.call_later(0, self._step, steps, slot, call, occurrence.id)
+        try:
+            self._publishing.check_open()
+        except Refusal:
+            give_tokens_back([port])
+            raise
+        if slot is None:
+            slot = connection.later()
+        steps = self._cancels.steps(port.topic.name, occurrence)
+        self._scheduler.call_later(0, self._step, steps, slot, call.header(), occurrence.id)
 
     def _step(self, steps: AwaitedSteps[CancelOutcome], slot: Slot, call: Call, delay_id: str) -> None:
         try:

@@ -174,7 +174,8 @@ def _written(steps: AwaitedSteps[bool]) -> AwaitedSteps[bool]:
     try:
         return (yield from steps)
     except OSError as error:
-        text = f"It could not be written ({error.strerror or error}); nothing has changed."
+        why = error.strerror or error
+        text = f"It could not be written ({why}). Nothing has changed here, and it may hold after a restart: look then."
         raise ChangeRefused(503, text) from error
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from broker.metrics import Metrics, declare
 from broker.notices import Notices
 from broker.seams import Clock, Scheduler
-from proxy.connection import INPUT_BYTES_SLOWED, Connection
+from proxy.connection import Connection
+from proxy.reading import INPUT_BYTES_SLOWED
 from proxy.server import ThriftServer
 from upstream.budget import Budget, Pressure
 from upstream.group import ConsumerGroup

@@ -10,17 +10,18 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.java import string_hash
+from broker.java import queue_of_hash, string_hash
 from broker.leaves import leaf
 from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
 from broker.properties import find_property
 from broker.seams import Buffer, Clock
 from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
 from broker.topics import is_system
-from proxy.message_rules import PropertyRules, Refusal
+from proxy.message_rules import Limited, PropertyRules, Refusal
 from proxy.topic_ports import TopicPort
 from proxy.wire import SendMessage
 from proxy.wire.codes import ResultCode
+from upstream.limits import TokenBucket
 
 _HASHES_MAX = 65_536
 
@@ -55,6 +56,7 @@ def _check_none(  # noqa: PLR0917 - what compiled functions take by name costs m
     body_bytes_max: int,
     good: dict[tuple[bytes, ...], bytes],
     key_hash: Callable[[bytes], int],
+    keyed: bool,
 ) -> int:
     """Leave all to the general way, which is the quickest in Python; the leaf `proxy.check_leaf` does more.
 
@@ -66,6 +68,7 @@ def _check_none(  # noqa: PLR0917 - what compiled functions take by name costs m
         body_bytes_max: Largest body.
         good: Sets of names that may stand in a message (`PropertyRules.good`).
         key_hash: Java's hash of a key.
+        keyed: As `MessageChecks.check` has it.
 
     Returns:
         How many these are; the next one goes the general way.
@@ -86,6 +89,7 @@ class MessageChecks:
         randomness: For partitionId -2 and below.
         body_bytes_max: Largest body (R91).
         auto_create: Makes a topic on its first publish, or answers None where that is off.
+        disabled: Whether a topic is configured and switched off.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class MessageChecks:
         randomness: random.Random,
         body_bytes_max: int,
         auto_create: Callable[[str], TopicPort | None],
+        disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._ports = ports
         self._store = store
@@ -104,6 +109,7 @@ class MessageChecks:
         self._random = randomness
         self._body_bytes_max = body_bytes_max
         self._auto_create = auto_create
+        self._disabled = disabled
         self._rules = PropertyRules()
         self._hashes: dict[bytes, int] = {}
 
@@ -114,14 +120,18 @@ class MessageChecks:
         ports: list[TopicPort],
         *,
         transactional: bool = False,
+        charge: bool = True,
+        keyed: bool = False,
     ) -> dict[int, Delay]:
-        """Check messages in order and choose their queues.
+        """Check messages in order and choose their queues: each message itself, its topic, its type, its rate (R102).
 
         Args:
             messages: What was sent.
             puts: Gets each message as it would be stored without a delay.
             ports: Gets the port of each.
             transactional: They are half messages, for topics with a message type.
+            charge: Whether they take their rate tokens; where more is to be asked of them, `charge` does afterwards.
+            keyed: They have unique keys of their producer's, which were judged; else none has.
 
         Returns:
             What was asked for those that are to wait, by place; `delay` turns their puts into ones that wait.
@@ -133,31 +143,37 @@ class MessageChecks:
         body_bytes_max = self._body_bytes_max
         block_of = self._rules.block
         delays: dict[int, Delay] = {}
-        done = _check(messages, puts, ports, known_ports, body_bytes_max, self._rules.good, self._key_hash)
+        done = _check(messages, puts, ports, known_ports, body_bytes_max, self._rules.good, self._key_hash, keyed)
         if done:
             if done == len(messages):
                 return delays
             messages = messages[done:]
         # Unpacked at once: an attribute of a named tuple costs more than a local, and this runs for every message.
-        for topic, key, value, hash_id, tags, partition_id, body, _, properties, level, deliver_at, delay in messages:
-            port = known_ports.get(topic)
-            if port is None:
-                port = self._new_port(topic)
+        for (
+            topic, key, value, hash_id, tags, partition_id, body, _, properties, level, deliver_at, delay, unique_key
+        ) in messages:  # fmt: skip
             content = value if body is None else body
             if not content or len(content) > body_bytes_max:
                 raise self._body_refusal(content)
             if level or deliver_at or delay:
                 delays[len(puts)] = _checked_delay(level, deliver_at, delay)
             block = block_of(key, tags, properties)
+            if (unique_key is not None) != keyed:
+                raise _mixed_refusal()
+            if unique_key is not None:
+                block = b"%bUNIQ_KEY\x01%b\x02" % (block, unique_key)
+            port = known_ports.get(topic)
+            if port is None:
+                port = self._new_port(topic)
             queues = port.queue_count
             if partition_id >= 0:
                 queue_id = partition_id % queues
             elif partition_id < -1:
                 queue_id = self._random.randrange(queues)
             elif hash_id:
-                queue_id = abs(hash_id) % queues
+                queue_id = queue_of_hash(hash_id, queues)
             elif key:
-                queue_id = (self._key_hash(key) & 0x7FFF_FFFF) % queues
+                queue_id = queue_of_hash(self._key_hash(key), queues)
             else:
                 queue_id = port.round = (port.round + 1) % queues
             if port.guarded:
@@ -165,9 +181,11 @@ class MessageChecks:
                     ordered = bool(hash_id) or partition_id >= 0
                     delayed = bool(level or deliver_at or delay)
                     self._check_type(port.topic, MessageKind(transactional, delayed, ordered or bool(key), ordered))
-                if port.limit is not None:
-                    self._take_token(port)
-            puts.append(_new_put(Put, (port.topic, queue_id, content, block, tags or b"", b"", 0, 0, 0, 0)))
+                if charge:
+                    self.charge(port)
+            puts.append(
+                _new_put(Put, (port.topic, queue_id, content, block, tags or b"", unique_key or b"", 0, 0, 0, 0))
+            )
             ports.append(port)
         return delays
 
@@ -214,14 +232,17 @@ class MessageChecks:
             raise Refusal(code, f"topic {topic.name} is of the type {topic.message_type}: it {problem}")
 
     @staticmethod
-    def _take_token(port: TopicPort) -> None:
-        limit = port.limit
-        assert limit is not None, "called for limited topics"
-        available = limit.available()
-        if available is not None and available < 1:
-            text = f"topic {port.topic.name} is above its maxTps: send more slowly"
-            raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
-        limit.take(1)
+    def charge(port: TopicPort) -> None:
+        """Take the rate tokens of one message, its topic's and the node's (R94). Raises Limited: one is not there."""
+        limit, node_limit = port.limit, port.node_limit
+        if limit is not None and _spent(limit):
+            raise Limited(f"topic {port.topic.name} is above its maxTps: send more slowly", port.retry_ms)
+        if node_limit is not None:
+            if _spent(node_limit):
+                raise Limited("the node is above its maxTps: send more slowly, or to another node", port.retry_ms)
+            node_limit.take(1)
+        if limit is not None:
+            limit.take(1)
 
     def _key_hash(self, key: bytes) -> int:
         """Java's hash of a key, remembered: it costs microseconds in Python, and keys come again."""
@@ -247,11 +268,23 @@ class MessageChecks:
             return Refusal(
                 ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends"
             )
+        if self._disabled(text):
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED,
+                f"topic {text} is disabled: set `enabled: true` for it in the configuration",
+            )
         if topic is not None:
             return Refusal(
                 ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"topic {text} is not served: it is not in the configuration"
             )
         return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f"no topic {text!r}: add it under topics in the configuration")
+
+
+def _mixed_refusal() -> Refusal:
+    text = (
+        "some messages of the batch have a uniqKey and this one has not, or the other way round: give it to all or none"
+    )
+    return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
 
 
 def store_refusal(error: StoreError) -> Refusal:
@@ -268,6 +301,13 @@ def give_tokens_back(ports: Sequence[TopicPort]) -> None:
     for port in ports:
         if port.limit is not None:
             port.limit.take(-1)
+        if port.node_limit is not None:
+            port.node_limit.take(-1)
+
+
+def _spent(limit: TokenBucket) -> bool:
+    available = limit.available()
+    return available is not None and available < 1
 
 
 def _checked_delay(level: int | None, deliver_at_ms: int | None, delay_ms: int | None) -> Delay:

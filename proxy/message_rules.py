@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
+from broker.properties import LETTER_PROPERTIES, PRIVATE_PREFIX, SYSTEM_PROPERTIES
 from proxy.wire.codes import ResultCode
 from proxy.wire.values import Properties
 
@@ -11,7 +11,7 @@ TAGS_CHARS_MAX = 255
 PROPERTIES_BYTES_MAX = 32_767 - 128
 """RocketMQ's block limit less what the broker adds: UNIQ_KEY, the batch mark and the sum."""
 
-RESERVED_PROPERTIES = SYSTEM_PROPERTIES | {b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID"}
+RESERVED_PROPERTIES = SYSTEM_PROPERTIES.union(LETTER_PROPERTIES)
 """R91 and D34: names of the broker's own, refused as user properties together with those below."""
 
 RESERVED_PREFIXES = (b"TIMER_", PRIVATE_PREFIX, b"PYDDMQ_")
@@ -27,6 +27,18 @@ class Refusal(Exception):
         self.code = code
         self.text = text
         super().__init__(text)
+
+
+class Limited(Refusal):
+    """A message above a rate.
+
+    Attributes:
+        retry_ms: When it may be tried once more (limiterFailureRetryInterval): 0 not at all, -1 as its timeout allows.
+    """
+
+    def __init__(self, text: str, retry_ms: int) -> None:
+        self.retry_ms = retry_ms
+        super().__init__(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
 
 class PropertyRules:

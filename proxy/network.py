@@ -10,12 +10,18 @@ import asyncio
 import errno
 import os
 import resource
+import select
 import socket
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
 DESCRIPTORS_UNBOUNDED = 1 << 31
 _DESCRIPTORS_KEPT_MAX = 1024
+_RDHUP = getattr(select, "POLLRDHUP", 0)
+_TCP_INFO_BYTES = 256
+_BYTES_ACKED_AT = 120
+"""Where `tcpi_bytes_acked` stands in Linux's struct tcp_info, since 4.1."""
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 """A peer that vanished without a word is noticed after two minutes; sockets take this from the one they came from."""
 
@@ -79,8 +85,24 @@ class Listener(Protocol):
         ...
 
 
+class Peer(Protocol):
+    """What the system knows of the other end of a connection, asked without waiting for the loop to hear of it."""
+
+    def gone(self) -> bool:
+        """Whether it has closed, or will send no more; its last bytes and that end may still be unread here."""
+        ...
+
+    def acknowledged(self) -> int | None:
+        """Bytes of what was sent that its system has acknowledged, one more at most; None where that is not known."""
+        ...
+
+
 class Network(Protocol):
-    """Makes listeners."""
+    """Makes listeners, and knows what the system knows of peers."""
+
+    def peer(self, transport: asyncio.BaseTransport) -> Peer:
+        """Return the other end of a connection that one of the listeners accepted; valid until it is closed."""
+        ...
 
     async def listen(self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int) -> Listener:
         """Listen on `host:port` (0: any free port) and make a protocol of `factory` for each connection.
@@ -89,6 +111,48 @@ class Network(Protocol):
             ListenError: The address cannot be had.
         """
         ...
+
+
+class SocketPeer:
+    """The other end of a TCP socket; its answers come from the kernel, in a microsecond."""
+
+    __slots__ = ("_descriptor", "_poll")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._poll: select.poll | None = None
+
+    def gone(self) -> bool:
+        """See `Peer.gone`."""
+        poll = self._poll
+        if poll is None:
+            poll = self._poll = select.poll()
+            # An error and a hang-up are told whatever is asked for.
+            poll.register(self._descriptor, _RDHUP)
+        return bool(poll.poll(0))
+
+    def acknowledged(self) -> int | None:
+        """See `Peer.acknowledged`."""
+        try:
+            with socket.fromfd(self._descriptor, socket.AF_INET, socket.SOCK_STREAM) as same:
+                told = same.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        except (OSError, AttributeError):
+            return None
+        if len(told) < _BYTES_ACKED_AT + 8:
+            return None
+        return int.from_bytes(told[_BYTES_ACKED_AT : _BYTES_ACKED_AT + 8], sys.byteorder)
+
+
+class NoPeer:
+    """A peer of whom nothing is known."""
+
+    def gone(self) -> bool:
+        """Say no: the loop will tell."""
+        return False
+
+    def acknowledged(self) -> int | None:
+        """Say that nobody knows."""
+        return None
 
 
 class _ServerListener:
@@ -108,6 +172,10 @@ class _ServerListener:
 
 class AsyncioNetwork:
     """Real sockets on the running event loop."""
+
+    def peer(self, transport: asyncio.BaseTransport) -> Peer:
+        """Return the other end of an accepted connection; see `Network.peer`."""
+        return SocketPeer(transport.get_extra_info("socket").fileno())
 
     async def listen(self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int) -> Listener:
         """Listen on a TCP port; see `Network.listen`."""

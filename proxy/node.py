@@ -13,8 +13,8 @@ from collections.abc import Generator
 import structlog
 
 from actions.registry import Registry
+from broker.deduplication.deduplication import Deduplication
 from broker.delay.delays import Delays
-from broker.delay.keeper import DelayKeeper
 from broker.landed import seconds_early
 from broker.loop.loops import Loops
 from broker.metrics import Metrics, declare
@@ -22,9 +22,7 @@ from broker.notices import Notices
 from broker.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
 from broker.store import Store, StoreError
-from broker.timer.keeper import TimerKeeper
 from broker.timer.timers import Timers
-from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig
 from proxy.assembly import (
@@ -35,10 +33,12 @@ from proxy.assembly import (
     consumer_service,
     expiry,
     loops,
+    opening_deduplication,
     opening_progress,
     opening_store,
     opening_waiting,
     producer_handlers,
+    retention_keepers,
     retention_limits,
     server_limits,
     starting_servers,
@@ -52,6 +52,7 @@ from proxy.retaining import STEP_SECONDS, Retaining
 from proxy.server import ThriftServer
 from proxy.startup import Startup
 from proxy.topic_ports import TopicPorts
+from proxy.vitals import Vitals
 from proxy.yielding import Yielding
 from upstream.budget import Budget
 from upstream.group import ConsumerGroup
@@ -85,6 +86,7 @@ class Node:
         self.registry = registry
         self.metrics = metrics or Metrics()
         self.notices = Notices(seams.clock)
+        self.vitals = Vitals(self.metrics, seams.clock)
         self.budget = Budget(config.node.memory_max)
         self.memory = MemoryWatch(
             self.budget,
@@ -100,7 +102,7 @@ class Node:
         self.started_monotonic = 0.0
         self._state = "starting"
         self._turn_asked = False
-        self._periodic = PeriodicWork(seams.loop, self.notices)
+        self.periodic = PeriodicWork(seams.loop, self.notices)
         self.steps = Yielding(seams.alarms or seams.loop, lambda: self.store.unsettled)
         """Schedules what waits in the store: it is delivered in steps."""
         self.is_open = False
@@ -116,9 +118,10 @@ class Node:
         self.timers: Timers
         self.loops: Loops
         self.transactions: Transactions
+        self.deduplication: Deduplication
         self.redrives: Redrives
         self.pauses: Pauses
-        self._retaining: Retaining
+        self.retaining: Retaining
         self.consumer: ThriftServer
         self.producer: ThriftServer
         self.consumer_service: ConsumerService
@@ -166,12 +169,12 @@ class Node:
         steps = opening_store(node, seams, self.metrics)
         next(steps)
         try:
-            self.consumer, self.producer = starting_servers(self, admin_hint)
+            self.consumer, self.producer, held = starting_servers(self, admin_hint)
             self.memory.servers = (self.consumer, self.producer)
             await self.consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
             await self.producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
             self._state = "recovering"
-            self._periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
+            self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             await self._open_storage(steps, self.startup)
             self.consumer_service = consumer_service(self)
@@ -186,6 +189,7 @@ class Node:
             self.timers.start()
             self.transactions.start()
             self._run_timers()
+            self.consumer_service.resume(held.release())
         except BaseException:
             steps.close()
             self._close_all(orderly=False)
@@ -228,11 +232,11 @@ class Node:
         self._state = "stopped"
         if self.is_open:
             self._index_work.stop()
-            self._retaining.stop()
+            self.retaining.stop()
             self.delays.stop()
             self.timers.stop()
             self.transactions.stop()
-        self._periodic.stop()
+        self.periodic.stop()
         for server in (self.consumer, self.producer):
             server.stop_listening()
             server.close_connections(at_once=True)
@@ -301,11 +305,13 @@ class Node:
     def _begin_flush(self) -> None:
         """Have the disk begin with what is staged, unless it is at work: then that follows when it has ended."""
         if self.store.begin_flush():
+            self.vitals.sync_began()
             self.budget.begin()
 
     def _durable(self) -> None:
         """What was begun is durable: begin the next flush, so that the disk does not wait for us; then answer."""
         asked, self._turn_asked = self._turn_asked, True
+        self.vitals.sync_ended()
         self.budget.end(self.store.landed.count)
         self._begin_flush()
         try:
@@ -371,16 +377,15 @@ class Node:
             self.progress.on_pending = self.request_turn
             self.progress.on_failed(self.store.fail)
             self.delays, self.timers, self.transactions = await startup.find_waiting(opening_waiting(self))
+            self.deduplication = await startup.find_waiting(opening_deduplication(self))
             self.loops = loops(self)
             self.redrives = Redrives(self.store, disk=seams.disk)
             self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
             self.ports = TopicPorts(self.store, seams.clock, self.metrics)
             self.ports.publish(self.config)
             self.store.retention.limits = retention_limits(node)
-            self.store.retention.keepers.append(DelayKeeper(self.delays, self.metrics))
-            self.store.retention.keepers.append(TimerKeeper(self.timers, self.metrics))
-            self.store.retention.keepers.append(TransactionKeeper(self.transactions, self.metrics))
-            self._retaining = Retaining(self.store, expiry(self), seams.loop)
+            self.store.retention.keepers += retention_keepers(self)
+            self.retaining = Retaining(self.store, expiry(self), seams.loop)
             await asyncio.sleep(seconds_early(self.store.recovery.store_ms, seams.clock))
         except (asyncio.CancelledError, GeneratorExit):
             # Nobody waits for it any more: as a kill, also where the loop has gone meanwhile.
@@ -410,7 +415,7 @@ class Node:
         for server in (self.consumer, self.producer):
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)
-        self._periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
+        self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
 
     def all_groups(self) -> list[ConsumerGroup]:
         """Return the configured groups and those that leave."""
@@ -419,13 +424,14 @@ class Node:
     def _run_timers(self) -> None:
         """Keep checkpoint, commit and sweep going."""
         node = self.config.node
-        self._periodic.repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
-        self._periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
-        self._periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
-        self._periodic.repeat("retention", STEP_SECONDS, self._retaining.run)
+        self.periodic.repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
+        self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
+        self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
+        self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
 
     def _checkpoint(self) -> None:
         self.store.checkpoint()
+        self.deduplication.tick()
 
     def _commit(self) -> None:
         with contextlib.suppress(ProgressFailed):
@@ -437,6 +443,7 @@ class Node:
         self.producer.sweep()
         self.memory.sweep()
         self.notices.flush()
+        self.vitals.look()
         self.let_drained_go()
 
     def let_drained_go(self) -> None:
@@ -457,11 +464,11 @@ class Node:
     def _close_all(self, *, orderly: bool) -> None:
         if self.is_open:
             self._index_work.stop()
-            self._retaining.stop()
+            self.retaining.stop()
             self.delays.stop()
             self.timers.stop()
             self.transactions.stop()
-        self._periodic.stop()
+        self.periodic.stop()
         for group in self.all_groups():
             group.stop()
         for server in (self.consumer, self.producer):
@@ -477,6 +484,7 @@ class Node:
             _log.exception("progress_close_failed")
         try:
             self.transactions.close()
+            self.deduplication.close()
             self.delays.close()
             self.timers.close()
             self.store.close()

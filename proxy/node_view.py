@@ -16,6 +16,7 @@ from broker.store import Store
 from broker.timer.timers import Timers
 from broker.transaction.transactions import Transactions
 from proxy.admin.groups import group_view
+from proxy.admin.troubles import Troubles
 from proxy.admin.view import (
     ConnectionView,
     GroupView,
@@ -32,6 +33,7 @@ from proxy.moments import moment_text
 from proxy.node import Node
 from proxy.reload import Reloader
 from proxy.startup import RecoveryView
+from proxy.troubles import troubles_of
 from upstream.positions import positions
 from upstream.stuck import stuck_messages
 
@@ -153,6 +155,7 @@ class LiveNode:
                     since_ms=message.since_ms,
                     due_ms=message.due_ms,
                     waiting=message.waiting,
+                    reason=message.reason,
                 )
                 for message in messages
             ]
@@ -228,6 +231,10 @@ class LiveNode:
     def searchable(self) -> Searchable | None:
         """Return the store, None before it is open."""
         return self._node.store if self._node.is_open else None
+
+    def troubles(self) -> Troubles:
+        """Return what the node says of its troubles."""
+        return troubles_of(self._node, self._reloader.configuration)
 
     def memory(self) -> MemoryView:
         """What is held in memory, against the ceiling."""

@@ -2,7 +2,8 @@
 
 A running subscription is drained first, as by a reload: nothing more is handed out, what is out is answered or times
 out, and so no key runs twice at once. Then the positions are reset, durably, in one new segment of the ack journal
-(D10), and a new generation reads on from there. With `force` nobody is waited for.
+(D10), and a new generation reads on from there. With `force` nobody is waited for. However a reset ends, its topic is
+read and handed out again; other changes are made while it waits.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from broker.topics import retry_topic
-from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
+from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document, aside
 from proxy.group_changes import QueueId, need_ready
 from proxy.node import Node
 from upstream.group import ConsumerGroup
 from upstream.positions import Move, PositionUnknown, Target, TargetRefused, plan_moves, trackers_of
+from upstream.subscription import Subscription
 from upstream.tracker import OffsetTracker
 
 WAIT_SECONDS = 30.0
@@ -54,6 +56,8 @@ def offset_changes(node: Node) -> list[Change]:
 class _Offsets:
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._waiting: set[tuple[str, str]] = set()
+        """Groups and topics for which a reset waits."""
 
     async def reset(self, body: ResetBody) -> Document:
         need_ready(self._node)
@@ -70,12 +74,22 @@ class _Offsets:
         group = self._node.groups.get(body.group)
         if body.dry_run or not any(move.changes for move in moves):
             return self._document(body, moves, group, changed=False)
+        if (body.group, body.topic) in self._waiting:
+            raise ChangeRefused(
+                409, f"Another reset of {body.group} on {body.topic} waits; try again when it has ended."
+            )
         if group is None or not group.has_topic(body.topic):
             return self._document(body, self._move(trackers, body), group, changed=True)
-        await self._drain(group, body)
         done: list[Move] = []
-        # Looked up again: while it drained, the group went on.
-        group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body)))
+        self._waiting.add((body.group, body.topic))
+        try:
+            await self._drain(group, body)
+            # Planned again: while it drained, the group went on.
+            group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body)))
+        finally:
+            self._waiting.discard((body.group, body.topic))
+            # What drains still was not started anew: nothing was reset.
+            group.undrain_topic(body.topic)
         self._node.request_turn()
         return self._document(body, done, group, changed=True)
 
@@ -108,25 +122,40 @@ class _Offsets:
         """Wait until nothing of the topic is out.
 
         Raises:
-            ChangeRefused: Something still is after the time given (409); then the topic goes on as it was.
+            ChangeRefused: Something still is after the time given, or things are otherwise by then (409), or the node
+                takes no changes any more (503); then the topic is to go on as it was.
         """
         draining = group.drain_topic(body.topic)
         if draining is None or body.force:
             return
+        async with aside():
+            drained = await self._is_drained(draining, body)
+        if self._node.state == "failed":
+            need_ready(self._node)
+        if self._node.groups.get(body.group) is not group or not group.has_topic(body.topic):
+            text = (
+                f"{body.group} was taken out, or no longer subscribes {body.topic}; nothing was reset. Try again later."
+            )
+            raise ChangeRefused(409, text)
+        if draining.outcomes.stopped or self._node.state != "ready":
+            raise ChangeRefused(409, "The subscription was started anew meanwhile; nothing was reset. Try again.")
+        if not drained:
+            text = (
+                f"Messages of {body.topic} are still out with clients after {body.wait_seconds:g} s; nothing was "
+                "reset. Give more waitSeconds, stop the clients, or use force: then they may run beside others of "
+                "their key."
+            )
+            raise ChangeRefused(409, text)
+
+    async def _is_drained(self, draining: Subscription, body: ResetBody) -> bool:
+        """Wait until nothing is out, the time given is over, or nothing more is to be waited for; tell which."""
         clock = self._node.seams.clock
         deadline = clock.monotonic() + body.wait_seconds
-        while not draining.drained or draining.holds_keys:
-            if draining.outcomes.stopped or self._node.state != "ready":
-                raise ChangeRefused(409, "The subscription was started anew meanwhile; nothing was reset. Try again.")
-            if clock.monotonic() >= deadline:
-                group.renew_topic(body.topic)
-                text = (
-                    f"Messages of {body.topic} are still out with clients after {body.wait_seconds:g} s; nothing was "
-                    "reset. Give more waitSeconds, stop the clients, or use force: then they may run beside others "
-                    "of their key."
-                )
-                raise ChangeRefused(409, text)
+        while not draining.drained:
+            if draining.outcomes.stopped or self._node.state != "ready" or clock.monotonic() >= deadline:
+                return False
             await asyncio.sleep(_LOOK_SECONDS)
+        return True
 
     def _document(self, body: ResetBody, moves: list[Move], group: ConsumerGroup | None, *, changed: bool) -> Document:
         lanes = {} if group is None else {lane.queue_id: lane for lane in group.lanes() if lane.topic == body.topic}

@@ -15,6 +15,8 @@ class PeriodicWork:
         self._scheduler = scheduler
         self._notices = notices
         self._timers: dict[str, Handle] = {}
+        self.failing: dict[str, str] = {}
+        """Work that raised when it ran last, by name, with what it raised."""
 
     def repeat(self, name: str, seconds: float, work: Callable[[], None]) -> None:
         """Run `work` `seconds` from now, and so long after each run; it replaces the work of that name."""
@@ -22,7 +24,9 @@ class PeriodicWork:
         def run() -> None:
             try:
                 work()
+                self.failing.pop(name, None)
             except Exception as error:
+                self.failing[name] = f"{type(error).__name__}: {error}"
                 self._notices.fault("periodic_work_failed", error, kind=name, work=name)
             self._timers[name] = self._scheduler.call_later(seconds, run)
 

@@ -11,8 +11,9 @@ from broker.store import Position, Put, Store, StoreError
 from proxy.connection import Connection
 from proxy.message_checks import give_tokens_back, store_refusal
 from proxy.message_rules import Refusal
+from proxy.reply_slot import Slot
 from proxy.topic_ports import TopicPort
-from proxy.wire import Call, encode_result_reply
+from proxy.wire import Call, TextError, encode_result_reply
 from proxy.wire.codes import ResultCode
 from upstream.budget import Budget, Pressure
 
@@ -69,7 +70,8 @@ class Publishing:
         refused: Refused = encode_result_reply,
         atomic: bool = False,
         published: bool = True,
-    ) -> None:
+        slot: Slot | None = None,
+    ) -> list[Position]:
         """Stage puts; the reply follows the flush that settles them.
 
         Args:
@@ -81,6 +83,10 @@ class Publishing:
             refused: Encodes it when the flush failed.
             atomic: They are stored together or not at all (D8).
             published: They count as published with this.
+            slot: The call's place among its connection's requests; the next one when absent.
+
+        Returns:
+            Where each is staged.
 
         Raises:
             Refusal: Nothing was staged; rate tokens were given back.
@@ -94,7 +100,7 @@ class Publishing:
         def done(error: StoreError | None) -> None:
             if error is not None:
                 self.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(puts))
-                slot.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
+                place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
             port = ports[0]
             if not published:
@@ -106,7 +112,7 @@ class Publishing:
                 for put, port in zip(puts, ports, strict=True):
                     port.messages.value += 1
                     port.body_bytes.value += len(put[2])
-            slot.answer(stored(call, positions))
+            place.answer(stored(call, positions))
 
         try:
             positions = self._store.append(
@@ -119,9 +125,10 @@ class Publishing:
         except StoreError as error:
             give_tokens_back(ports)
             raise store_refusal(error) from error
-        slot = connection.later()
+        place = connection.later() if slot is None else slot
         # Puts are slices of the frame and keep all of it until they are written.
         self._budget.stage(len(call.frame))
+        return positions
 
     def check_open(self) -> None:
         """Pass while messages are taken. Raises Refusal: the node is draining, or short of memory."""
@@ -133,11 +140,25 @@ class Publishing:
             raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
     def refuse(
-        self, connection: Connection, call: Call, refusal: Refusal, count: int, refused: Refused = encode_result_reply
+        self,
+        connection: Connection,
+        call: Call,
+        refusal: Refusal,
+        count: int,
+        refused: Refused = encode_result_reply,
+        *,
+        slot: Slot | None = None,
     ) -> None:
         """Answer a call of so many messages with why they are not taken, and count them."""
         self.tell_refused(refusal.code, refusal.text, connection.address, count)
-        connection.answer(refused(call, refusal.code, refusal.text))
+        answer = connection.answer if slot is None else slot.answer
+        answer(refused(call, refusal.code, refusal.text))
+
+    def refuse_text(
+        self, connection: Connection, call: Call, error: TextError, refused: Refused = encode_result_reply
+    ) -> None:
+        """Answer a call with a text that is no UTF-8: code 11, which leaves the node in DDMQ's lists (S9)."""
+        self.refuse(connection, call, Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error)), error.count, refused)
 
     def tell_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
         """Count messages that were not taken and tell of them, once a minute for each code (D25)."""

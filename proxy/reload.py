@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -19,6 +19,7 @@ from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, Refusal, diff
 from conf.places import Path
 from proxy.action_places import group_path, unmakeable
+from proxy.admin.troubles import ConfigurationView
 from proxy.assembly import consumer_group
 from proxy.node import Node
 from proxy.topic_ports import wanted_types
@@ -52,6 +53,7 @@ class Reloader:
         *,
         over: Callable[[Config], Config] = lambda config: config,
         applied: Callable[[Config], None] = lambda _: None,
+        file: str = "",
     ) -> None:
         """Set up.
 
@@ -60,11 +62,14 @@ class Reloader:
             read: Loads and checks the configuration; raises ConfigError.
             over: Puts over it what the command line said.
             applied: Told of a configuration that came into force, for what the process around the node has of it.
+            file: Where the configuration is read, as people are told.
         """
         self._node = node
         self._read = read
         self._over = over
         self._applied = applied
+        self.configuration = ConfigurationView(file=file)
+        """The file, when it was refused or is gone."""
 
     def reload(self) -> ReloadResult:
         """Read and apply; the outcome is logged and counted, and returned for whoever asked."""
@@ -80,6 +85,7 @@ class Reloader:
         outcome = "applied" if result.changes else "unchanged"
         self._node.metrics.counter(RELOADS, outcome).add()
         warnings = tuple(str(warning) for warning in loaded.warnings)
+        self.configuration = replace(self.configuration, refused_ms=0, problems=())
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
         return ReloadResult(changes=result.changes, warnings=warnings)
 
@@ -188,7 +194,21 @@ class Reloader:
                     node.reconfigure_group(group, group.config)
         node.request_turn()
 
+    def look(self, *, is_there: bool) -> None:
+        """Take notice of whether the file is there; without it the running configuration stays in force."""
+        missing_ms = self.configuration.missing_ms
+        if is_there == (not missing_ms):
+            return
+        if is_there:
+            _log.info("config_file_back", file=self.configuration.file)
+        else:
+            _log.warning("config_file_missing", file=self.configuration.file, text="a restart would not find it")
+        missing_ms = 0 if is_there else self._node.seams.clock.wall_ms()
+        self.configuration = replace(self.configuration, missing_ms=missing_ms)
+
     def _refuse(self, problems: tuple[str, ...]) -> ReloadResult:
+        refused_ms = self._node.seams.clock.wall_ms()
+        self.configuration = replace(self.configuration, refused_ms=refused_ms, problems=problems)
         self._node.metrics.counter(RELOADS, "refused").add()
         _log.error("reload_refused", problems=list(problems), text="the running configuration stays in force")
         return ReloadResult(problems=problems)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from proxy.connection import Connection
 
-Lost = Callable[[], None]
-"""Called when a reply is known never to have reached the client."""
+Lost = Callable[[], bytes | None]
+"""Called when a reply is known never to have reached the client; may return what to answer in its place."""
 
 SLOT_BYTES = 2 * 1024
 """What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
@@ -18,10 +18,12 @@ SLOT_BYTES = 2 * 1024
 class Slot:
     """The place of one unanswered request in its connection's order of replies."""
 
-    __slots__ = ("_connection", "data", "kept_bytes", "lost", "start", "withdraw")
+    __slots__ = ("_connection", "data", "kept_bytes", "lost", "number", "start", "withdraw")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.number = connection.requests
+        """Which of the connection's replies is its: each request has one."""
         self.data: bytes | None = None
         self.kept_bytes = 0
         """Bytes of an answer that waits for those before it."""
@@ -37,7 +39,7 @@ class Slot:
 
         Args:
             data: The frame, length included.
-            lost: Called if the connection ends before a byte of the reply has left our buffer.
+            lost: Called if it is known that no byte of the reply reached the peer, or that nobody is there to read it.
         """
         assert self.data is None, "a request is answered once"
         self.data = data

@@ -12,6 +12,7 @@ import errno
 import gc
 import json
 import os
+import platform
 import random
 import signal
 import sys
@@ -33,6 +34,7 @@ from proxy import logs
 from proxy.action_places import unmakeable
 from proxy.alarms import alarms_of
 from proxy.cli.codes import ExitCode
+from proxy.config_watch import ConfigWatch, Signature
 from proxy.loop_faults import report_faults
 from proxy.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.node import Node, Seams
@@ -43,9 +45,6 @@ _log = structlog.get_logger(__name__)
 
 _COLLECTED_AFTER = (2_000, 1_250, 1_000)
 """New objects, and passes over those, after which the garbage collector makes a pass: one takes half a millisecond."""
-
-Signature = tuple[int, int, int] | None
-"""Inode, size and modification time of a file, or None when there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +147,16 @@ def _set_up_logs(config: Config, metrics: Metrics) -> None:
     logs.configure(config.node.log_format, config.node.log_level, lost=metrics.counter(logs.LOST))
 
 
+def _tell_of_descriptors(descriptors_max: int, config: Config) -> None:
+    """Say at the start when the limit of open files allows fewer connections than the configuration."""
+    if descriptors_max < config.node.max_connections:
+        text = (
+            f"about {descriptors_max} connections can be open at once, fewer than maxConnections: what is beyond is "
+            "closed and the store goes on; raise the limit of open files (`ulimit -n`, LimitNOFILE)"
+        )
+        _log.warning("open_files_limited", connections=descriptors_max, text=text)
+
+
 def _token(config: Config) -> str | None:
     """Token that changes through the admin port must bring; None when none is asked for. Raises OSError."""
     file = config.node.admin_token_file
@@ -198,8 +207,16 @@ async def _serve(
         lambda: load(options.config, actions=registry),
         over=options.over,
         applied=lambda applied: _set_up_logs(applied, metrics),
+        file=str(options.config),
     )
-    admin = AdminServer(LiveNode(node, reloader), changes=node_changes(node), token=AdminToken(lambda: _token(config)))
+    _tell_of_descriptors(seams.descriptors_max, config)
+    admin = AdminServer(
+        LiveNode(node, reloader),
+        changes=node_changes(node),
+        token=AdminToken(lambda: _token(config)),
+        # Who looks after the node gets in where its clients do not any more.
+        descriptors_max=seams.descriptors_max + min(64, seams.descriptors_max // 4),
+    )
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
     await admin.start(config.node.admin_host, config.node.admin_port)
     manager = ServiceManager(os.environ.get("NOTIFY_SOCKET", ""))
@@ -270,10 +287,11 @@ async def _watch(path: Path, seen: Signature, reloader: Reloader, notices: Notic
     """Reload when the file is another than the one that was loaded.
 
     The folder is watched, since editors replace files. The file is also looked at every second: a change that came
-    before the watch was armed, or on a file system that tells nothing, is found all the same. A file that vanishes
-    changes nothing; one that comes back is read if it is another.
+    before the watch was armed, or on a file system that tells nothing, is found all the same.
     """
     from watchfiles import awatch
+
+    watched = ConfigWatch(lambda: _signature(path), seen, reloader)
 
     async def looks() -> AsyncIterator[None]:
         while True:
@@ -288,10 +306,7 @@ async def _watch(path: Path, seen: Signature, reloader: Reloader, notices: Notic
 
     with contextlib.suppress(asyncio.CancelledError):
         async for _ in looks():
-            now = _signature(path)
-            if now is not None and now != seen:
-                seen = now
-                reloader.reload()
+            watched.look()
 
 
 def _signature(path: Path) -> Signature:
@@ -304,7 +319,9 @@ def _signature(path: Path) -> Signature:
 
 
 def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None:
-    """Print where everything listens."""
+    """Say once, in the log and on stdout, that the node serves, what it is and where everything is."""
+    from proxy.node_view import product_version
+
     producer, consumer = (address_text(*server.address) for server in (node.producer, node.consumer))
     admin_text = address_text(*admin)
     data = str(Path(node.config.node.data).resolve())
@@ -317,6 +334,19 @@ def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None
         f"  data       {data}\n"
         f"  config     {options.config}   ({hint})\n"
         f"Ctrl-C stops it after what is out to clients has been answered."
+    )
+    _log.info(
+        "ready",
+        version=product_version(),
+        python=platform.python_version(),
+        config=str(options.config.absolute()),
+        data=data,
+        producer=producer,
+        consumer=consumer,
+        admin=admin_text,
+        recovery_seconds=round(node.seams.clock.monotonic() - node.started_monotonic, 3),
+        clean=node.store.recovery.clean,
+        pid=os.getpid(),
     )
     addresses = {"producer": producer, "consumer": consumer, "admin": admin_text, "data": data}
     try:

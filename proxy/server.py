@@ -5,6 +5,7 @@ Both services run on this class, each on a port of its own. It holds no rule of 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,9 @@ from broker.metrics import Counter, Metrics, declare
 from broker.notices import Notices
 from broker.seams import Clock, Scheduler
 from proxy.connection import Connection
-from proxy.network import DESCRIPTORS_UNBOUNDED, Listener, Network
+from proxy.network import DESCRIPTORS_UNBOUNDED, Listener, Network, NoPeer, Peer
+from proxy.shares import Shares
+from proxy.too_long import answer_too_long
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     APPLICATION_PROTOCOL_ERROR,
@@ -24,28 +27,34 @@ from proxy.wire import (
     encode_application_exception,
     parse_call,
 )
+from proxy.wire.frames import CutFrame
 from upstream.budget import Budget, Pressure
 
 REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service", "method"))
 CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
 CONNECTIONS_REFUSED = declare(
     "pyddmq_connections_refused_total",
-    "Connections closed by the server: garbage, http, too_many, descriptors, slow_frame, memory and the like",
+    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory and the like",
     ("service", "reason"),
 )
 CALLS_FAILED = declare(
     "pyddmq_calls_failed_total",
-    "Calls answered with a TApplicationException: undecodable arguments, unknown method, internal error",
+    "Calls answered with a TApplicationException (undecodable arguments, unknown method, internal error), or too_long",
     ("service", "kind"),
 )
 
 _WHY = {
     "too_many": "as many connections are open as maxConnections allows",
+    "address": "as many connections of this address are open as maxConnectionsPerAddress allows",
+    "idle": "it was idle for longer than idleTimeout, and another one needs its place",
     "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
     "memory": "the node is short of memory (memoryMax)",
     "slow_frame": "a frame took longer than frameTimeout to arrive",
 }
 """Sentences for the reasons that are ours."""
+
+IDLE_LISTED = 256
+"""Connections known by name that may make room, per second."""
 
 Handler = Callable[[Connection, Call], None]
 """Handles one decoded call header: scans the arguments and answers through the connection, now or later."""
@@ -60,6 +69,8 @@ class ServerLimits:
         output_bytes_max: Replies waiting for one slow reader; above it nothing more is read from that connection.
         outstanding_max: Unanswered requests of one connection (D18).
         connections_max: Connections open at once on this port.
+        address_connections_max: Of these, from one address.
+        idle_seconds: Silence after which a connection makes room for another where there is none.
         frame_seconds_max: Time for a frame to arrive completely, from its first byte on.
         descriptors_max: File descriptors from this number on are kept for the store: a connection that gets one is
             closed.
@@ -69,6 +80,8 @@ class ServerLimits:
     output_bytes_max: int = 16_000_000
     outstanding_max: int = 64
     connections_max: int = 10_000
+    address_connections_max: int = 10_000
+    idle_seconds: float = 600.0
     frame_seconds_max: float = 30.0
     descriptors_max: int = DESCRIPTORS_UNBOUNDED
 
@@ -94,6 +107,7 @@ class ThriftServer:
         budget: Budget | None = None,
         relieve: Callable[[], None] = lambda: None,
         notices: Notices | None = None,
+        shares: Shares | None = None,
     ) -> None:
         """Set up; nothing listens yet.
 
@@ -109,6 +123,7 @@ class ThriftServer:
             budget: The node's account of memory; without one there is no ceiling.
             relieve: Called when a connection brought the account to where others must be closed.
             notices: Where refusals are told; of its own when left out.
+            shares: The loop's time, shared with other ports; of its own when left out.
         """
         self.service = service
         self.requests = 0
@@ -116,6 +131,7 @@ class ThriftServer:
         self.admin_hint = admin_hint
         self.budget = budget or Budget()
         self.relieve = relieve
+        self.shares = shares or Shares(clock, scheduler, metrics)
         self._notices = notices or Notices(clock)
         # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
         self.connections: dict[Connection, None] = {}
@@ -124,7 +140,11 @@ class ThriftServer:
         self._metrics = metrics
         self._request_turn = request_turn
         self._dirty: list[Connection] = []
+        self._hosts: dict[str, int] = {}
+        self._idle: dict[Connection, None] = {}
+        """Some of those that were idle for long when the last sweep came by, the oldest first."""
         self._listener: Listener | None = None
+        self._network: Network | None = None
         self._open = metrics.counter(CONNECTIONS, service)
         self._handlers: dict[str, tuple[Handler, Counter]] = {}
         self.serve(handlers)
@@ -143,6 +163,7 @@ class ThriftServer:
 
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
         """Start to accept connections. Raises ListenError."""
+        self._network = network
         self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
 
     def stop_listening(self) -> None:
@@ -171,24 +192,56 @@ class ThriftServer:
             connection: It has just been accepted.
             descriptor: Its number, the lowest that was free, so about as many are open; -1 where there is none.
         """
-        if len(self.connections) >= self.limits.connections_max:
+        limits, host = self.limits, connection.host
+        if len(self.connections) >= limits.connections_max and not self._make_room():
             self._refuse("too_many", connection)
             return False
-        if descriptor >= self.limits.descriptors_max:
+        if self._hosts.get(host, 0) >= limits.address_connections_max and not self._make_room(host):
+            self._refuse("address", connection)
+            return False
+        if descriptor >= limits.descriptors_max:
+            self._make_room()  # For the next one; this one has a number that is kept for the store.
             self._refuse("descriptors", connection)
             return False
         if self.budget.level >= Pressure.CLOSING:
             self._refuse("memory", connection)
             return False
         connection.since_ms = self._clock.wall_ms()
+        connection.share.begin(self.now())
         self.connections[connection] = None
+        self._hosts[host] = self._hosts.get(host, 0) + 1
         self._open.value = len(self.connections)
         return True
 
+    def peer_of(self, transport: asyncio.BaseTransport) -> Peer:
+        """Return what the system knows of a connection's other end."""
+        return NoPeer() if self._network is None else self._network.peer(transport)
+
     def forget(self, connection: Connection) -> None:
         """A connection is gone; harmless twice."""
-        self.connections.pop(connection, None)
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        host = connection.host
+        left = self._hosts[host] - 1
+        if left:
+            self._hosts[host] = left
+        else:
+            del self._hosts[host]
         self._open.value = len(self.connections)
+
+    def _make_room(self, host: str | None = None) -> bool:
+        """Close a connection that has been idle for long, of one address or of any; False when there is none."""
+        idle_since = self.now() - self.limits.idle_seconds
+        for connection in list(self._idle):
+            if host is not None and connection.host != host:
+                continue
+            del self._idle[connection]
+            if connection in self.connections and connection.is_idle(idle_since):
+                self._refuse("idle", connection)
+                connection.drop()
+                return True
+        return False
 
     def refused(self, connection: Connection, error: FrameError) -> None:
         """A connection sent something that is no frame."""
@@ -200,8 +253,8 @@ class ThriftServer:
         self._request_turn()
 
     def resume_soon(self, connection: Connection) -> None:
-        """Read on from a connection in the next turn."""
-        self._scheduler.call_soon(connection.read_on)
+        """Read on from a connection when its turn comes."""
+        self.shares.defer(connection)
 
     def go_on_soon(self, connection: Connection) -> None:
         """Let a connection go on after the end of this turn, which has been asked for."""
@@ -215,6 +268,9 @@ class ThriftServer:
             self._refuse("garbage", connection, str(error))
             connection.abort()
             connection.closed = True
+            return
+        if type(frame) is CutFrame:
+            self._refuse_too_long(connection, call, frame)
             return
         found = self._handlers.get(call.method)
         if found is None:
@@ -239,8 +295,32 @@ class ThriftServer:
             )
             self._fail(connection, call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
 
+    def step_failed(self, connection: Connection, error: Exception) -> None:
+        """A fault of ours met a request that was worked off in steps: nobody knows how far, so no answer says so."""
+        self._notices.fault("call_failed", error, kind=f"{self.service} steps", client=connection.address)
+        connection.abort()
+
+    def _refuse_too_long(self, connection: Connection, call: Call, frame: CutFrame) -> None:
+        """Answer a call that was too long to be read; one that carries results ends its connection."""
+        reply = answer_too_long(call, frame.problem) if call.method in self._handlers else None
+        if reply is None:
+            self._refuse("too_long", connection, frame.problem)
+            connection.leave_unanswered()
+            return
+        self._metrics.counter(CALLS_FAILED, self.service, "too_long").add()
+        self._notices.note(
+            "call_refused",
+            kind=f"{self.service} too_long",
+            service=self.service,
+            client=connection.address,
+            method=call.method,
+            text=frame.problem,
+        )
+        connection.answer(reply)
+
     def flush(self) -> None:
         """Write the replies of this turn."""
+        self.shares.turn_over()
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             connection.flush()
@@ -256,8 +336,13 @@ class ThriftServer:
 
     def sweep(self) -> None:
         """Close connections whose frame has been arriving for too long. Called every second or so."""
-        oldest = self._clock.monotonic() - self.limits.frame_seconds_max
+        now = self._clock.monotonic()
+        oldest = now - self.limits.frame_seconds_max
+        idle_since = now - self.limits.idle_seconds
+        self._idle.clear()
         for connection in list(self.connections):
+            if len(self._idle) < IDLE_LISTED and connection.is_idle(idle_since):
+                self._idle[connection] = None
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._refuse("slow_frame", connection)
                 connection.abort()

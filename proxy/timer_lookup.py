@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from broker.loop.occurrence import Occurrence, parse_id
+from broker.loop.occurrence import Occurrence, parse_id, user_key
 from broker.message import Message
 from broker.query import QueryRefused, Searchable, after_in_batch, by_key, by_unique_key
 from broker.timer.handle import RecallHandle, parse_handle
@@ -166,7 +166,7 @@ class TimerLookup:
             "topic": self.topic,
             "state": self.state.value,
             "text": self.text(),
-            "key": None if record is None else record.properties.get("KEYS"),
+            "key": None if record is None else user_key(record.properties.get("KEYS", "")) or None,
             "storedMs": None if record is None else record.store_ms,
             "dueMs": self.due_ms,
             "newId": None if self.successor is None else self.successor.unique_key,

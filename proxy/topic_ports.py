@@ -19,17 +19,37 @@ BYTES_SENT = declare("pyddmq_bytes_published_total", "Body bytes stored, by topi
 class TopicPort:
     """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round.
 
-    `guarded`: its messages have to pass a limit or a message type. Made anew when queues, limit or type change.
+    `guarded`: its messages have to pass a limit or a message type. Made anew when queues, limits or type change.
     """
 
-    __slots__ = ("body_bytes", "guarded", "limit", "messages", "queue_count", "round", "topic")
+    __slots__ = (
+        "body_bytes",
+        "guarded",
+        "limit",
+        "messages",
+        "node_limit",
+        "queue_count",
+        "retry_ms",
+        "round",
+        "topic",
+    )
 
-    def __init__(self, topic: Topic, limit: TokenBucket | None, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        limit: TokenBucket | None,
+        metrics: Metrics,
+        *,
+        node_limit: TokenBucket | None = None,
+        retry_ms: int = -1,
+    ) -> None:
         self.topic = topic
         self.queue_count = len(topic.queues)
         self.limit = limit
-        # One test per message for both, whatever the topic is like.
-        self.guarded = limit is not None or topic.message_type is not MessageType.MIXED
+        self.node_limit = node_limit
+        self.retry_ms = retry_ms
+        # One test per message for all of it, whatever the topic is like.
+        self.guarded = limit is not None or node_limit is not None or topic.message_type is not MessageType.MIXED
         self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
         self.body_bytes: Counter = metrics.counter(BYTES_SENT, topic.name)
         self.round = 0
@@ -52,6 +72,7 @@ class TopicPorts:
         self._store = store
         self._clock = clock
         self._metrics = metrics
+        self._node_limit: TokenBucket | None = None
 
     def publish(self, config: Config) -> None:
         """Create, widen and type topics, and open or close them for publishing, as a configuration says (D6).
@@ -62,23 +83,18 @@ class TopicPorts:
         for name in config.topics:
             self._store.create_topic(name, config.queue_count(name))
         self._store.topic_changes.set_types(wanted_types(config))
+        self._node_limit = self._limit(self._node_limit, config.node.max_tps)
         ports: dict[bytes, TopicPort] = {}
         for name, settings in config.topics.items():
             topic = self._store.topics[name]
             if not settings.enabled:
                 continue
             old = self.by_name.get(name.encode())
-            limit = old.limit if old is not None else None
-            if settings.max_tps is None:
-                limit = None
-            elif limit is None:
-                limit = TokenBucket(settings.max_tps, self._clock)
-            else:
-                limit.configure(settings.max_tps)
-            ports[name.encode()] = TopicPort(topic, limit, self._metrics)
+            limit = self._limit(None if old is None else old.limit, settings.max_tps)
+            ports[name.encode()] = self._port(topic, limit, settings.limiter_failure_retry_interval)
         for name in self._store.topic_changes.served:
             if name not in config.topics and name in self._store.topics:
-                ports[name.encode()] = TopicPort(self._store.topics[name], None, self._metrics)
+                ports[name.encode()] = self._port(self._store.topics[name])
         self.by_name.clear()
         self.by_name.update(ports)
 
@@ -98,5 +114,17 @@ class TopicPorts:
         if existing is not None and existing.system:
             return None
         topic = self._store.create_topic(name, config.node.default_queues)
-        port = self.by_name[name.encode()] = TopicPort(topic, None, self._metrics)
+        port = self.by_name[name.encode()] = self._port(topic)
         return port
+
+    def _port(self, topic: Topic, limit: TokenBucket | None = None, retry_ms: int = -1) -> TopicPort:
+        return TopicPort(topic, limit, self._metrics, node_limit=self._node_limit, retry_ms=retry_ms)
+
+    def _limit(self, old: TokenBucket | None, rate: float | None) -> TokenBucket | None:
+        """Return a limit of this rate: the old one, with the tokens that it has, where there is one."""
+        if rate is None:
+            return None
+        if old is None:
+            return TokenBucket(rate, self._clock)
+        old.configure(rate)
+        return old

@@ -7,7 +7,7 @@ connection's turn like a pull (D18); a check whose reply never left our buffer i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from broker.errors import StoreError
@@ -17,11 +17,12 @@ from broker.seams import Scheduler
 from broker.store import Position, Put
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check
-from broker.transaction.names import State
+from broker.transaction.names import HALF_NAME, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import Transactions
 from conf import NodeConfig
 from proxy.connection import Connection
+from proxy.keyed_sends import Again, KeyedSends
 from proxy.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.message_rules import Refusal
 from proxy.publishing import Publishing
@@ -35,6 +36,7 @@ from proxy.wire import (
     CheckRow,
     Ending,
     HalfCall,
+    TextError,
     encode_application_exception,
     encode_checks_reply,
     encode_half_reply,
@@ -43,7 +45,7 @@ from proxy.wire import (
     scan_fetch_checks,
     scan_half,
 )
-from proxy.wire.codes import ResultCode
+from proxy.wire.codes import Repeat, ResultCode
 from upstream.budget import Budget, Pressure
 
 FETCHES_REFUSED = declare(
@@ -55,6 +57,8 @@ HALVES = declare("pyddmq_transactions_halves_total", "Halves that producers stor
 
 CHECKS_MAX = 256
 """Checks of one reply."""
+STEP_ANSWERS = 64
+"""Answers that are taken at a time; more take several turns."""
 LINGER_MS_MIN = 20
 GROUP_BYTES_MAX = 255
 """RocketMQ's limit of a group's name."""
@@ -81,6 +85,7 @@ class TransactionService:
         transactions: The broker's.
         checks: What messages are asked.
         publishing: Stores and answers.
+        keyed: Knows what was sent before.
         scheduler: The event loop, for the end of a linger.
         metrics: The node's registry.
         state: The node's state: "ready", "draining" or "failed".
@@ -96,6 +101,7 @@ class TransactionService:
         transactions: Transactions,
         checks: MessageChecks,
         publishing: Publishing,
+        keyed: KeyedSends,
         *,
         scheduler: Scheduler,
         metrics: Metrics,
@@ -107,6 +113,7 @@ class TransactionService:
         self._transactions = transactions
         self._checks = checks
         self._publishing = publishing
+        self._keyed = keyed
         self._scheduler = scheduler
         self._metrics = metrics
         self._state = state
@@ -122,17 +129,30 @@ class TransactionService:
 
     def half(self, connection: Connection, call: Call) -> None:
         """Store a half; the reply carries its id and its handle."""
-        request = scan_half(call)
+        try:
+            request = scan_half(call)
+        except TextError as error:
+            self._publishing.refuse_text(connection, call, error, encode_half_reply)
+            return
         puts: list[Put] = []
         ports: list[TopicPort] = []
         try:
             _check_group(request.group)
-            self._checks.check([request.message], puts, ports, transactional=True)
+            key, judged = request.message.unique_key, None
+            if key is not None:
+                judged = self._keyed.judge([key])
+                if judged.places:
+                    again = partial(self._stored_again, request.message.key)
+                    self._keyed.answer(connection, call, [key], judged, again, refused=encode_half_reply)
+                    return
+            self._checks.check([request.message], puts, ports, transactional=True, keyed=judged is not None)
             self._make_half(puts, ports, request)
             stored = partial(self._stored, request.message.key, ports[0].topic.name)
-            self._publishing.append(
+            positions = self._publishing.append(
                 puts, ports, connection, call, stored=stored, refused=encode_half_reply, published=False
             )
+            if judged is not None:
+                self._keyed.stored(judged, positions)
         except Refusal as refusal:
             self._publishing.refuse(connection, call, refusal, 1, encode_half_reply)
 
@@ -164,6 +184,24 @@ class TransactionService:
             offset=position.offset,
         )
 
+    def _stored_again(self, key: bytes | None, call: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
+        """Answer a half that was answered before, or should have been."""
+        [(unique_key, entry)] = again
+        handle = offset = None
+        if entry is not None and entry.topic == HALF_NAME:
+            offset = entry.queue_offset
+            handle = self._transactions.handle_of(Position(entry.queue_id, offset, entry.physical, unique_key))
+        return encode_half_reply(
+            call,
+            ResultCode.OK,
+            "OK",
+            key=key.decode() if key else None,
+            transaction_id=unique_key.decode(),
+            handle=handle,
+            offset=offset,
+            repeat=repeat,
+        )
+
     def _committed(self, topic: str, body_bytes: int) -> None:
         self._metrics.counter(MESSAGES_SENT, topic).add()
         self._metrics.counter(BYTES_SENT, topic).add(body_bytes)
@@ -172,7 +210,12 @@ class TransactionService:
 
     def end(self, connection: Connection, call: Call) -> None:
         """Decide a half; answered when the decision is durable."""
-        request = scan_end(call)
+        try:
+            request = scan_end(call)
+        except TextError as error:
+            self._metrics.counter(counted.REFUSED, ResultCode.FAIL_ILLEGAL_MSG.name.lower()).add()
+            connection.answer(encode_result_reply(call, ResultCode.FAIL_ILLEGAL_MSG, str(error)))
+            return
         try:
             state = _checked_ending(request, request.group)
         except Refusal as refusal:
@@ -208,9 +251,25 @@ class TransactionService:
     def fetch_checks(self, connection: Connection, call: Call) -> None:
         """Take the answers that ride on the fetch, then what is due, or wait for it."""
         request = scan_fetch_checks(call)
-        for answer in request.answers:
+        answers, call, request = request.answers, call.header(), request._replace(answers=[])
+        if len(answers) <= STEP_ANSWERS:
+            for answer in answers:
+                self._take(answer, request.group)
+            self._fetch(connection, call, request)
+        else:
+            connection.work(self._taking(answers, connection, call, request))
+
+    def _taking(
+        self, answers: Sequence[Ending], connection: Connection, call: Call, request: CheckCall
+    ) -> Iterator[None]:
+        """Take many answers in steps, then serve the fetch."""
+        for place, answer in enumerate(answers):
             self._take(answer, request.group)
-        call, request = call.header(), request._replace(answers=[])
+            if place % STEP_ANSWERS == STEP_ANSWERS - 1:
+                yield
+        self._fetch(connection, call, request)
+
+    def _fetch(self, connection: Connection, call: Call, request: CheckCall) -> None:
         problem = self._problem(request)
         if problem is not None:
             reason, text = problem
@@ -288,9 +347,12 @@ class TransactionService:
         return found
 
     def _send(self, answer: Callable[[bytes, Lost], None], call: Call, checks: Sequence[Check]) -> None:
-        def give_back() -> None:
+        call = call.header()
+
+        def give_back() -> bytes:
             for check in checks:
                 self._transactions.give_back(check)
+            return encode_checks_reply(call, [])
 
         answer(encode_checks_reply(call, [_row(check) for check in checks]), give_back)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.seams import Clock, Scheduler
-from proxy.reply_slot import Slot
+from proxy.reply_slot import Lost, Slot
 from proxy.wire import Call, encode_empty_pull_reply
 from upstream.group import Batch, ConsumerGroup, Parked
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _EARLY_SECONDS = 5e-4
 """Loops round their timers to milliseconds; what ends within this ends now, so that a call never spins for the rest."""
 
-Send = Callable[[Callable[[bytes, Callable[[], None]], None], Call, ConsumerGroup, Batch, "Connection"], None]
-"""Assembles a batch's reply and answers with it."""
+Send = Callable[[Callable[[bytes, Lost], None], Call, ConsumerGroup, Batch, "Connection", int], None]
+"""Assembles a batch's reply, of that number on its connection, and answers with it."""
 
 
 class WaitingPull:
@@ -54,7 +54,7 @@ class WaitingPull:
         slot.withdraw = self._parked = None
         lingers = self._lingers
         lingers.remove(self)
-        lingers.send(slot.answer, self._call, self._group, batch, self._connection)
+        lingers.send(slot.answer, self._call, self._group, batch, self._connection, slot.number)
 
     def withdraw(self) -> None:
         """Wait no longer: answer empty, where there is still somebody to answer."""

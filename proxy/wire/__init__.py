@@ -16,6 +16,7 @@ from proxy.wire.errors import (
     ArgumentsError,
     FatalWireError,
     FrameError,
+    TextError,
     WireError,
     WireMisuse,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "SendCall",
     "SendMessage",
     "StatsRequest",
+    "TextError",
     "WireError",
     "WireMisuse",
     "decode_arguments",

@@ -10,6 +10,7 @@ import struct
 
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import DEPTH_MAX
+from proxy.wire.steps import Steps
 
 STOP, BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST, UUID = (
     0,
@@ -50,11 +51,16 @@ def binary(frame: bytes, pos: int) -> tuple[bytes, int]:
     return frame[pos : pos + size], pos + size
 
 
-def field_header(frame: bytes, pos: int) -> tuple[int, int, int]:
-    """Read the header of a field; returns (type, field id, next position). Type STOP: no more."""
+def field_header(frame: bytes, pos: int, last: int, steps: Steps) -> tuple[int, int, int]:
+    """Read the header of a field after field id `last`; returns (type, field id, next position). Type STOP: no more.
+
+    A field that does not come after the last one takes a step.
+    """
     if frame[pos] == STOP:
         return STOP, 0, pos + 1
     kind, field_id = FIELD_AT(frame, pos)
+    if field_id <= last:
+        steps.take()
     return kind, field_id, pos + 3
 
 
@@ -86,8 +92,13 @@ def _check_container(kinds: tuple[int, ...], count: int, bytes_left: int) -> Non
         raise ArgumentsError(f"a container of {count} elements in a frame that has room for {bytes_left // least}")
 
 
-def skip(frame: bytes, pos: int, kind: int, depth: int = 1) -> int:
+def skip(frame: bytes, pos: int, kind: int, steps: Steps, depth: int = 1) -> int:
     """Pass over a value; returns the position after it. Arguments and errors are those of `compact.skip`."""
+    steps.take()
+    return _skip_value(frame, pos, kind, steps, depth)
+
+
+def _skip_value(frame: bytes, pos: int, kind: int, steps: Steps, depth: int) -> int:
     size = FIXED_BYTES.get(kind)
     if size is not None:
         return pos + size
@@ -96,25 +107,29 @@ def skip(frame: bytes, pos: int, kind: int, depth: int = 1) -> int:
     if depth >= DEPTH_MAX:
         raise ArgumentsError(f"values nested more than {DEPTH_MAX} deep")
     if kind == STRUCT:
+        last = 0
         while True:
-            field_kind, _, pos = field_header(frame, pos)
+            field_kind, last, pos = field_header(frame, pos, last, steps)
             if field_kind == STOP:
                 return pos
-            pos = skip(frame, pos, field_kind, depth + 1)
+            pos = skip(frame, pos, field_kind, steps, depth + 1)
     if kind in (LIST, SET):
         element, count, pos = list_header(frame, pos)
-        return skip_elements(frame, pos, (element,), count, depth + 1)
+        return skip_elements(frame, pos, (element,), count, steps, depth + 1)
     if kind == MAP:
         key, value, count, pos = map_header(frame, pos)
-        return skip_elements(frame, pos, (key, value), count, depth + 1)
+        return skip_elements(frame, pos, (key, value), count, steps, depth + 1)
     raise ArgumentsError(f"a value of the unknown type {kind}")
 
 
-def skip_elements(frame: bytes, pos: int, kinds: tuple[int, ...], count: int, depth: int = 1) -> int:
+def skip_elements(  # noqa: PLR0917 - as skip
+    frame: bytes, pos: int, kinds: tuple[int, ...], count: int, steps: Steps, depth: int = 1
+) -> int:
     """Pass over `count` elements (pairs, for a map) of a container; returns the position after them."""
     if all(kind in FIXED_BYTES for kind in kinds):
         return pos + count * sum(FIXED_BYTES[kind] for kind in kinds)
+    steps.take(count)
     for _ in range(count):
         for kind in kinds:
-            pos = skip(frame, pos, kind, depth)
+            pos = _skip_value(frame, pos, kind, steps, depth)
     return pos

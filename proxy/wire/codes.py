@@ -54,6 +54,18 @@ class ResultCode(enum.IntEnum):
     FAIL_TOO_LATE = 45, "past its immunity: only an answer to a check decides the half now", False
     FAIL_DISCARDED = 46, "the half ran out of checks and waits for an operator", False
     FAIL_COMMIT_REFUSED = 47, "the message cannot be stored where it belongs; the half stays undecided", False
+    FAIL_GAP = 48, "a message that its producer numbered lower is missing here", False
+
+
+class Repeat(enum.IntEnum):
+    """`repeat` of a result: what became of a message that has a number (docs/deduplication.md)."""
+
+    FIRST_RECEIPT = 1
+    """Stored before; the result is the receipt of that."""
+    OLDER = 2
+    """Stored before, and longer ago than receipts are known."""
+    GAP = 3
+    """Not stored: one that its producer numbered lower is missing."""
 
 
 class PullCode(enum.IntEnum):

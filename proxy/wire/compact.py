@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import DEPTH_MAX, VARINT32_BYTES_MAX, VARINT64_BYTES_MAX
+from proxy.wire.steps import Steps
 
 # Type codes of fields. Inside containers TRUE stands for "bool", and an element is one byte.
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(14)
@@ -78,8 +79,11 @@ def binary(frame: bytes, pos: int) -> tuple[bytes, int]:
     return frame[pos:end], end
 
 
-def field_header(frame: bytes, pos: int, last: int) -> tuple[int, int, int]:
-    """Read the header of a field after field id `last`; returns (type, field id, next position). Type STOP: no more."""
+def field_header(frame: bytes, pos: int, last: int, steps: Steps) -> tuple[int, int, int]:
+    """Read the header of a field after field id `last`; returns (type, field id, next position). Type STOP: no more.
+
+    A field that does not come after the last one takes a step.
+    """
     head = frame[pos]
     if head == STOP:
         return STOP, 0, pos + 1
@@ -88,6 +92,8 @@ def field_header(frame: bytes, pos: int, last: int) -> tuple[int, int, int]:
         pos += 1
     else:
         field_id, pos = i32(frame, pos + 1)
+        if field_id <= last:
+            steps.take()
     if not -0x8000 <= field_id <= 0x7FFF:
         raise ArgumentsError(f"field id {field_id}: ids have 16 bits")
     return head & 15, field_id, pos
@@ -131,29 +137,31 @@ def _check_container(element: int, count: int, count_max: int) -> None:
         raise ArgumentsError(f"a container of elements of the unknown type {element}")
 
 
-def skip(frame: bytes, pos: int, kind: int, depth: int = 1) -> int:
+def skip(frame: bytes, pos: int, kind: int, steps: Steps, depth: int = 1) -> int:
     """Pass over the value of a field; returns the position after it.
 
     Args:
         frame: The frame.
         pos: Where the value begins.
         kind: Its type code as in a field header.
+        steps: Those of the frame; each field and each element that is looked at takes one.
         depth: Levels this value is inside of, counting the struct that holds it.
 
     Raises:
-        ArgumentsError: An unknown type, a container larger than the frame, or deeper than DEPTH_MAX.
+        ArgumentsError: An unknown type, a container larger than the frame, or deeper than DEPTH_MAX, too many steps.
         IndexError: The frame ends before the value.
     """
+    steps.take()
     if kind in (TRUE, FALSE):
         return pos
     if I16 <= kind <= I64:
         return varint64(frame, pos)[1]
     if kind == BINARY:
         return binary(frame, pos)[1]
-    return _skip_element(frame, pos, kind, depth)
+    return _skip_element(frame, pos, kind, steps, depth)
 
 
-def _skip_element(frame: bytes, pos: int, kind: int, depth: int) -> int:
+def _skip_element(frame: bytes, pos: int, kind: int, steps: Steps, depth: int) -> int:
     """Pass over a container, a struct or a value of fixed size."""
     if kind in _ELEMENT_BYTES:
         return pos + _ELEMENT_BYTES[kind]
@@ -162,23 +170,26 @@ def _skip_element(frame: bytes, pos: int, kind: int, depth: int) -> int:
     if kind == STRUCT:
         last = 0
         while True:
-            field_kind, last, pos = field_header(frame, pos, last)
+            field_kind, last, pos = field_header(frame, pos, last, steps)
             if field_kind == STOP:
                 return pos
-            pos = skip(frame, pos, field_kind, depth + 1)
+            pos = skip(frame, pos, field_kind, steps, depth + 1)
     if kind in (LIST, SET):
         element, count, pos = list_header(frame, pos)
-        return skip_elements(frame, pos, (element,), count, depth + 1)
+        return skip_elements(frame, pos, (element,), count, steps, depth + 1)
     if kind == MAP:
         key, value, count, pos = map_header(frame, pos)
-        return skip_elements(frame, pos, (key, value), count, depth + 1)
+        return skip_elements(frame, pos, (key, value), count, steps, depth + 1)
     raise ArgumentsError(f"a value of the unknown type {kind}")
 
 
-def skip_elements(frame: bytes, pos: int, kinds: tuple[int, ...], count: int, depth: int = 1) -> int:
+def skip_elements(  # noqa: PLR0917 - as skip
+    frame: bytes, pos: int, kinds: tuple[int, ...], count: int, steps: Steps, depth: int = 1
+) -> int:
     """Pass over `count` elements (pairs, for a map) of a container; returns the position after them."""
     if all(kind in _ELEMENT_BYTES for kind in kinds):
         return pos + count * sum(_ELEMENT_BYTES[kind] for kind in kinds)
+    steps.take(count)
     for _ in range(count):
         for kind in kinds:
             if I16 <= kind <= I64:
@@ -186,5 +197,5 @@ def skip_elements(frame: bytes, pos: int, kinds: tuple[int, ...], count: int, de
             elif kind == BINARY:
                 pos = binary(frame, pos)[1]
             else:
-                pos = _skip_element(frame, pos, kind, depth)
+                pos = _skip_element(frame, pos, kind, steps, depth)
     return pos

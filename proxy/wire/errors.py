@@ -47,5 +47,24 @@ class ArgumentsError(WireError):
     kind = APPLICATION_PROTOCOL_ERROR
 
 
+class TextError(ArgumentsError):
+    """A text of a message that is sent is no UTF-8.
+
+    DDMQ's client libraries take a server out of their list after any TApplicationException, so the sends answer this
+    with a code of their own result.
+
+    Attributes:
+        field: Which text it is.
+        place: Of a batch, which message, counted from 0; None of a single one.
+        count: Messages of the call.
+    """
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+        self.place: int | None = None
+        self.count = 1
+        super().__init__(f"the {field} is no UTF-8: encode it so, or put other bytes into the body")
+
+
 class WireMisuse(ValueError):
     """Our own code asked for something that cannot be put on the wire, such as a number that is too large."""

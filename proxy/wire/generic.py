@@ -13,6 +13,7 @@ from proxy.wire.compact import varint32
 from proxy.wire.errors import ArgumentsError, WireError
 from proxy.wire.generic_read import decode_struct
 from proxy.wire.generic_write import encode_struct
+from proxy.wire.steps import Steps
 from proxy.wire.tables import Field, StructType, Type, method
 
 _LENGTH = struct.Struct(">I").pack
@@ -114,12 +115,14 @@ def decode_reply(frame: bytes) -> Reply:
     """
     try:
         protocol, kind, name, seqid, pos = _reply_head(frame)
+        # What a server sends is as long as it was asked for; it has no others to hold up here.
+        steps = Steps(len(frame))
         if kind == EXCEPTION:
-            values, _ = decode_struct(protocol, APPLICATION_EXCEPTION, frame, pos)
+            values, _ = decode_struct(protocol, APPLICATION_EXCEPTION, frame, pos, steps=steps)
             return Reply(name, seqid, None, None, (values.get("type", 0), values.get("message", "")))
         if kind != REPLY:
             raise ReplyError(f"a message of type {kind} where a reply is expected")
-        values, _ = decode_struct(protocol, method(name).result, frame, pos)
+        values, _ = decode_struct(protocol, method(name).result, frame, pos, steps=steps)
     except (IndexError, struct.error, UnicodeDecodeError, ArgumentsError, ValueError) as error:
         raise ReplyError(f"a reply that does not decode: {error}") from error
     if "success" in values:

@@ -80,7 +80,7 @@ def _raw(kind: Type, value: Any) -> bytes:
     if kind.text:
         if not isinstance(value, str):
             raise WireMisuse(f"{value!r} is no text")
-        return value.encode()
+        return value.encode("utf-8", "surrogateescape" if kind.loose else "strict")
     if not isinstance(value, bytes | bytearray | memoryview):
         raise WireMisuse(f"{value!r} is not bytes")
     return bytes(value)

@@ -11,15 +11,24 @@ METHOD_BYTES_MAX = 128
 RESULTS_MAX = 10_000
 """Elements of one nextResult chain."""
 
-OFFSETS_MAX = 500_000
-"""Success and fail offsets in one call, over the whole chain: 10 to 20 MB of Python numbers."""
+OFFSETS_MAX = 65_536
+"""Success and fail offsets in one call, over the whole chain; more than a client can have in hand of a few groups."""
 
 MESSAGES_MAX = 20_000
 """Messages in one sendBatchSync, elements of any other list of structs, entries of a map; a body has at least a byte,
 and an empty message costs 200 times its wire bytes."""
 
+STEPS_MAX = 8_192
+"""Steps of a frame that are taken for nothing (`proxy.wire.steps`): 10 ms or so."""
+
+STEPS_PER_MESSAGE = 2
+"""How many more there are for each message of a batch: fields of a newer client."""
+
 PROPERTIES_MAX = 1_024
 """Properties of one message; RocketMQ's block of 32,767 bytes holds fewer useful ones."""
+
+REASON_BYTES_MAX = 2_048
+"""What is kept of a reason that a client gives for a failure."""
 
 VARINT32_BYTES_MAX = 5
 VARINT64_BYTES_MAX = 10

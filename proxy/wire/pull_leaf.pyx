@@ -16,7 +16,7 @@ from broker.leaf_parts cimport (
 )
 
 from broker.properties import SYSTEM_PROPERTIES
-from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
+from proxy.wire.limits import OFFSETS_MAX, REASON_BYTES_MAX, RESULTS_MAX
 from proxy.wire.values import ConsumeResult, PullRequest
 
 cdef extern from "Python.h":
@@ -36,6 +36,7 @@ cdef frozenset _system_names = SYSTEM_PROPERTIES
 
 cdef Py_ssize_t _offsets_max = OFFSETS_MAX
 cdef Py_ssize_t _results_max = RESULTS_MAX
+cdef Py_ssize_t _reason_bytes_max = REASON_BYTES_MAX
 cdef object _new = tuple.__new__
 cdef object _request_class = PullRequest
 cdef object _result_class = ConsumeResult
@@ -46,6 +47,7 @@ cdef enum:
     I64 = 6
     BINARY = 8
     LIST = 9
+    MAP = 11
     STRUCT = 12
 
 
@@ -135,52 +137,106 @@ cdef tuple _context(Cursor* at):
             qid = text
 
 
+cdef dict _by_offset(Cursor* at, Py_ssize_t* left, u8 types):
+    """Read a map of offsets to numbers or to texts, at most `left` of them; None when it is unusual."""
+    cdef u64 count
+    cdef Py_ssize_t index, size
+    cdef object offset, value
+    if at.pos >= at.end:
+        return None
+    if not at.data[at.pos]:
+        at.pos += 1
+        return {}
+    if (
+        not take_varint(at, 32, &count)
+        or not count
+        or count > <u64>left[0]
+        or at.pos >= at.end
+        or at.data[at.pos] != types
+        or count > <u64>(at.end - at.pos) >> 1
+    ):
+        return None
+    at.pos += 1
+    left[0] -= count
+    cdef dict found = {}
+    for index in range(<Py_ssize_t>count):
+        offset = _signed(at, 64)
+        if offset is None:
+            return None
+        if types == 0x66:
+            value = _signed(at, 64)
+            if value is None:
+                return None
+        else:
+            if not take_size(at, &size):
+                return None
+            value = PyBytes_FromStringAndSize(<const char*>at.data + at.pos, min(size, _reason_bytes_max))
+            at.pos += size
+        found[offset] = value
+    return found
+
+
 cdef list _results(Cursor* at):
     """Scan a chain of results; None when it is unusual."""
-    cdef list results = []
-    cdef Py_ssize_t left = _offsets_max
-    cdef int last, kind
-    cdef tuple context
-    cdef list success, fail
+    cdef list results = [None]
+    cdef list outer = []
+    cdef Py_ssize_t left = _offsets_max, numbers_left = _offsets_max, index = 0
+    cdef int last = 0, kind
+    cdef tuple context = (None, None, None)
+    cdef list success = None, fail = None
+    cdef dict deliveries = None, reasons = None
     while True:
-        last = 0
-        context = (None, None, None)
-        success = fail = None
-        while True:
-            kind = _field(at, &last)
-            if kind == LIST and last == 3:
-                success = _offsets(at, &left)
-                if success is None:
-                    return None
-            elif kind == LIST and last == 4:
-                fail = _offsets(at, &left)
-                if fail is None:
-                    return None
-            elif kind == STRUCT and last == 1:
-                context = _context(at)
-                if context is None:
-                    return None
-            elif kind == STOP or (kind == STRUCT and last == 10):
-                break
-            else:
+        kind = _field(at, &last)
+        if kind == LIST and last == 3:
+            success = _offsets(at, &left)
+            if success is None:
                 return None
-        if len(results) == _results_max:
-            return None
-        group, topic, qid = context
-        results.append(
-            _new(
+        elif kind == LIST and last == 4:
+            fail = _offsets(at, &left)
+            if fail is None:
+                return None
+        elif kind == STRUCT and last == 1:
+            context = _context(at)
+            if context is None:
+                return None
+        elif kind == MAP and last == 101:
+            deliveries = _by_offset(at, &numbers_left, 0x66)
+            if deliveries is None:
+                return None
+        elif kind == MAP and last == 102:
+            reasons = _by_offset(at, &numbers_left, 0x68)
+            if reasons is None:
+                return None
+        elif kind == STRUCT and last == 10:
+            if len(results) == _results_max:
+                return None
+            outer.append((index, context, success, fail))
+            index, last = len(results), 0
+            results.append(None)
+            context = (None, None, None)
+            success = fail = None
+        elif kind == STOP:
+            group, topic, qid = context
+            results[index] = _new(
                 _result_class,
-                (group, topic, qid, [] if success is None else success, [] if fail is None else fail),
+                (
+                    group,
+                    topic,
+                    qid,
+                    [] if success is None else success,
+                    [] if fail is None else fail,
+                    deliveries,
+                    reasons,
+                ),
             )
-        )
-        if kind == STOP:
-            break
-    # Nothing follows a nextResult, its id being the highest: the elements around the last end one after the other.
-    for _ in range(len(results) - 1):
-        if at.pos >= at.end or at.data[at.pos] != STOP:
+            if not outer:
+                return results
+            # What follows a nextResult has a higher id: no other field of that element can have stood before it.
+            index, context, success, fail = outer.pop()
+            deliveries = reasons = None
+            last = 10
+        else:
             return None
-        at.pos += 1
-    return results
 
 
 def scan(bytes frame, Py_ssize_t pos):
@@ -227,6 +283,23 @@ def scan(bytes frame, Py_ssize_t pos):
     if group is None or _field(&at, &last) != STOP:
         return None
     return _new(_request_class, (group, topic, count_max, linger_ms, results, version))
+
+
+def scan_submit(bytes frame, Py_ssize_t pos):
+    """Scan the arguments of a compact submit; None when they are unusual or wrong."""
+    cdef Cursor at
+    cdef int last = 0, kind
+    cdef list results
+    at.data = <const u8*>PyBytes_AS_STRING(frame)
+    at.pos = pos
+    at.end = PyBytes_GET_SIZE(frame)
+    if _field(&at, &last) != STRUCT or last != 1:
+        return None
+    results = _results(&at)
+    last = 1
+    if results is None or _field(&at, &last) != STOP:
+        return None
+    return results
 
 
 cdef struct Text:
@@ -337,7 +410,9 @@ cdef inline u8* _binary_head(u8* to, u8 kind, u8 field) noexcept:
     return to + 3
 
 
-cdef inline u8* _binary_message(u8* to, Parts* parts, const u8* body, Py_ssize_t body_bytes, u64 offset) noexcept:
+cdef inline u8* _binary_message(
+    u8* to, Parts* parts, const u8* body, Py_ssize_t body_bytes, u64 offset, bytes close
+) noexcept:
     cdef Py_ssize_t pair
     if parts.key.data != NULL:
         to = _binary_text(_binary_head(to, 11, 1), parts.key.data, parts.key.size)
@@ -352,11 +427,12 @@ cdef inline u8* _binary_message(u8* to, Parts* parts, const u8* body, Py_ssize_t
         for pair in range(parts.pairs):
             to = _binary_text(to, parts.names[pair].data, parts.names[pair].size)
             to = _binary_text(to, parts.values[pair].data, parts.values[pair].size)
-    to[0] = 0
-    return to + 1
+    return put_bytes(to, close)
 
 
-cdef inline u8* _message(u8* to, Parts* parts, const u8* body, Py_ssize_t body_bytes, u64 offset) noexcept:
+cdef inline u8* _message(
+    u8* to, Parts* parts, const u8* body, Py_ssize_t body_bytes, u64 offset, bytes close
+) noexcept:
     cdef Py_ssize_t pair
     if parts.key.data == NULL:
         to[0] = 0x28
@@ -386,11 +462,10 @@ cdef inline u8* _message(u8* to, Parts* parts, const u8* body, Py_ssize_t body_b
         for pair in range(parts.pairs):
             to = _text(to, &parts.names[pair])
             to = _text(to, &parts.values[pair])
-    to[0] = 0
-    return to + 1
+    return put_bytes(to, close)
 
 
-cdef Py_ssize_t _room(list messages) except -1:
+cdef Py_ssize_t _room(list messages, Py_ssize_t close_bytes) except -1:
     """Bytes that the messages take at most."""
     cdef Py_ssize_t room = 0, body_at, body_end, block_at, end
     cdef object message, located
@@ -401,11 +476,11 @@ cdef Py_ssize_t _room(list messages) except -1:
             return -2
         # A separator of the block becomes a length: of at most three bytes, or in binary of four, where a pair has two
         # separators and at least as many bytes. Numbers and heads of fields are the rest.
-        room += body_end - body_at + 3 * (end - block_at) + HEAD_BYTES_MAX
+        room += body_end - body_at + 3 * (end - block_at) + HEAD_BYTES_MAX + close_bytes
     return room
 
 
-def reply(bytes head, bytes context, list messages, bint binary):
+def reply(bytes head, bytes context, list messages, bint binary, bytes close):
     """Return the whole frame of a reply, or None when a message is unusual.
 
     Args:
@@ -413,8 +488,9 @@ def reply(bytes head, bytes context, list messages, bint binary):
         context: What `_context` or `_binary_context` gives.
         messages: (offset, located) of each.
         binary: In which protocol.
+        close: What ends each message.
     """
-    cdef Py_ssize_t room = _room(messages)
+    cdef Py_ssize_t room = _room(messages, PyBytes_GET_SIZE(close))
     cdef Py_ssize_t body_at, body_end, block_at, end, count = len(messages)
     cdef u64 offset
     cdef PyObject* frame
@@ -450,9 +526,9 @@ def reply(bytes head, bytes context, list messages, bint binary):
                 usual = False
                 break
             if binary:
-                to = _binary_message(to, &parts, <const u8*>held.buf + body_at, body_end - body_at, offset)
+                to = _binary_message(to, &parts, <const u8*>held.buf + body_at, body_end - body_at, offset, close)
             else:
-                to = _message(to, &parts, <const u8*>held.buf + body_at, body_end - body_at, offset)
+                to = _message(to, &parts, <const u8*>held.buf + body_at, body_end - body_at, offset, close)
     except:
         Py_DECREF(frame)
         raise

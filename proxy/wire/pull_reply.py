@@ -94,7 +94,7 @@ def _take_any_apart(block: bytes) -> _Parts:
 
 
 def encode_pull_reply(
-    call: Call, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]]
+    call: Call, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]], *, delivery: int = 0
 ) -> bytes:
     """Encode the reply of a pull that found messages.
 
@@ -104,6 +104,7 @@ def encode_pull_reply(
         topic: Topic of every message, UTF-8.
         qid: Queue of every message, UTF-8.
         messages: Per message its queue offset and where its record stands, as `Store.locate` found it.
+        delivery: Number of the delivery, in each message; 0: none.
 
     Returns:
         The frame with its length.
@@ -111,14 +112,24 @@ def encode_pull_reply(
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
     binary = call.protocol != COMPACT
     context = (_binary_context if binary else _context)(group, topic, qid)
-    frame = _usual(head, context, list(messages), binary)
+    close = _close(delivery, binary) if delivery else b"\x00"
+    frame = _usual(head, context, list(messages), binary, close)
     if frame is not None:
         return frame
-    body = (_binary if binary else _compact)(head, context, messages)
+    body = (_binary if binary else _compact)(head, context, messages, close)
     return _LENGTH(len(body)) + body
 
 
-def _usual_none(head: bytes, context: bytes, messages: list[tuple[int, Located]], binary: bool) -> bytes | None:
+def _close(delivery: int, binary: bool) -> bytes:
+    """Return the end of each message: the number of its delivery, field 103."""
+    if binary:
+        return _BINARY_I64_FIELD(10, 103, delivery) + b"\x00"
+    return b"\x06\xce\x01" + encode_varint(delivery << 1) + b"\x00"
+
+
+def _usual_none(
+    head: bytes, context: bytes, messages: list[tuple[int, Located]], binary: bool, close: bytes
+) -> bytes | None:
     """Leave all to the general way; the leaf `proxy.wire.pull_leaf` does more.
 
     Args:
@@ -126,6 +137,7 @@ def _usual_none(head: bytes, context: bytes, messages: list[tuple[int, Located]]
         context: What `_context` or `_binary_context` returns.
         messages: As `encode_pull_reply` gets them.
         binary: In which protocol.
+        close: What ends each message.
 
     Returns:
         The frame with its length, as the general way makes it, or None.
@@ -136,7 +148,7 @@ def _usual_none(head: bytes, context: bytes, messages: list[tuple[int, Located]]
 _usual = leaf("proxy.wire.pull_leaf", "reply", _usual_none)
 
 
-def _compact(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
+def _compact(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]], close: bytes) -> bytes:
     count = len(messages)
     parts: list[bytes | memoryview] = [head, context]
     parts.append(bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count))
@@ -163,10 +175,11 @@ def _compact(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]
                     parts += (shape.tags_head, pieces[shape.user_at - 1], b"\x16", number)
                 user = list(pieces[shape.user_at : shape.user_end])
                 user[::2] = shape.heads
+                user[-1] = close
                 parts += user
                 shape.misses = 0
                 continue
-        parts += _compact_message(block, size_bytes, body, number)
+        parts += _compact_message(block, size_bytes, body, number, close)
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
@@ -188,7 +201,9 @@ def _offsets(offsets: Sequence[int]) -> list[bytes]:
     return [pairs[offset & 8191] + high_bytes for offset in offsets]
 
 
-def _compact_message(block: bytes, size_bytes: bytes, body: memoryview, number: bytes) -> list[bytes | memoryview]:
+def _compact_message(
+    block: bytes, size_bytes: bytes, body: memoryview, number: bytes, close: bytes
+) -> list[bytes | memoryview]:
     """Encode one message whose block has no known shape, and learn it."""
     key, tags, pairs = take_apart(block)
     _shapes.learn(block, key, tags, pairs)
@@ -205,7 +220,7 @@ def _compact_message(block: bytes, size_bytes: bytes, body: memoryview, number: 
         parts += (b"\x1b", _varint(len(pairs)), b"\x88")
         for name, value in pairs:
             parts += (_varint(len(name)), name, _varint(len(value)), value)
-    parts.append(b"\x00")
+    parts.append(close)
     return parts
 
 
@@ -222,7 +237,7 @@ def _binary_context(group: bytes, topic: bytes, qid: bytes) -> bytes:
     return b"\x0c\x00\x00\x0c\x00\x01%b\x00\x0f\x00\x02\x0c" % b"".join(texts)
 
 
-def _binary(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]]) -> bytes:
+def _binary(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]], close: bytes) -> bytes:
     field = _BINARY_STRING
     parts: list[bytes | memoryview] = [head, context, _LENGTH(len(messages))]
     for offset, (view, body_at, body_end, block_at, end) in messages:
@@ -237,6 +252,6 @@ def _binary(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]]
             parts.append(_BINARY_MAP_HEAD(13, 5, 11, 11, len(pairs)))
             for name, value in pairs:
                 parts += (_LENGTH(len(name)), name, _LENGTH(len(value)), value)
-        parts.append(b"\x00")
+        parts.append(close)
     parts.append(b"\x00\x00")
     return b"".join(parts)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
+from proxy.wire.codes import Repeat, ResultCode
 from proxy.wire.errors import WireMisuse
 from proxy.wire.generic import encode_reply
 from proxy.wire.values import Receipt
@@ -30,6 +31,11 @@ def _framed(call: Call, compact: bytes, binary: bytes) -> bytes:
         compact if call.protocol == COMPACT else binary
     )
     return _LENGTH(len(body)) + body
+
+
+def repeat_of(code: int, repeat: int | None) -> int | None:
+    """Return what a result says in its field `repeat`: a gap is told by its code."""
+    return int(Repeat.GAP) if code == ResultCode.FAIL_GAP else repeat
 
 
 def encode_empty_pull_reply(call: Call) -> bytes:
@@ -55,6 +61,7 @@ def encode_result_reply(
     offset: int | None = None,
     handle: str | None = None,
     receipts: Iterable[Receipt] | None = None,
+    repeat: int | None = None,
 ) -> bytes:
     """Encode the reply of sendSync, sendAsync or sendBatchSync.
 
@@ -68,13 +75,15 @@ def encode_result_reply(
         offset: Field 103, its offset in that queue.
         handle: Field 104.
         receipts: Field 105, one per message of a batch in its order.
+        repeat: Field 106, a `Repeat`; that of FAIL_GAP is set here.
     """
+    repeat = repeat_of(code, repeat)
     optional = ((3, key), (101, msg_id), (102, qid), (103, offset), (104, handle))
     fields = [(field_id, value) for field_id, value in optional if value is not None]
     rows = None if receipts is None else list(receipts)
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
-    if fields or rows is not None:
-        body = head + _result(call.protocol, code, msg, fields, rows)
+    if fields or rows is not None or repeat is not None:
+        body = head + _result(call.protocol, code, msg, fields, rows, repeat)
     else:
         body = head + _plain_result(call.protocol, code, msg)
     return _LENGTH(len(body)) + body
@@ -83,15 +92,20 @@ def encode_result_reply(
 @lru_cache(maxsize=64)
 def _plain_result(protocol: int, code: int, msg: str) -> bytes:
     """Code and text alone: the answer to nearly every batch is the same."""
-    return _result(protocol, code, msg, [], None)
+    return _result(protocol, code, msg, [], None, None)
 
 
-def _result(
-    protocol: int, code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None
+def _result(  # noqa: PLR0917 - one call for both protocols
+    protocol: int,
+    code: int,
+    msg: str,
+    fields: list[tuple[int, str | int]],
+    receipts: list[Receipt] | None,
+    repeat: int | None,
 ) -> bytes:
     try:
         write = _compact_result if protocol == COMPACT else _binary_result
-        return write(int(code), msg, fields, receipts)
+        return write(int(code), msg, fields, receipts, repeat)
     except (struct.error, TypeError, AttributeError, ValueError) as error:
         raise WireMisuse(f"a Result that cannot be written: {error}") from error
 
@@ -102,7 +116,9 @@ def _zigzag(value: int, bits: int) -> bytes:
     return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def _compact_result(code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None) -> bytes:
+def _compact_result(
+    code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None, repeat: int | None
+) -> bytes:
     raw = msg.encode()
     parts = [b"\x0c\x00\x15", _zigzag(code, 32), b"\x18", encode_varint(len(raw)), raw]
     last = 2
@@ -125,6 +141,9 @@ def _compact_result(code: int, msg: str, fields: list[tuple[int, str | int]], re
                 raw = handle.encode()
                 parts += (b"\x18", encode_varint(len(raw)), raw)
             parts.append(b"\x00")
+        last = 105
+    if repeat is not None:
+        parts += (_compact_field(5, 106, last), _zigzag(repeat, 32))
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
@@ -136,7 +155,9 @@ def _compact_field(kind: int, field_id: int, last: int) -> bytes:
     return bytes((kind,)) + encode_varint(field_id << 1)
 
 
-def _binary_result(code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None) -> bytes:
+def _binary_result(
+    code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None, repeat: int | None
+) -> bytes:
     raw = msg.encode()
     parts = [b"\x0c\x00\x00", _I32_FIELD(8, 1, code), _I32_FIELD(11, 2, len(raw)), raw]
     for field_id, value in fields:
@@ -155,12 +176,20 @@ def _binary_result(code: int, msg: str, fields: list[tuple[int, str | int]], rec
                 raw = handle.encode()
                 parts += (_I32_FIELD(11, 4, len(raw)), raw)
             parts.append(b"\x00")
+    if repeat is not None:
+        parts.append(_I32_FIELD(8, 106, repeat))
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
 
 def encode_delay_result_reply(
-    call: Call, code: int, msg: str, uniq_delay_msg_id: str, cancel_outcome: int | None = None
+    call: Call,
+    code: int,
+    msg: str,
+    uniq_delay_msg_id: str,
+    cancel_outcome: int | None = None,
+    *,
+    repeat: int | None = None,
 ) -> bytes:
     """Encode the reply of sendDelaySync.
 
@@ -170,10 +199,13 @@ def encode_delay_result_reply(
         msg: For people.
         uniq_delay_msg_id: An empty text where there is none (R106).
         cancel_outcome: Of a cancel, how it ended (D31): 1 cancelled, 2 too late, 3 unknown.
+        repeat: As in `encode_result_reply`.
     """
     result: dict[str, Any] = {"code": int(code), "msg": msg, "uniqDelayMsgId": uniq_delay_msg_id}
     if cancel_outcome is not None:
         result["cancelOutcome"] = int(cancel_outcome)
+    if (repeat := repeat_of(code, repeat)) is not None:
+        result["repeat"] = int(repeat)
     return encode_reply(call, {"success": result})
 
 

@@ -14,51 +14,60 @@ from proxy.wire.binary import (
     I32_AT,
     I64,
     LIST,
+    MAP,
     STOP,
     STRING,
     STRUCT,
     binary,
     field_header,
     list_header,
+    map_header,
     skip,
     skip_elements,
 )
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
+from proxy.wire.limits import OFFSETS_MAX, REASON_BYTES_MAX, RESULTS_MAX
+from proxy.wire.steps import Steps
+from proxy.wire.texts import shown, text_or_none
 from proxy.wire.values import ConsumeResult, PullRequest
+
+_I64_AT = struct.Struct(">q").unpack_from
 
 
 def pull(frame: bytes, pos: int) -> PullRequest:
     """Scan the arguments of pull."""
     request: PullRequest | None = None
+    steps = Steps()
+    field_id = 0
     while True:
-        kind, field_id, pos = field_header(frame, pos)
+        kind, field_id, pos = field_header(frame, pos, field_id, steps)
         if kind == STOP:
             break
         if field_id == 1 and kind == STRUCT:
-            request, pos = _pull_request(frame, pos)
+            request, pos = _pull_request(frame, pos, steps)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     if request is None:
         raise ArgumentsError("pull without its argument request")
     return request
 
 
-def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
+def _pull_request(frame: bytes, pos: int, steps: Steps) -> tuple[PullRequest, int]:
     group = topic = version = count_max = linger_ms = None
     results: list[ConsumeResult] = []
+    field_id = 0
     while True:
-        kind, field_id, pos = field_header(frame, pos)
+        kind, field_id, pos = field_header(frame, pos, field_id, steps)
         if kind == STOP:
             break
         if kind == STRING and field_id in (1, 2, 60):
             raw, pos = binary(frame, pos)
             if field_id == 1:
-                group = raw.decode()
+                group = shown(raw)
             elif field_id == 2:
-                topic = raw.decode()
+                topic = shown(raw)
             else:
-                version = raw.decode()
+                version = shown(raw)
         elif kind == I32 and field_id == 10:
             (count_max,) = I32_AT(frame, pos)
             pos += 4
@@ -66,9 +75,10 @@ def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
             (linger_ms,) = I32_AT(frame, pos)
             pos += 4
         elif kind == STRUCT and field_id == 50:
-            results, pos = results_chain(frame, pos)
+            steps.take(len(results))  # of one that was given before and does not count
+            results, pos = results_chain(frame, pos, steps)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     if group is None:
         raise ArgumentsError("PullRequest without its required field groupId")
     return PullRequest(group, topic, count_max, linger_ms, results, version), pos
@@ -77,78 +87,116 @@ def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
 def submit(frame: bytes, pos: int) -> list[ConsumeResult]:
     """Scan the arguments of submit into its chain, flattened; empty when there is no result."""
     results: list[ConsumeResult] = []
+    steps = Steps()
+    field_id = 0
     while True:
-        kind, field_id, pos = field_header(frame, pos)
+        kind, field_id, pos = field_header(frame, pos, field_id, steps)
         if kind == STOP:
             return results
         if field_id == 1 and kind == STRUCT:
-            results, pos = results_chain(frame, pos)
+            steps.take(len(results))  # of one that was given before and does not count
+            results, pos = results_chain(frame, pos, steps)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
 
 
-def results_chain(frame: bytes, pos: int) -> tuple[list[ConsumeResult], int]:
+def results_chain(frame: bytes, pos: int, steps: Steps) -> tuple[list[ConsumeResult], int]:
     """Walk a ConsumeResult and its nextResult chain without recursion, since its length is the peer's choice."""
     results: list[ConsumeResult] = []
-    # Fields may follow nextResult: the outer elements wait here, each as its index in `results` and what it has.
-    outer: list[tuple[int, Any]] = []
-    offsets_left = OFFSETS_MAX
-    index = 0
+    # Fields may follow nextResult: the outer elements wait here, each as index in `results`, field id, values.
+    outer: list[tuple[int, int, Any]] = []
+    index = field_id = 0
     context: tuple[str | None, str | None, str | None] = (None, None, None)
     success: list[int] = []
     fail: list[int] = []
+    deliveries: dict[int, int] | None = None
+    reasons: dict[int, bytes] | None = None
     results.append(ConsumeResult(None, None, None, success, fail))
     while True:
-        kind, field_id, pos = field_header(frame, pos)
+        kind, field_id, pos = field_header(frame, pos, field_id, steps)
         if kind == LIST and field_id in (3, 4):
-            offsets, pos = _offsets(frame, pos, offsets_left)
-            offsets_left -= len(offsets)
+            offsets, pos = _offsets(frame, pos, steps)
             if field_id == 3:
                 success = offsets
             else:
                 fail = offsets
         elif kind == STRUCT and field_id == 1:
-            context, pos = _context(frame, pos)
+            context, pos = _context(frame, pos, steps)
         elif kind == STRUCT and field_id == 10:
             del results[index + 1 :]  # of two nextResult fields the later one counts, as everywhere in Thrift
-            outer.append((index, (context, success, fail)))
+            outer.append((index, field_id, (context, success, fail, deliveries, reasons)))
             index = len(results)
             if index >= RESULTS_MAX:
                 raise ArgumentsError(f"a chain of more than {RESULTS_MAX} results")
-            context, success, fail = (None, None, None), [], []
+            context, success, fail, field_id = (None, None, None), [], [], 0
+            deliveries = reasons = None
             results.append(ConsumeResult(None, None, None, success, fail))
+        elif kind == MAP and field_id == 101:
+            deliveries, pos = _deliveries(frame, pos, steps)
+        elif kind == MAP and field_id == 102:
+            reasons, pos = _reasons(frame, pos, steps)
         elif kind == STOP:
-            results[index] = ConsumeResult(*context, success, fail)
+            results[index] = ConsumeResult(*context, success, fail, deliveries, reasons)
             if not outer:
                 return results, pos
-            index, (context, success, fail) = outer.pop()
+            index, field_id, (context, success, fail, deliveries, reasons) = outer.pop()
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
 
 
-def _context(frame: bytes, pos: int) -> tuple[tuple[str | None, str | None, str | None], int]:
+def _context(frame: bytes, pos: int, steps: Steps) -> tuple[tuple[str | None, str | None, str | None], int]:
     group = topic = qid = None
+    field_id = 0
     while True:
-        kind, field_id, pos = field_header(frame, pos)
+        kind, field_id, pos = field_header(frame, pos, field_id, steps)
         if kind == STOP:
             return (group, topic, qid), pos
         if kind == STRING and field_id in (1, 2, 3):
             raw, pos = binary(frame, pos)
             if field_id == 1:
-                group = raw.decode()
+                group = text_or_none(raw)
             elif field_id == 2:
-                topic = raw.decode()
+                topic = text_or_none(raw)
             else:
-                qid = raw.decode()
+                qid = text_or_none(raw)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
 
 
-def _offsets(frame: bytes, pos: int, count_max: int) -> tuple[list[int], int]:
+def _offsets(frame: bytes, pos: int, steps: Steps) -> tuple[list[int], int]:
     """Scan a list of offsets. A list of other elements is passed over like a field of a wrong type."""
     element, count, pos = list_header(frame, pos)
     if element != I64:
-        return [], skip_elements(frame, pos, (element,), count)
-    if count > count_max:
-        raise ArgumentsError(f"more than {OFFSETS_MAX} offsets in one call")
+        return [], skip_elements(frame, pos, (element,), count, steps)
+    if count > steps.offsets:
+        raise ArgumentsError(f"more than {OFFSETS_MAX} offsets in one call: submit them in several")
+    steps.offsets -= count
     return list(struct.unpack_from(f">{count}q", frame, pos)), pos + 8 * count
+
+
+def _deliveries(frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, int] | None, int]:
+    """Scan numbers of deliveries. A map of other types is passed over like a field of a wrong type."""
+    key, value, count, pos = map_header(frame, pos)
+    if count and (key != I64 or value != I64):
+        return None, skip_elements(frame, pos, (key, value), count, steps)
+    if count > steps.numbers:
+        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call: submit them in several")
+    steps.numbers -= count
+    numbers = struct.unpack_from(f">{2 * count}q", frame, pos)
+    return dict(zip(numbers[::2], numbers[1::2], strict=True)), pos + 16 * count
+
+
+def _reasons(frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, bytes] | None, int]:
+    """Scan reasons of failures, as `_deliveries` does; of each its beginning is kept."""
+    key, value, count, pos = map_header(frame, pos)
+    if count and (key != I64 or value != STRING):
+        return None, skip_elements(frame, pos, (key, value), count, steps)
+    if count > steps.numbers:
+        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call: submit them in several")
+    steps.numbers -= count
+    found = {}
+    for _ in range(count):
+        (offset,) = _I64_AT(frame, pos)
+        raw, pos = binary(frame, pos + 8)
+        found[offset] = raw[:REASON_BYTES_MAX]
+    return found, pos

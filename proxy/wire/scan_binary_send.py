@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 from broker.leaves import leaf
 from proxy.wire.binary import (
@@ -24,11 +25,14 @@ from proxy.wire.binary import (
     skip,
     skip_elements,
 )
-from proxy.wire.errors import ArgumentsError
-from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX
+from proxy.wire.errors import ArgumentsError, TextError
+from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, STEPS_PER_MESSAGE
+from proxy.wire.steps import NO_STEPS, Steps
+from proxy.wire.texts import VALUE, check_pairs, check_text
 from proxy.wire.values import BatchCall, General, Properties, SendCall, SendMessage
 
 _new = tuple.__new__
+_STRINGS = frozenset((1, 2, 3, 5, 7, 8, 104))
 
 # Sizes are read unsigned: one that is negative for Thrift is beyond any frame and refused as such.
 _U32_AT = struct.Struct(">I").unpack_from
@@ -44,17 +48,19 @@ def send(frame: bytes, pos: int) -> SendCall:
     """Scan the arguments of sendSync (message, timeout) or sendAsync (message)."""
     message: SendMessage | None = None
     timeout_ms: int | None = None
+    steps = Steps()
+    field_id = 0
     while True:
-        kind, field_id, pos = field_header(frame, pos)
+        kind, field_id, pos = field_header(frame, pos, field_id, steps)
         if kind == STOP:
             break
         if field_id == 1 and kind == STRUCT:
-            (message,), pos = _messages(frame, pos, 1)
+            (message,), pos = _messages(frame, pos, 1, steps)
         elif field_id == 2 and kind == I64:
             (timeout_ms,) = I64_AT(frame, pos)
             pos += 8
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     if message is None:
         raise ArgumentsError("a send without its argument message")
     return SendCall(message, timeout_ms)
@@ -64,28 +70,36 @@ def send_batch(frame: bytes, pos: int) -> BatchCall:
     """Scan the arguments of sendBatchSync. An absent list is an empty one (R100)."""
     messages: list[SendMessage] = []
     receipts = False
+    steps = Steps()
+    field_id = 0
     while True:
-        kind, field_id, pos = field_header(frame, pos)
+        kind, field_id, pos = field_header(frame, pos, field_id, steps)
         if kind == STOP:
             return BatchCall(messages, receipts)
         if field_id == 1 and kind == LIST:
             element, count, pos = list_header(frame, pos)
             if element != STRUCT and count:
-                pos = skip_elements(frame, pos, (element,), count)
+                pos = skip_elements(frame, pos, (element,), count, steps)
                 continue
             if count > MESSAGES_MAX:
                 raise ArgumentsError(f"a batch of {count} messages: at most {MESSAGES_MAX} are allowed")
-            messages, pos = _messages(frame, pos, count)
+            steps.take(len(messages))  # of a list that was given before and does not count
+            messages, pos = _messages(frame, pos, count, steps)
         elif field_id == 101 and kind == BOOL:
             receipts = frame[pos] != 0
             pos += 1
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
 
 
-def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], int]:
+def _messages(frame: bytes, pos: int, count: int, steps: Steps) -> tuple[list[SendMessage], int]:
+    steps.left += count * STEPS_PER_MESSAGE
     messages: list[SendMessage] = []
-    pos = _scan(frame, memoryview(frame), pos, messages, count, _message)
+    try:
+        pos = _scan(frame, memoryview(frame), pos, messages, count, partial(_message, steps))
+    except TextError as error:
+        error.place, error.count = len(messages), count
+        raise
     return messages, pos
 
 
@@ -122,10 +136,10 @@ def _by_layout(  # noqa: PLR0917 - what compiled functions take by name costs mo
                     version, properties, end = _tail(frame, end)
                     if frame[end] == STOP and key.isascii() and tags.isascii():
                         fields = (topic, key, None, hash_id, tags, partition_id, body, version, properties)
-                        add(_new(SendMessage, (*fields, None, None, None)))
+                        add(_new(SendMessage, (*fields, None, None, None, None)))
                         pos = end + 1
                         continue
-        except (IndexError, struct.error):
+        except (IndexError, struct.error, UnicodeDecodeError, ArgumentsError):
             pass
         message, pos = general(frame, view, pos)
         add(message)
@@ -145,15 +159,15 @@ def _tail(frame: bytes, pos: int) -> tuple[bytes | None, Properties | None, int]
         if not version.isascii():
             version.decode()
     if frame.startswith(b"\x0d\x00\x09", pos):
-        properties, pos = _properties(frame, pos + 3)
+        properties, pos = _properties(frame, pos + 3, NO_STEPS)
     return version, properties, pos
 
 
-def _properties(frame: bytes, pos: int) -> tuple[Properties | None, int]:
+def _properties(frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:
     """Scan a map of texts; one with other types is passed over like a field of a wrong type."""
     key, value, count, pos = map_header(frame, pos)
     if count and (key != STRING or value != STRING):
-        return None, skip_elements(frame, pos, (key, value), count)
+        return None, skip_elements(frame, pos, (key, value), count, steps)
     if count > PROPERTIES_MAX:
         raise ArgumentsError(f"{count} properties: at most {PROPERTIES_MAX} are allowed")
     names: list[bytes] = []
@@ -176,27 +190,30 @@ def _properties(frame: bytes, pos: int) -> tuple[Properties | None, int]:
     if pos > end:
         raise ArgumentsError(f"{count} properties of {pos - begin} bytes with {end - begin} left")
     if not ascii_only:
-        for each in (*names, *values):
-            each.decode()
+        check_pairs(names, values)
     return (tuple(names), tuple(values)) if names else None, pos
 
 
-def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:
+def _message(steps: Steps, frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:
     """Scan any Message, whatever fields it has in whatever order."""
     texts: list[bytes | None] = [None] * 9
     body: memoryview | None = None
     hash_id = 0
     partition_id = -1
     properties: Properties | None = None
-    delay_level = deliver_at_ms = delay_ms = None
+    delay_level = deliver_at_ms = delay_ms = unique_key = None
     end = len(frame)
+    last = 0
     while True:
         kind = frame[pos]
         if kind == STOP:
             break
         kind, field_id = FIELD_AT(frame, pos)
+        if field_id <= last:
+            steps.take()
+        last = field_id
         pos += 3
-        if kind == STRING and field_id in (1, 2, 3, 5, 7, 8):
+        if kind == STRING and field_id in _STRINGS:
             (size,) = I32_AT(frame, pos)
             start = pos + 4
             pos = start + size
@@ -204,10 +221,12 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
                 raise ArgumentsError(f"a string of {size} bytes with {end - start} left")
             if field_id == 7:
                 body = view[start:pos]
+            elif field_id == 104:
+                unique_key = frame[start:pos]
             else:
                 raw = texts[field_id] = frame[start:pos]
-                if not raw.isascii():
-                    raw.decode()
+                if not raw.isascii() and field_id != VALUE:
+                    check_text(raw, field_id)
         elif kind == I64 and field_id == 4:
             (hash_id,) = I64_AT(frame, pos)
             pos += 8
@@ -215,7 +234,7 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
             (partition_id,) = I32_AT(frame, pos)
             pos += 4
         elif kind == MAP and field_id == 9:
-            properties, pos = _properties(frame, pos)
+            properties, pos = _properties(frame, pos, steps)
         elif kind == I32 and field_id == 101:
             (delay_level,) = I32_AT(frame, pos)
             pos += 4
@@ -226,8 +245,8 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
             (delay_ms,) = I64_AT(frame, pos)
             pos += 8
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     _, topic, key, value, _, tags, _, _, version = texts
-    delay = (delay_level, deliver_at_ms, delay_ms)
+    delay = (delay_level, deliver_at_ms, delay_ms, unique_key)
     fields = (topic or b"", key, value, hash_id, tags, partition_id, body, version, properties, *delay)
     return _new(SendMessage, fields), pos + 1

@@ -14,19 +14,24 @@ from proxy.wire.compact import (
     I32,
     I64,
     LIST,
+    MAP,
     OFFSET_PAIRS,
     STOP,
     STRUCT,
     binary,
     field_header,
     i32,
+    i64,
     list_header,
+    map_header,
     skip,
     skip_elements,
     varint64,
 )
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
+from proxy.wire.limits import OFFSETS_MAX, REASON_BYTES_MAX, RESULTS_MAX
+from proxy.wire.steps import Steps
+from proxy.wire.texts import shown, text_or_none
 from proxy.wire.values import ConsumeResult, PullRequest
 
 _HIGH_BYTES = bytes(range(128, 256))
@@ -53,7 +58,13 @@ def _usual_none(frame: bytes, pos: int) -> PullRequest | None:
     return None
 
 
+def _usual_submit_none(frame: bytes, pos: int) -> list[ConsumeResult] | None:
+    """Leave all to the general way, as `_usual_none`."""
+    return None
+
+
 _usual = leaf("proxy.wire.pull_leaf", "scan", _usual_none)
+_usual_submit = leaf("proxy.wire.pull_leaf", "scan_submit", _usual_submit_none)
 
 
 def pull(frame: bytes, pos: int) -> PullRequest:
@@ -61,6 +72,7 @@ def pull(frame: bytes, pos: int) -> PullRequest:
     request = _usual(frame, pos)
     if request is not None:
         return request
+    steps = Steps()
     last = 0
     while True:
         head = frame[pos]
@@ -69,19 +81,19 @@ def pull(frame: bytes, pos: int) -> PullRequest:
             last += head >> 4
             pos += 1
         else:
-            kind, last, pos = field_header(frame, pos, last)
+            kind, last, pos = field_header(frame, pos, last, steps)
         if kind == STOP:
             break
         if last == 1 and kind == STRUCT:
-            request, pos = _pull_request(frame, pos)
+            request, pos = _pull_request(frame, pos, steps)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     if request is None:
         raise ArgumentsError("pull without its argument request")
     return request
 
 
-def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
+def _pull_request(frame: bytes, pos: int, steps: Steps) -> tuple[PullRequest, int]:
     group = topic = version = count_max = linger_ms = None
     results: list[ConsumeResult] = []
     last = 0
@@ -92,7 +104,7 @@ def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
             last += head >> 4
             pos += 1
         else:
-            kind, last, pos = field_header(frame, pos, last)
+            kind, last, pos = field_header(frame, pos, last, steps)
         if kind == STOP:
             break
         if kind == BINARY and (last < 3 or last == 60):
@@ -103,19 +115,20 @@ def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
             else:
                 raw, pos = binary(frame, pos)
             if last == 1:
-                group = raw.decode()
+                group = shown(raw)
             elif last == 2:
-                topic = raw.decode()
+                topic = shown(raw)
             elif last == 60:
-                version = raw.decode()
+                version = shown(raw)
         elif kind == I32 and last == 10:
             count_max, pos = i32(frame, pos)
         elif kind == I32 and last == 11:
             linger_ms, pos = i32(frame, pos)
         elif kind == STRUCT and last == 50:
-            results, pos = results_chain(frame, pos)
+            steps.take(len(results))  # of one that was given before and does not count
+            results, pos = results_chain(frame, pos, steps)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     if group is None:
         raise ArgumentsError("PullRequest without its required field groupId")
     return _new(PullRequest, (group, topic, count_max, linger_ms, results, version)), pos
@@ -123,28 +136,34 @@ def _pull_request(frame: bytes, pos: int) -> tuple[PullRequest, int]:
 
 def submit(frame: bytes, pos: int) -> list[ConsumeResult]:
     """Scan the arguments of submit into its chain, flattened; empty when there is no result."""
+    usual = _usual_submit(frame, pos)
+    if usual is not None:
+        return usual
     results: list[ConsumeResult] = []
+    steps = Steps()
     last = 0
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        kind, last, pos = field_header(frame, pos, last, steps)
         if kind == STOP:
             return results
         if last == 1 and kind == STRUCT:
-            results, pos = results_chain(frame, pos)
+            steps.take(len(results))  # of one that was given before and does not count
+            results, pos = results_chain(frame, pos, steps)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
 
 
-def results_chain(frame: bytes, pos: int) -> tuple[list[ConsumeResult], int]:
+def results_chain(frame: bytes, pos: int, steps: Steps) -> tuple[list[ConsumeResult], int]:
     """Walk a ConsumeResult and its nextResult chain without recursion, since its length is the peer's choice."""
     results: list[ConsumeResult] = []
     # Fields may follow nextResult: the outer elements wait here, each as its index in `results` and its field id.
     outer: list[tuple[int, int, Any]] = []
-    offsets_left = OFFSETS_MAX
     index = last = 0
     context: _Context = _NO_CONTEXT
     success: list[int] = []
     fail: list[int] = []
+    deliveries: dict[int, int] | None = None
+    reasons: dict[int, bytes] | None = None
     results.append(_PENDING)
     while True:
         head = frame[pos]
@@ -153,34 +172,38 @@ def results_chain(frame: bytes, pos: int) -> tuple[list[ConsumeResult], int]:
             last += head >> 4
             pos += 1
         else:
-            kind, last, pos = field_header(frame, pos, last)
+            kind, last, pos = field_header(frame, pos, last, steps)
         if kind == LIST and last in (3, 4):
-            offsets, pos = _offsets(frame, pos, offsets_left)
-            offsets_left -= len(offsets)
+            offsets, pos = _offsets(frame, pos, steps)
             if last == 3:
                 success = offsets
             else:
                 fail = offsets
         elif kind == STRUCT and last == 1:
-            context, pos = _context(frame, pos)
+            context, pos = _context(frame, pos, steps)
         elif kind == STRUCT and last == 10:
             del results[index + 1 :]  # of two nextResult fields the later one counts, as everywhere in Thrift
-            outer.append((index, last, (context, success, fail)))
+            outer.append((index, last, (context, success, fail, deliveries, reasons)))
             index = len(results)
             if index >= RESULTS_MAX:
                 raise ArgumentsError(f"a chain of more than {RESULTS_MAX} results")
             context, success, fail, last = _NO_CONTEXT, [], [], 0
+            deliveries = reasons = None
             results.append(_PENDING)
+        elif kind == MAP and last == 101:
+            deliveries, pos = _deliveries(frame, pos, steps)
+        elif kind == MAP and last == 102:
+            reasons, pos = _reasons(frame, pos, steps)
         elif kind == STOP:
-            results[index] = _new(ConsumeResult, (*context, success, fail))
+            results[index] = _new(ConsumeResult, (*context, success, fail, deliveries, reasons))
             if not outer:
                 return results, pos
-            index, last, (context, success, fail) = outer.pop()
+            index, last, (context, success, fail, deliveries, reasons) = outer.pop()
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
 
 
-def _context(frame: bytes, pos: int) -> tuple[_Context, int]:
+def _context(frame: bytes, pos: int, steps: Steps) -> tuple[_Context, int]:
     """Scan a Context. A client sends the same one over and over: short ones are remembered by their bytes."""
     start = pos
     try:
@@ -197,27 +220,27 @@ def _context(frame: bytes, pos: int) -> tuple[_Context, int]:
     except IndexError:
         # A length of 128 or more was taken for one byte; the general way reads it right.
         pass
-    return _context_in_general(frame, start)
+    return _context_in_general(frame, start, steps)
 
 
-def _context_in_general(frame: bytes, pos: int) -> tuple[_Context, int]:
+def _context_in_general(frame: bytes, pos: int, steps: Steps) -> tuple[_Context, int]:
     start = pos
     group = topic = qid = None
     last = 0
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        kind, last, pos = field_header(frame, pos, last, steps)
         if kind == STOP:
             break
         if kind == BINARY and last in (1, 2, 3):
             raw, pos = binary(frame, pos)
             if last == 1:
-                group = raw.decode()
+                group = text_or_none(raw)
             elif last == 2:
-                topic = raw.decode()
+                topic = text_or_none(raw)
             else:
-                qid = raw.decode()
+                qid = text_or_none(raw)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     context = (group, topic, qid)
     raw = frame[start : pos - 1]
     if len(raw) <= _CONTEXT_BYTES_MAX and raw.isascii():
@@ -228,15 +251,16 @@ def _context_in_general(frame: bytes, pos: int) -> tuple[_Context, int]:
     return context, pos
 
 
-def _offsets(frame: bytes, pos: int, count_max: int) -> tuple[list[int], int]:
+def _offsets(frame: bytes, pos: int, steps: Steps) -> tuple[list[int], int]:
     """Scan a list of offsets. A list of other elements is passed over like a field of a wrong type."""
     element, count, pos = list_header(frame, pos)
     if count == 0:
         return [], pos
     if element != I64:
-        return [], skip_elements(frame, pos, (element,), count)
-    if count > count_max:
-        raise ArgumentsError(f"more than {OFFSETS_MAX} offsets in one call")
+        return [], skip_elements(frame, pos, (element,), count, steps)
+    if count > steps.offsets:
+        raise ArgumentsError(f"more than {OFFSETS_MAX} offsets in one call: submit them in several")
+    steps.offsets -= count
     if count >= _PLANES_COUNT_MIN:
         offsets = _offsets_by_columns(frame, pos, count)
         if offsets is not None:
@@ -262,6 +286,37 @@ def _offsets(frame: bytes, pos: int, count_max: int) -> tuple[list[int], int]:
                 value, pos = varint64(frame, pos)
         add((value >> 1) ^ -(value & 1))
     return offsets, pos
+
+
+def _deliveries(frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, int] | None, int]:
+    """Scan numbers of deliveries. A map of other types is passed over like a field of a wrong type."""
+    key, value, count, pos = map_header(frame, pos)
+    if count and (key != I64 or value != I64):
+        return None, skip_elements(frame, pos, (key, value), count, steps)
+    if count > steps.numbers:
+        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call: submit them in several")
+    steps.numbers -= count
+    found = {}
+    for _ in range(count):
+        offset, pos = i64(frame, pos)
+        found[offset], pos = i64(frame, pos)
+    return found, pos
+
+
+def _reasons(frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, bytes] | None, int]:
+    """Scan reasons of failures, as `_deliveries` does; of each its beginning is kept."""
+    key, value, count, pos = map_header(frame, pos)
+    if count and (key != I64 or value != BINARY):
+        return None, skip_elements(frame, pos, (key, value), count, steps)
+    if count > steps.numbers:
+        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call: submit them in several")
+    steps.numbers -= count
+    found = {}
+    for _ in range(count):
+        offset, pos = i64(frame, pos)
+        raw, pos = binary(frame, pos)
+        found[offset] = raw[:REASON_BYTES_MAX]
+    return found, pos
 
 
 def _width(frame: bytes, pos: int) -> int:

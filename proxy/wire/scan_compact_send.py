@@ -6,6 +6,7 @@ Messages of known shapes (`shapes_compact`) are scanned in runs, the others fiel
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 from broker.leaves import leaf
 from proxy.wire.compact import (
@@ -28,9 +29,11 @@ from proxy.wire.compact import (
     skip_elements,
     varint32,
 )
-from proxy.wire.errors import ArgumentsError
-from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX
+from proxy.wire.errors import ArgumentsError, TextError
+from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, STEPS_PER_MESSAGE
 from proxy.wire.shapes_compact import NO_TAIL, Head, Numbers, Shapes, find_tail
+from proxy.wire.steps import NO_STEPS, Steps
+from proxy.wire.texts import VALUE, check_pairs, check_text
 from proxy.wire.values import BatchCall, General, Properties, SendCall, SendMessage
 
 _new = tuple.__new__
@@ -43,6 +46,7 @@ def send(frame: bytes, pos: int) -> SendCall:
     """Scan the arguments of sendSync (message, timeout) or sendAsync (message)."""
     message: SendMessage | None = None
     timeout_ms: int | None = None
+    steps = Steps()
     last = 0
     while True:
         head = frame[pos]
@@ -51,15 +55,15 @@ def send(frame: bytes, pos: int) -> SendCall:
             last += head >> 4
             pos += 1
         else:
-            kind, last, pos = field_header(frame, pos, last)
+            kind, last, pos = field_header(frame, pos, last, steps)
         if kind == STOP:
             break
         if last == 1 and kind == STRUCT:
-            (message,), pos = _messages(frame, pos, 1)
+            (message,), pos = _messages(frame, pos, 1, steps)
         elif last == 2 and kind == I64:
             timeout_ms, pos = i64(frame, pos)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     if message is None:
         raise ArgumentsError("a send without its argument message")
     return SendCall(message, timeout_ms)
@@ -69,28 +73,35 @@ def send_batch(frame: bytes, pos: int) -> BatchCall:
     """Scan the arguments of sendBatchSync. An absent list is an empty one (R100)."""
     messages: list[SendMessage] = []
     receipts = False
+    steps = Steps()
     last = 0
     while True:
-        kind, last, pos = field_header(frame, pos, last)
+        kind, last, pos = field_header(frame, pos, last, steps)
         if kind == STOP:
             return BatchCall(messages, receipts)
         if last == 1 and kind == LIST:
             element, count, pos = list_header(frame, pos)
             if element == STRUCT:
-                messages, pos = _messages(frame, pos, count)
+                steps.take(len(messages))  # of a list that was given before and does not count
+                messages, pos = _messages(frame, pos, count, steps)
             else:
-                pos = skip_elements(frame, pos, (element,), count)
+                pos = skip_elements(frame, pos, (element,), count, steps)
         elif last == 101 and kind in (TRUE, FALSE):
             receipts = kind == TRUE
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
 
 
-def _messages(frame: bytes, pos: int, count: int) -> tuple[list[SendMessage], int]:
+def _messages(frame: bytes, pos: int, count: int, steps: Steps) -> tuple[list[SendMessage], int]:
     if count > MESSAGES_MAX:
         raise ArgumentsError(f"a batch of {count} messages: at most {MESSAGES_MAX} are allowed")
+    steps.left += count * STEPS_PER_MESSAGE
     messages: list[SendMessage] = []
-    pos = _scan(frame, memoryview(frame), pos, messages, count, _message)
+    try:
+        pos = _scan(frame, memoryview(frame), pos, messages, count, partial(_message, steps))
+    except TextError as error:
+        error.place, error.count = len(messages), count
+        raise
     return messages, pos
 
 
@@ -188,10 +199,11 @@ def _run(head: Head, frame: bytes, pos: int, messages: list[SendMessage], count:
                 None,
                 None,
                 None,
+                None,
             )
             messages.append(_new(SendMessage, fields))
             pos = next_at
-    except (IndexError, struct.error, ArgumentsError):
+    except (IndexError, struct.error, ArgumentsError, UnicodeDecodeError):
         pass
     return pos
 
@@ -204,22 +216,22 @@ def _tail(frame: bytes, pos: int) -> tuple[bytes | None, Properties | None, int]
         if not version.isascii():
             version.decode()
         if frame[pos] == 0x1B:
-            properties, pos = _properties(frame, pos + 1)
+            properties, pos = _properties(frame, pos + 1, NO_STEPS)
             return version, properties, pos
         return version, None, pos
     if head == 0x2B:
-        properties, pos = _properties(frame, pos + 1)
+        properties, pos = _properties(frame, pos + 1, NO_STEPS)
         return None, properties, pos
     return None, None, pos
 
 
-def _properties(frame: bytes, pos: int) -> tuple[Properties | None, int]:
+def _properties(frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:
     """Scan a map of texts; one with other types is passed over like a field of a wrong type."""
     count = frame[pos]
     if count == 0:
         return None, pos + 1
     if frame[pos + 1] != 0x88 or count > 127:
-        return _properties_in_general(frame, pos)
+        return _properties_in_general(frame, pos, steps)
     # Positions are computed as if all lengths were below 128, and one look at the bytes afterwards says whether they
     # were: a length or a text byte of 128 and more is not ASCII.
     names: list[bytes] = []
@@ -233,16 +245,16 @@ def _properties(frame: bytes, pos: int) -> tuple[Properties | None, int]:
             values.append(frame[value_at + 1 : next_at])
             end = next_at
     except IndexError:
-        return _properties_in_general(frame, pos)
+        return _properties_in_general(frame, pos, steps)
     if end <= len(frame) and frame[pos + 2 : end].isascii():
         return (tuple(names), tuple(values)), end
-    return _properties_in_general(frame, pos)
+    return _properties_in_general(frame, pos, steps)
 
 
-def _properties_in_general(frame: bytes, pos: int) -> tuple[Properties | None, int]:
+def _properties_in_general(frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:
     key, value, count, pos = map_header(frame, pos)
     if count and (key != BINARY or value != BINARY):
-        return None, skip_elements(frame, pos, (key, value), count)
+        return None, skip_elements(frame, pos, (key, value), count, steps)
     if count > PROPERTIES_MAX:
         raise ArgumentsError(f"{count} properties: at most {PROPERTIES_MAX} are allowed")
     names: list[bytes] = []
@@ -251,21 +263,20 @@ def _properties_in_general(frame: bytes, pos: int) -> tuple[Properties | None, i
         name, pos = binary(frame, pos)
         text, pos = binary(frame, pos)
         if not (name.isascii() and text.isascii()):
-            name.decode()
-            text.decode()
+            check_pairs((name,), (text,))
         names.append(name)
         values.append(text)
     return (tuple(names), tuple(values)) if names else None, pos
 
 
-def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:
+def _message(steps: Steps, frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:
     """Scan any Message, whatever fields it has in whatever order."""
     texts: list[bytes | None] = [None] * 9
     body: memoryview | None = None
     hash_id = 0
     partition_id = -1
     properties: Properties | None = None
-    delay_level = deliver_at_ms = delay_ms = None
+    delay_level = deliver_at_ms = delay_ms = unique_key = None
     last = 0
     while True:
         head = frame[pos]
@@ -274,13 +285,13 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
             last += head >> 4
             pos += 1
         else:
-            kind, last, pos = field_header(frame, pos, last)
+            kind, last, pos = field_header(frame, pos, last, steps)
         if kind == STOP:
             break
         if kind == BINARY and (last in (1, 2, 3, 5, 8)):
             raw, pos = binary(frame, pos)
-            if not raw.isascii():
-                raw.decode()
+            if not raw.isascii() and last != VALUE:
+                check_text(raw, last)
             texts[last] = raw
         elif kind == BINARY and last == 7:
             size, pos = varint32(frame, pos)
@@ -291,7 +302,9 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
         elif kind == I32 and last == 6:
             partition_id, pos = i32(frame, pos)
         elif kind == MAP and last == 9:
-            properties, pos = _properties(frame, pos)
+            properties, pos = _properties(frame, pos, steps)
+        elif kind == BINARY and last == 104:
+            unique_key, pos = binary(frame, pos)
         elif kind == I32 and last == 101:
             delay_level, pos = i32(frame, pos)
         elif kind == I64 and last == 102:
@@ -299,7 +312,7 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
         elif kind == I64 and last == 103:
             delay_ms, pos = i64(frame, pos)
         else:
-            pos = skip(frame, pos, kind)
+            pos = skip(frame, pos, kind, steps)
     _, topic, key, value, _, tags, _, _, version = texts
     message = SendMessage(
         topic or b"",
@@ -314,5 +327,6 @@ def _message(frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int
         delay_level,
         deliver_at_ms,
         delay_ms,
+        unique_key,
     )
     return message, pos

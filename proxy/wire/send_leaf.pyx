@@ -23,6 +23,9 @@ SOURCE = LEAF_SOURCE.decode()
 
 cdef object _message_class = SendMessage
 cdef Py_ssize_t _properties_max = PROPERTIES_MAX
+cdef enum:
+    MESSAGE_FIELDS = 13
+assert MESSAGE_FIELDS == len(SendMessage._fields)
 
 
 cdef class _Latest:
@@ -67,6 +70,11 @@ cdef inline bytes _text(Cursor* at, Py_ssize_t size, bytes latest):
     at.pos += size
     return PyBytes_FromStringAndSize(<const char*>data, size)
 
+
+cdef inline bytes _bytes(Cursor* at, Py_ssize_t size):
+    """Take bytes of a size that fits, whatever they are."""
+    at.pos += size
+    return PyBytes_FromStringAndSize(<const char*>at.data + at.pos - size, size)
 
 
 cdef tuple _pairs(Cursor* at, Py_ssize_t count, _Latest latest, bint binary):
@@ -125,8 +133,9 @@ cdef inline bint _size_binary(Cursor* at, Py_ssize_t* size) noexcept:
 
 
 cdef inline object _made(bytes topic, bytes key, bytes value, object hash_id, bytes tags, object partition_id,
-                         object body, bytes version, object properties, object level, object due, object delay):
-    cdef object made = new_tuple(_message_class, 12)
+                         object body, bytes version, object properties, object level, object due, object delay,
+                         bytes unique_key):
+    cdef object made = new_tuple(_message_class, MESSAGE_FIELDS)
     fill(made, 0, topic)
     fill(made, 1, key)
     fill(made, 2, value)
@@ -139,14 +148,15 @@ cdef inline object _made(bytes topic, bytes key, bytes value, object hash_id, by
     fill(made, 9, level)
     fill(made, 10, due)
     fill(made, 11, delay)
+    fill(made, 12, unique_key)
     return made
 
 
 cdef object _compact(Cursor* at, object view, _Latest latest):
     """Scan one message; None when it is unusual or wrong."""
-    cdef bytes topic = b"", key = None, value = None, tags = None, version = None, text
+    cdef bytes topic = b"", key = None, value = None, tags = None, version = None, unique_key = None
     cdef object body = None, properties = None, level = None, due = None, delay = None
-    cdef long long hash_id = 0, partition_id = -1, last = 0
+    cdef long long hash_id = 0, partition_id = -1, last = 0, field
     cdef u64 number
     cdef Py_ssize_t size
     cdef u8 head, kind
@@ -162,7 +172,11 @@ cdef object _compact(Cursor* at, object view, _Latest latest):
         else:
             if not take_varint(at, 32, &number):
                 return None
-            last = zigzag(number)
+            field = zigzag(number)
+            if field <= last:
+                # Again, or out of order: the general way takes a step for it.
+                return None
+            last = field
         kind = head & 15
         if kind == 8:
             if not take_size(at, &size):
@@ -179,9 +193,7 @@ cdef object _compact(Cursor* at, object view, _Latest latest):
                 if key is None:
                     return None
             elif last == 3:
-                value = _text(at, size, None)
-                if value is None:
-                    return None
+                value = _bytes(at, size)
             elif last == 5:
                 tags = latest.tags = _text(at, size, latest.tags)
                 if tags is None:
@@ -190,6 +202,8 @@ cdef object _compact(Cursor* at, object view, _Latest latest):
                 version = latest.version = _text(at, size, latest.version)
                 if version is None:
                     return None
+            elif last == 104:
+                unique_key = _bytes(at, size)
             else:
                 return None
         elif kind == 6:
@@ -228,16 +242,18 @@ cdef object _compact(Cursor* at, object view, _Latest latest):
                 return None
         else:
             return None
-    return _made(topic, key, value, hash_id, tags, partition_id, body, version, properties, level, due, delay)
+    return _made(
+        topic, key, value, hash_id, tags, partition_id, body, version, properties, level, due, delay, unique_key
+    )
 
 
 cdef object _binary(Cursor* at, object view, _Latest latest):
     """Scan one message of TBinaryProtocol; None when it is unusual or wrong."""
-    cdef bytes topic = b"", key = None, value = None, tags = None, version = None
+    cdef bytes topic = b"", key = None, value = None, tags = None, version = None, unique_key = None
     cdef object body = None, properties = None, level = None, due = None, delay = None
     cdef long long hash_id = 0, partition_id = -1
     cdef Py_ssize_t size
-    cdef int field
+    cdef int field, last = 0
     cdef u8 kind
     while True:
         if at.pos >= at.end:
@@ -250,6 +266,9 @@ cdef object _binary(Cursor* at, object view, _Latest latest):
             # Header and the four bytes that every value here has at least.
             return None
         field = at.data[at.pos + 1] << 8 | at.data[at.pos + 2]
+        if field <= last:
+            return None
+        last = field
         at.pos += 3
         if kind == 11:
             if not _size_binary(at, &size):
@@ -266,9 +285,7 @@ cdef object _binary(Cursor* at, object view, _Latest latest):
                 if key is None:
                     return None
             elif field == 3:
-                value = _text(at, size, None)
-                if value is None:
-                    return None
+                value = _bytes(at, size)
             elif field == 5:
                 tags = latest.tags = _text(at, size, latest.tags)
                 if tags is None:
@@ -277,6 +294,8 @@ cdef object _binary(Cursor* at, object view, _Latest latest):
                 version = latest.version = _text(at, size, latest.version)
                 if version is None:
                     return None
+            elif field == 104:
+                unique_key = _bytes(at, size)
             else:
                 return None
         elif kind == 10:
@@ -309,7 +328,9 @@ cdef object _binary(Cursor* at, object view, _Latest latest):
                 return None
         else:
             return None
-    return _made(topic, key, value, hash_id, tags, partition_id, body, version, properties, level, due, delay)
+    return _made(
+        topic, key, value, hash_id, tags, partition_id, body, version, properties, level, due, delay, unique_key
+    )
 
 
 cdef inline u64 _number(Cursor* at, int count) noexcept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy import idl
@@ -12,6 +12,9 @@ from proxy.wire.errors import WireMisuse
 
 TEXT_KINDS = {11: True, 18: False}
 """thriftpy2's type codes for string and binary, which share one code on the wire."""
+
+_LOOSE = {("Message", "value")}
+"""Strings that some clients put bytes into."""
 
 _SCALARS = frozenset((binary.BOOL, binary.BYTE, binary.I16, binary.I32, binary.I64, binary.DOUBLE))
 
@@ -25,12 +28,15 @@ class Type:
         text: For STRING: whether it is a string (str in Python) or a binary (bytes).
         parts: For LIST and SET the element type, for MAP the key and value types.
         struct: For STRUCT.
+        loose: For STRING: a string that may hold any bytes; those that are no UTF-8 are surrogates in Python
+            (`surrogateescape`).
     """
 
     kind: int
     text: bool = False
     parts: tuple[Type, ...] = ()
     struct: StructType | None = None
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,10 @@ def struct_type(cls: Any) -> StructType:
         known = _structs[cls] = StructType(cls.__name__)
         for field_id in sorted(cls.thrift_spec):
             kind, name, *detail, required = cls.thrift_spec[field_id]
-            known.fields[field_id] = Field(field_id, name, _type((kind, *detail)), required)
+            type_ = _type((kind, *detail))
+            if type_.text and (known.name, name) in _LOOSE:
+                type_ = replace(type_, loose=True)
+            known.fields[field_id] = Field(field_id, name, type_, required)
         known.names = frozenset(each.name for each in known.fields.values())
     return known
 

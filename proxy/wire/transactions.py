@@ -13,6 +13,7 @@ from proxy.wire.call import Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic import decode_arguments, encode_reply
 from proxy.wire.limits import PROPERTIES_MAX
+from proxy.wire.replies import repeat_of
 from proxy.wire.values import SendMessage
 
 
@@ -121,6 +122,7 @@ def encode_half_reply(
     transaction_id: str | None = None,
     handle: str | None = None,
     offset: int | None = None,
+    repeat: int | None = None,
 ) -> bytes:
     """Encode the reply of sendHalfSync.
 
@@ -132,6 +134,7 @@ def encode_half_reply(
         transaction_id: Of a half that is stored, like the next two.
         handle: Names it in endTransaction.
         offset: Its place among the halves.
+        repeat: As in `encode_result_reply`.
     """
     fields = {
         "code": int(code),
@@ -140,6 +143,7 @@ def encode_half_reply(
         "transactionId": transaction_id,
         "handle": handle,
         "offset": offset,
+        "repeat": repeat_of(code, repeat),
     }
     return encode_reply(call, {"success": fields})
 
@@ -179,7 +183,7 @@ def _message(fields: dict[str, Any]) -> SendMessage:
     return SendMessage(
         topic=fields.get("topic", "").encode(),
         key=_bytes(fields.get("key")),
-        value=_bytes(fields.get("value")),
+        value=None if "value" not in fields else fields["value"].encode("utf-8", "surrogateescape"),
         hash_id=fields.get("hashId", 0),
         tags=_bytes(fields.get("tags")),
         partition_id=fields.get("partitionId", -1),
@@ -189,6 +193,7 @@ def _message(fields: dict[str, Any]) -> SendMessage:
         delay_level=fields.get("delayLevel"),
         deliver_at_ms=fields.get("deliverAtMs"),
         delay_ms=fields.get("delayMs"),
+        unique_key=_bytes(fields.get("uniqKey")),
     )
 
 

@@ -21,6 +21,8 @@ class ConsumeResult(NamedTuple):
         qid: Context.qid.
         success: Offsets that are done with.
         fail: Offsets that failed.
+        deliveries: By offset the number of the delivery that is answered; None where the client says none.
+        reasons: By offset why it failed, as it was sent but for its length; None where the client says none.
     """
 
     group: str | None
@@ -28,6 +30,8 @@ class ConsumeResult(NamedTuple):
     qid: str | None
     success: list[int]
     fail: list[int]
+    deliveries: dict[int, int] | None = None
+    reasons: dict[int, bytes] | None = None
 
 
 class PullRequest(NamedTuple):
@@ -74,6 +78,7 @@ class SendMessage(NamedTuple):
         delay_level: Field 101.
         deliver_at_ms: Field 102.
         delay_ms: Field 103.
+        unique_key: Field 104 as it came, whatever bytes it has.
     """
 
     topic: bytes
@@ -88,6 +93,7 @@ class SendMessage(NamedTuple):
     delay_level: int | None
     deliver_at_ms: int | None
     delay_ms: int | None
+    unique_key: bytes | None = None
 
 
 General = Callable[[bytes, memoryview, int], tuple[SendMessage, int]]

@@ -1,0 +1,49 @@
+"""Texts that may be no UTF-8; those of a message that is sent are judged: topic, key, tags, version, properties.
+
+The body is not, whichever field it comes in: DDMQ declares `value` a string, and its client for PHP puts bytes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proxy.wire.errors import TextError
+
+VALUE = 3
+"""Field id of the body of old clients, kept as it came."""
+
+_NAMES = {1: "topic", 2: "key", 5: "tags", 8: "version"}
+
+
+def shown(raw: bytes) -> str:
+    """Return a name that somebody asks for; one that is no UTF-8 becomes one that nothing can have."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def text_or_none(raw: bytes) -> str | None:
+    """Return a text, or None for one that is no UTF-8: a result that names nothing is passed over (D13)."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def check_text(raw: bytes, field_id: int) -> None:
+    """Check one text of a Message. Raises TextError."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        raise TextError(_NAMES[field_id]) from None
+
+
+def check_pairs(names: Iterable[bytes], values: Iterable[bytes]) -> None:
+    """Check properties. Raises TextError."""
+    for name, value in zip(names, values, strict=True):
+        try:
+            text = name.decode()
+        except UnicodeDecodeError:
+            raise TextError(f"name {name[:60]!r} of a property") from None
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            raise TextError(f"value of the property {text[:60]!r}") from None
