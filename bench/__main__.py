@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import profile, report, runs
-from bench.hostile import ATTACK, TINY_ATTACK, hostile
+from bench.hostile import ATTACK, BUSY_ATTACK, TINY_ATTACK, hostile
 from bench.processes import BenchError, Cores, Node, cores, redis_version
 from bench.progress import say
 from bench.rocketmq.jars import VERSION, RocketMQMissing, fetch, fetched, java_version
@@ -26,7 +26,7 @@ MEASURES = ("publish", "pull", "latency", "memory", "timers")
 BESIDE_REDIS = ("publish", "pull", "latency", "memory")
 ON_REQUEST = ("hostile",)
 """Measured when asked for: it needs 13,500 open files."""
-ON_REQUEST_STEPS = ("quiet", "hostile")
+ON_REQUEST_STEPS = ("quiet", "busy", "hostile")
 BATCHES = (1, 8, 32)
 
 
@@ -182,7 +182,7 @@ def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores, *, a
             )
     if "hostile" in measures:
         attack = TINY_ATTACK if plan is TINY else ATTACK
-        for name, kinds in zip(ON_REQUEST_STEPS, ((), attack), strict=True):
+        for name, kinds in zip(ON_REQUEST_STEPS, ((), BUSY_ATTACK, attack), strict=True):
             steps.append(Step(name, _hostile(plan, folder, where, kinds), ("pyddmq",)))
     return steps
 

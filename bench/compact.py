@@ -196,6 +196,11 @@ def _scan_message(frame: bytes, view: memoryview, pos: int, into: Pulled) -> int
             if field == 2:
                 into.bodies.append(view[pos : pos + size])
             pos += size
+        elif header == _I64:
+            # In the long form stands the number of the delivery, which is of no use here.
+            field, pos = _read_varint(frame, pos + 1)
+            _, pos = _read_varint(frame, pos)
+            field >>= 1
         elif kind == _I64:
             value, pos = _read_varint(frame, pos + 1)
             into.offsets.append((value >> 1) ^ -(value & 1))

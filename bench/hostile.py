@@ -1,4 +1,4 @@
-"""What healthy clients wait while thousands of hostile ones are connected, beside the same node without them."""
+"""What healthy clients wait among thousands of hostile ones, and among a few that ask without end; and without them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from bench.processes import BenchError, Cores, Node
 from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config, percentiles
 
 ATTACK = ("idle", "10000", "drip", "1000", "bomb", "1000", "slow_header", "200")
+BUSY_ATTACK = ("stats", "4", "unknown", "4", "offsets", "4", "slow_post", "300")
+"""Clients that ask for much without end; a few of them use all that the node gives."""
 TINY_ATTACK = ("idle", "20", "drip", "20", "bomb", "20")
 _ROOT = Path(__file__).parents[1]
 
@@ -37,7 +39,7 @@ def hostile(folder: Path, where: Cores, *, rate: int, seconds: float, attack: tu
         finally:
             node.stop()
     return Figures(
-        measure="hostile" if attack else "quiet",
+        measure="busy" if attack == BUSY_ATTACK else "hostile" if attack else "quiet",
         server="pyddmq",
         batch=1,
         messages=count - warm_up,

@@ -82,7 +82,7 @@ def _publish(frame: bytes, many: bool, store: Store, checks: MessageChecks, spen
     marks.append(process_time())
     measured = store._encoder.measure(puts, stamp, atomic=many)
     marks.append(process_time())
-    physicals = store._room.reserve(puts, measured.sizes, atomic=many)
+    physicals = store.room.reserve(puts, measured.sizes, atomic=many)
     buffers, _, flags = store._encoder.encode(puts, measured, physicals, stamp, store.staged.touched)
     marks.append(process_time())
     tails, sizes, keys = measured

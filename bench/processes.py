@@ -145,9 +145,9 @@ def process_cpu_seconds(pid: int) -> float:
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
 
 
-def core_seconds(core: int) -> float:
-    """Seconds since the machine's start in which a core was busy, whatever with."""
-    for line in Path("/proc/stat").read_text().splitlines():
+def core_seconds(core: int, stat: str | None = None) -> float:
+    """Seconds since the machine's start in which a core was busy, whatever with; `stat` is the text of /proc/stat."""
+    for line in (Path("/proc/stat").read_text() if stat is None else stat).splitlines():
         name, *ticks = line.split()
         if name == f"cpu{core}":
             user, nice, system, _idle, _waiting, irq, softirq = map(int, ticks[:7])

@@ -187,7 +187,7 @@ def _latency_row(name: str, runs: Sequence[Figures], *more: str) -> str:
 
 def _hostile(results: Sequence[Figures]) -> str:
     rows = []
-    for measure in ("quiet", "hostile"):
+    for measure in ("quiet", "busy", "hostile"):
         for runs in _group(results, measure).values():
             own = statistics.median(run.memory["own_end"] for run in runs) / _MIB
             rows.append(_latency_row(measure, runs, f"{own:.1f}"))

@@ -60,7 +60,7 @@ class Figures:
     """What one measurement gave. Figures that it does not have are None.
 
     Attributes:
-        measure: publish, pull, latency, memory, timers and timer burst, or quiet and hostile.
+        measure: publish, pull, latency, memory, timers and timer burst, or quiet, busy and hostile.
         server: pyddmq, redis or, for timers, rocketmq.
         batch: Messages per request.
         messages: How many were measured.
