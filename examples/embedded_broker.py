@@ -10,30 +10,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from random import SystemRandom
 
 # The checkout's rooms are import packages; an installed pyddmq needs no path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from broker.consume_queue import FILLER
-from broker.disk import RealDisk
-from broker.metrics import Metrics
+from broker.embedded import open_store
 from broker.properties import parse_properties
 from broker.record import split
-from broker.seams import SystemClock
-from broker.store import DamagedRecord, Store, StoreOptions, Topic
-
-
-def open_store(folder: str) -> Store:
-    """Open or create a store; everything it needs of the machine is handed in."""
-    return Store.open(
-        folder,
-        options=StoreOptions(segment_bytes=16 << 20, flush="sync"),
-        disk=RealDisk(),
-        clock=SystemClock(),
-        random=SystemRandom(),
-        metrics=Metrics(),
-    )
+from broker.store import DamagedRecord, Store, Topic
 
 
 def messages(store: Store, topic: Topic) -> Iterator[tuple[int, int, bytes, dict[str, str]]]:

@@ -14,25 +14,20 @@ from random import SystemRandom
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from broker.batch import BatchMessage, decode_batch, encode_batch
-from broker.disk import RealDisk
+from broker.embedded import open_store
 from broker.errors import MessageRefused
-from broker.metrics import Metrics
 from broker.put_batch import put_batch
 from broker.seams import SystemClock
-from broker.store import Store, StoreOptions
 from broker.unique_key import UniqueKeys
 
 
 def main(folder: str) -> int:
     """Put a batch, print where its members are, show a refusal; returns how many members there were."""
     clock = SystemClock()
-    options = StoreOptions(segment_bytes=16 << 20)
-    store = Store.open(
-        folder, options=options, disk=RealDisk(), clock=clock, random=SystemRandom(), metrics=Metrics()
-    )  # fmt: skip
+    store = open_store(folder, clock=clock)
     try:
         store.create_topic("permits", queues=4)
-        keys = UniqueKeys(options.store_host, SystemRandom())
+        keys = UniqueKeys(store.options.store_host, SystemRandom())
         messages = [
             BatchMessage("permits", f"case-{number} received".encode(), {"KEYS": f"case-{number}", "TAGS": "received"})
             for number in range(3)

@@ -12,17 +12,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from random import SystemRandom
 
 # The checkout's rooms are import packages; an installed pyddmq needs no path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from broker.consumer import ConsumedMessage, ConsumerOptions, Consumers, OrderlyContext, OrderlyStatus
 from broker.disk import RealDisk
+from broker.embedded import open_store
 from broker.metrics import Metrics
 from broker.seams import SystemClock
 from broker.selectors import put_selected, select_by_hash
-from broker.store import Store, StoreOptions
 
 FAILURES = 2
 
@@ -30,8 +29,7 @@ FAILURES = 2
 async def main(folder: str) -> list[str]:
     """Send both riders' steps, consume them, and return what was done, in order."""
     disk, clock, metrics = RealDisk(), SystemClock(), Metrics()
-    options = StoreOptions(segment_bytes=16 << 20)
-    store = Store.open(folder, options=options, disk=disk, clock=clock, random=SystemRandom(), metrics=metrics)
+    store = open_store(folder, disk=disk, clock=clock, metrics=metrics)
     loop = asyncio.get_running_loop()
     consumers = Consumers.open(store, disk=disk, clock=clock, scheduler=loop, metrics=metrics)
     done: list[str] = []
