@@ -14,7 +14,7 @@ PURE_TESTS := tests/unit/test_message_rules.py tests/integration/test_wire_again
   tests/integration/test_index.py tests/integration/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench crash lifecycle powerloss simulate interop rivals fuzz docs clean
+.PHONY: help setup run test lint format bench crash lifecycle powerloss simulate mutants interop rivals fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
@@ -79,6 +79,9 @@ powerloss: setup ## power losses under a real process, over a file system that f
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long
+
+mutants: setup ## every fault put back once, each to be noticed by the tests that are named for it
+	$(BIN)/python -m tests.mutants
 
 interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/interop -m long --ignore tests/interop/test_bench.py

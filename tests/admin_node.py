@@ -13,6 +13,7 @@ from broker.retry.redrive import Redrives
 from broker.store import Store
 from broker.timer.timers import Timers
 from broker.transaction.transactions import Transactions
+from proxy.admin.troubles import Troubles
 from proxy.admin.view import (
     ConnectionView,
     Delivery,
@@ -73,6 +74,7 @@ class PlainNode:
         self.outcome = ReloadOutcome(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
         self.messages: Searchable | None = None
+        self.troubles_view = Troubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
     def topics(self) -> Sequence[TopicView]:
@@ -117,6 +119,9 @@ class PlainNode:
 
     def store(self) -> StoreView | None:
         return self.store_view
+
+    def troubles(self) -> Troubles:
+        return self.troubles_view
 
     def memory(self) -> MemoryView:
         return self.memory_view

@@ -81,7 +81,13 @@ def _make(name: str, *fields: tuple[Any, ...], base: type = Struct) -> Any:
 
 
 ConsumedMessage = _make(
-    "Message", _text(1, "key"), _binary(2, "value"), _text(3, "tag"), _i64(4, "offset"), _map(5, "properties")
+    "Message",
+    _text(1, "key"),
+    _binary(2, "value"),
+    _text(3, "tag"),
+    _i64(4, "offset"),
+    _map(5, "properties"),
+    _i64(103, "delivery"),
 )
 Context = _make("Context", _text(1, "groupId"), _text(2, "topic"), _text(3, "qid"))
 ConsumeResult = _make("ConsumeResult")
@@ -90,6 +96,8 @@ ConsumeResult.thrift_spec = _spec(
     _offsets(3, "successOffsets"),
     _offsets(4, "failOffsets"),
     (10, TType.STRUCT, "nextResult", [ConsumeResult, None], None),
+    _map(101, "deliveries", (TType.I64, None, TType.I64, None, False)),
+    _map(102, "reasons", (TType.I64, None, TType.STRING, "UTF8", False)),
 )
 ConsumeResult.thrift_spec[10][3][1] = ConsumeResult.thrift_spec
 PullRequest = _make(
@@ -147,6 +155,7 @@ ProducedMessage = _make(
     _i32(101, "delayLevel"),
     _i64(102, "deliverAtMs"),
     _i64(103, "delayMs"),
+    _text(104, "uniqKey"),
 )
 Receipt = _make("Receipt", _text(1, "msgId"), _text(2, "qid"), _i64(3, "offset"), _text(4, "handle"))
 Result = _make(
@@ -159,6 +168,7 @@ Result = _make(
     _i64(103, "offset"),
     _text(104, "handle"),
     _structs(105, "receipts", Receipt),
+    _i32(106, "repeat"),
 )
 DelayMessage = _make(
     "DelayMessage",
@@ -175,9 +185,15 @@ DelayMessage = _make(
     _text(11, "uuid"),
     _text(13, "version"),
     _map(14, "properties"),
+    _text(102, "uniqKey"),
 )
 DelayResult = _make(
-    "DelayResult", _i32(1, "code"), _text(2, "msg"), _text(3, "uniqDelayMsgId"), _i32(101, "cancelOutcome")
+    "DelayResult",
+    _i32(1, "code"),
+    _text(2, "msg"),
+    _text(3, "uniqDelayMsgId"),
+    _i32(101, "cancelOutcome"),
+    _i32(106, "repeat"),
 )
 HalfResult = _make(
     "HalfResult",
@@ -187,6 +203,7 @@ HalfResult = _make(
     _text(4, "transactionId"),
     _text(5, "handle"),
     _i64(101, "offset"),
+    _i32(106, "repeat"),
 )
 EndTransaction = _make(
     "EndTransaction",

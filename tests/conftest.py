@@ -7,29 +7,56 @@ import importlib
 import logging
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+IN_MUTANT = "PYDDMQ_MUTANT" in os.environ
+"""Whether the tree has a fault that was put back (`tests.mutants`), and all that is asked is whether a test fails."""
 
-# No deadlines: two shared cores make single examples slow at random, and no test asserts a time. The examples are the
-# same everywhere, so that a run says something about the code alone; --hypothesis-profile=search draws others.
-settings.register_profile("pyddmq", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No deadlines: two shared cores make single examples slow at random, and no test asserts a time. Continuous integration
+# takes the same examples each time, so that a run says something about the code alone; at a desk each run searches on.
+# A smaller example than the first that fails takes minutes to find, and nobody reads it where the fault is known.
+settings.register_profile(
+    "pyddmq",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=IN_CI,
+    print_blob=True,
+    phases=(Phase.explicit, Phase.generate) if IN_MUTANT else tuple(Phase),
+)
 settings.load_profile("pyddmq")
+
+_started: list[subprocess.Popen[Any]] = []
+
+
+class _Recorded(subprocess.Popen):  # type: ignore[type-arg]
+    """A process that is known to whoever cleans up behind a test that failed."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _started.append(self)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let processes share compiled code where the environment forbids to write it beside the sources.
+    """Make processes of tests the same wherever the tests are started from, and known.
 
-    There are hundreds of them, and each would compile every module anew.
+    A shell that starts the tests in the background has them ignore SIGINT, and so would all that they start. Where the
+    environment forbids to write compiled code beside the sources, processes share it elsewhere: there are hundreds of
+    them, and each would compile every module anew.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    subprocess.Popen = _Recorded  # type: ignore[misc]
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         folder = tempfile.mkdtemp(prefix="pyddmq-bytecode-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder
@@ -45,6 +72,24 @@ def _logs() -> Iterator[None]:
     structlog.configure(**before)
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _processes() -> Iterator[None]:
+    """End what a test started and left running, so that the next one meets nothing of it.
+
+    Processes of fixtures that live longer were started before this, and are let alone.
+    """
+    known = len(_started)
+    yield
+    left = [process for process in _started[known:] if process.poll() is None]
+    del _started[known:]
+    for process in left:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
 
 
 def need(present: object, what: str) -> None:

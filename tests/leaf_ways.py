@@ -33,7 +33,7 @@ PLACES = (
     Place(encoder, "_measure", "broker.encode_leaf", "measure", encoder._measure_none),
     Place(encoder, "_encode", "broker.encode_leaf", "encode", encoder._encode_none),
     Place(record, "crc32", "broker.sum_leaf", "crc32", record.library_crc32),
-    Place(unique_key, "_keys", "broker.unique_key_leaf", "numbered", unique_key._numbered),
+    Place(unique_key, "numbered_keys", "broker.unique_key_leaf", "numbered", unique_key._numbered),
     Place(rows, "_fed", "broker.index.rows_leaf", "fed_rows", rows._fed_none),
     Place(file, "_enter", "broker.index.rows_leaf", "enter", file._enter_by_columns),
     Place(message_checks, "_check", "proxy.check_leaf", "check", message_checks._check_none),
@@ -48,6 +48,7 @@ PLACES = (
     Place(taking, "settled", "broker.timer.taking_leaf", "settled", taking._settled),
     Place(taking, "count_waiting", "broker.timer.taking_leaf", "waiting", taking._waiting),
     Place(scan_compact, "_usual", "proxy.wire.pull_leaf", "scan", scan_compact._usual_none),
+    Place(scan_compact, "_usual_submit", "proxy.wire.pull_leaf", "scan_submit", scan_compact._usual_submit_none),
     Place(pull_reply, "_usual", "proxy.wire.pull_leaf", "reply", pull_reply._usual_none),
     *(
         Place(job_loops, name, "upstream.jobs_leaf", name, getattr(job_loops, f"_{name}"))

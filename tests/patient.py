@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import threading
@@ -13,10 +14,11 @@ from typing import Any
 from proxy import client
 from proxy.client import TransactionListener
 
-PATIENCE_SECONDS = 240.0
-"""When what never came is given up: far above what any machine takes, so that it is no assertion of a time."""
+PATIENCE_SECONDS = float(os.environ.get("PYDDMQ_TESTS_PATIENCE", "240"))
+"""When what never came is given up: far above what any machine takes, so that it is no assertion of a time. Less where
+a fault was put in, and much is waited for in vain (`tests.mutants`)."""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
-LINGER_MS = 60_000
+LINGER_MS = int(PATIENCE_SECONDS * 250)
 """For a pull that must get something; one that must get nothing names its own, short one."""
 
 

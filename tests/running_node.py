@@ -24,6 +24,9 @@ from tests.patient import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
+on_uvloop = False
+"""Whether nodes run on uvloop; set for a test by `tests/integration/conftest.py`."""
+
 
 class RunningNode:
     """Starts on entry and drains on exit; `call` runs a function on the node's own thread."""
@@ -33,14 +36,12 @@ class RunningNode:
         yaml: str,
         data: Path,
         *,
-        uvloop: bool = False,
         disk: Disk | None = None,
         clock: Clock | None = None,
         drain_seconds: float = 0.1,
     ) -> None:
         self.registry = Registry()
         self._data = data
-        self._uvloop = uvloop
         self._drain_seconds = drain_seconds
         self._disk = RealDisk() if disk is None else disk
         self._clock = clock or SystemClock()
@@ -117,7 +118,7 @@ class RunningNode:
 
     def _run(self) -> None:
         factory = None
-        if self._uvloop:
+        if on_uvloop:
             import uvloop
 
             factory = uvloop.Loop

@@ -40,6 +40,9 @@ def asked(node: NodeProcess, *arguments: str, code: int = 0) -> Any:
     return json.loads(done.out)
 
 
+WHY = "ValueError: no such account <b>[bold]x[/]"
+
+
 @pytest.fixture
 def node(start_node: StartNode) -> NodeProcess:
     """A node with 30 dead letters of `orders` and 2 of `notes`, which were no JSON."""
@@ -58,7 +61,7 @@ def fail(node: NodeProcess, group: str, count: int) -> None:
     failed = 0
     with Consumer(node.ready["consumer"], group) as consumer:
         for message in consumer:
-            consumer.fail(message)
+            consumer.fail(message, WHY)
             failed += 1
             if failed == count:
                 break
@@ -71,6 +74,8 @@ def test_dead_letters_are_listed_shown_and_counted(node: NodeProcess) -> None:
     letters = asked(node, "show", "billing", "--topic", "orders", "--key", "k1")["deadLetters"]
     assert len(letters) == 10
     assert {letter["attempts"] for letter in letters} == {1}
+    assert all(letter["reason"].startswith("failed 1 times: failed by 127.0.0.1:") for letter in letters)
+    assert all(letter["reason"].endswith(f": {WHY}") for letter in letters)
     assert len(asked(node, "show", "billing", "--limit", "7")["deadLetters"]) == 7
     assert len(asked(node, "show", "billing", "--reason", "failed by")["deadLetters"]) == 30
     [one] = asked(node, "show", "billing", "--id", letters[0]["uniqueKey"])["deadLetters"]

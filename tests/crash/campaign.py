@@ -25,13 +25,25 @@ from tests.crash.outcome import Kill, Outcome
 from tests.crash.process import NodeProcess
 from tests.patient import PATIENCE_SECONDS
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
-from tests.simulation.ledger import ACK_LOSS_SECONDS, Ledger, PromiseBroken
+from tests.simulation.halves import Checked, HalfAccount, HalfProducer
+from tests.simulation.ledger import Ledger, PromiseBroken, Publish, Subscription
 from tests.simulation.lines import Client, Surroundings
-from tests.simulation.stored import dead_letters, stored_records
-from tests.simulation.world import TIMEOUT_MS, settings, store_options, subscriptions
+from tests.simulation.loops import TOPIC as LATER
+from tests.simulation.loops import LoopProducer, check_loops
+from tests.simulation.numbered import NumberedProducer
+from tests.simulation.occurrences import GROUP as LOOPS
+from tests.simulation.occurrences import OccurrenceLedger, OccurrenceReader
+from tests.simulation.stored import (
+    dead_letters,
+    dead_occurrences,
+    occurrences,
+    stored_halves,
+    stored_occurrences,
+    stored_records,
+)
+from tests.simulation.waits import Walls
+from tests.simulation.world import RULES, TIMEOUT_MS, settings, store_options, subscriptions
 
-SLACK_SECONDS = 1.0
-"""How late a client on a busy machine may read what the node wrote."""
 DEATH_SECONDS_MAX = 2.0
 DEATH_PROGRESS = 150
 """For how long, and until so many things have happened, a call may not come before the node is killed without it."""
@@ -45,6 +57,21 @@ SMALL = {
 """Sizes that make segments roll and the ack journal begin anew many times in a campaign."""
 
 
+GROUPS = ("by-key", "by-path", "free", LOOPS)
+WAIT_SHARE = 0.15
+RECENT = 300
+"""Of so many of the latest publishes those that wait are counted."""
+SETTLED_MS = 3_000
+"""After the last moment of anything that waits: by then it was delivered."""
+
+
+def due_ms(publish: Publish, ledger: Ledger) -> int:
+    """The latest wall-clock moment at which a publish may come; 0 for one that does not wait."""
+    if publish.wait is None:
+        return 0
+    return publish.wait.ms if publish.wait.kind == "at" else ledger.sent_ms(publish) + publish.wait.ms
+
+
 class Campaign:
     """Kills one node again and again.
 
@@ -53,7 +80,8 @@ class Campaign:
         seed: Of the workload and of the moments of the kills.
         planned: The kills.
         data: The data directory, where it is not in `folder`.
-        power: Makes a kill a power loss: takes from the dead node's disk what may be lost.
+        power: Makes a kill a power loss: takes from the dead node's disk what may be lost, and says since when, in
+            monotonic seconds, the ack journal was not synced: no ack that was answered before may be gone (D9).
         timeout_ms: Of deliveries; on a slow disk long enough for replies that wait for it.
         ack_flush: `sync`: no power loss may take an ack; `async`: those of its last moments may go (D9).
     """
@@ -65,7 +93,7 @@ class Campaign:
         seed: int,
         planned: Sequence[Planned],
         data: Path | None = None,
-        power: Callable[[], None] | None = None,
+        power: Callable[[], float] | None = None,
         timeout_ms: int = TIMEOUT_MS,
         ack_flush: str = "async",
     ) -> None:
@@ -76,15 +104,20 @@ class Campaign:
         self._random = Random(f"crash {seed}")
         self._planned = list(planned)
         self._power = power
+        self._clock = SystemClock()
         self._ledger = Ledger(
             [replace(each, timeout=timeout_ms / 1000) for each in subscriptions()],
-            # The time of a loss is that at which the death is seen.
-            ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS + SLACK_SECONDS + DEATH_SECONDS_MAX,
+            ack_loss_seconds=0.0,
+            walls=Walls(self._clock.wall_ms, self._clock.monotonic),
         )
+        self._loop_ledger = OccurrenceLedger(
+            [Subscription(group=LOOPS, topic=LATER, **(RULES | {"timeout": timeout_ms / 1000}))], ack_loss_seconds=0.0
+        )
+        self._halves = HalfAccount()
         self._outcome = Outcome(seed)
         self._errors: list[Exception] = []
         self._noticed = asyncio.Event()
-        self._clients: list[Producer | Consumer] = []
+        self._clients: list[Producer | Consumer | LoopProducer | HalfProducer | Checked] = []
         self._reloads = 0
 
     async def run(self) -> Outcome:
@@ -118,24 +151,34 @@ class Campaign:
             failed=self._errors.append,
             noticed=self._noticed.set,
             exact=False,
+            wall_ms=self._clock.wall_ms,
         )
 
     def _begin(self, around: Surroundings) -> None:
-        habits = ProducerHabits(pause_seconds=0.01, keys=40)
+        habits = ProducerHabits(pause_seconds=0.01, keys=40, wait_share=WAIT_SHARE)
         for number in range(3):
             host = f"127.1.0.{number + 1}"
             topics = ("orders", "events")
-            self._clients.append(Producer(host, host, around, replace(habits), topics=topics, compact=number == 0))
+            # One of them numbers its messages and sends again what the kill left open: none may be stored twice.
+            kind = NumberedProducer if number == 2 else Producer
+            self._clients.append(kind(host, host, around, replace(habits), topics=topics, compact=number == 0))
         for place, group in enumerate(("by-key", "by-path", "free")):
             for number in range(3):
                 self._add_consumer(around, group, f"127.2.{place}.{number + 1}", ConsumerHabits(), number == 0)
+        for number in range(2):
+            self._add_consumer(around, LOOPS, f"127.2.3.{number + 1}", ConsumerHabits(), number == 0)
+            self._clients.append(LoopProducer(around, number + 1, log_end=lambda: None, compact=number == 0))
+            self._clients.append(HalfProducer(around, number + 1, self._halves))
+            self._clients.append(Checked(around, number + 3, self._halves))
         for client in self._clients:
             client.connect()
 
     def _add_consumer(
         self, around: Surroundings, group: str, host: str, habits: ConsumerHabits, compact: bool
     ) -> Consumer:
-        consumer = Consumer(
+        kind = OccurrenceReader if group == LOOPS else Consumer
+        around = around._replace(ledger=self._loop_ledger if group == LOOPS else self._ledger)
+        consumer = kind(
             host, host, around, habits, group=group, topic=None, timeout=self._timeout_ms / 1000, compact=compact
         )
         self._clients.append(consumer)
@@ -177,8 +220,20 @@ class Campaign:
 
     def _catch(self, kill: Kill) -> None:
         """Note what is in the middle."""
-        for name, count in self._ledger.outstanding().items():
+        for name, count in self._outstanding().items():
             setattr(kill, name, count)
+
+    def _outstanding(self) -> dict[str, int]:
+        """Count what is in the middle now, by the names of `CAUGHT`."""
+        now_ms = self._clock.wall_ms()
+        latest = list(self._ledger.publishes.values())[-RECENT:]
+        loops = [each for each in self._clients if isinstance(each, LoopProducer)]
+        return {
+            **self._ledger.outstanding(),
+            "waits": sum(each.outcome == "stored" and due_ms(each, self._ledger) > now_ms for each in latest),
+            "loops": sum(each.pending for each in loops),
+            "halves": self._halves.open,
+        }
 
     async def _begin_phase(self, planned: Planned) -> None:
         """Arm the reaper, and begin the drain or the reload that the moment lies in."""
@@ -223,19 +278,20 @@ class Campaign:
         return code != 0
 
     def _end_life(self) -> None:
-        """Enter the end of a process, and of the power where that is what it was, in the ledger."""
-        loop = asyncio.get_running_loop()
-        self._ledger.ended(power_lost=self._power is not None, time=loop.time())
-        if self._power is not None:
-            self._power()
+        """Enter the end of a process, and of the power where that is what it was, in the ledgers."""
+        now = asyncio.get_running_loop().time()
+        lost = 0.0 if self._power is None else now - self._power()
+        for ledger in (self._ledger, self._loop_ledger):
+            ledger.ended(
+                power_lost=self._power is not None, time=now, seconds=0.0 if self._ack_flush == "sync" else lost
+            )
 
     async def _busy(self, *, strictly: bool) -> None:
         """Wait until things have happened; `strictly`: and publishes, deliveries, pulls and acks are in the middle."""
         aim = self._progress() + self._random.randrange(50, 400 if strictly else 150)
         await self._wait(
             lambda: (
-                self._progress() >= aim
-                and (not strictly or (self._pulls() > 0 and all(self._ledger.outstanding().values())))
+                self._progress() >= aim and (not strictly or (self._pulls() > 0 and all(self._outstanding().values())))
             )
         )
 
@@ -246,15 +302,32 @@ class Campaign:
     async def _settle(self, around: Surroundings) -> None:
         """Have perfect clients finish everything."""
         for client in self._clients:
-            if isinstance(client, Producer):
-                client.stopped = True
-            else:
+            if isinstance(client, Consumer):
                 client.habits = PERFECT
-        for place, group in enumerate(("by-key", "by-path", "free")):
+            elif isinstance(client, Checked):
+                client.perfect = True
+            else:
+                client.stopped = True
+        for place, group in enumerate(GROUPS):
             self._add_consumer(around, group, f"127.4.0.{place + 1}", PERFECT, False).connect()
-        stats = Stats(around, ("by-key", "by-path", "free"))
+        stats = Stats(around, GROUPS)
         stats.connect()
-        await self._wait(lambda: stats.idle, lambda: f"not finished: {stats.lag}")
+        ends_ms = SETTLED_MS + max(
+            *(due_ms(each, self._ledger) for each in self._ledger.publishes.values()),
+            *(each.ends_ms() for each in self._clients if isinstance(each, LoopProducer)),
+            self._clock.wall_ms(),
+        )
+
+        def settled() -> bool:
+            now_ms = self._clock.wall_ms()
+            # Whatever is undecided is asked about every half second.
+            return stats.idle and now_ms > ends_ms and now_ms > self._halves.asked_ms + SETTLED_MS
+
+        await self._wait(
+            lambda: self._clock.wall_ms() > ends_ms and not self._node.waiting(),
+            lambda: f"{self._node.waiting()} messages wait on",
+        )
+        await self._wait(settled, lambda: f"not finished: {stats.lag}, last asked about at {self._halves.asked_ms}")
         stats.stopped = True
         everybody: list[Client] = [*self._clients, stats]
         for each in everybody:
@@ -276,6 +349,10 @@ class Campaign:
         )
         try:
             self._ledger.check(stored_records(store, ("orders", "events")), dead_letters(store))
+            check_loops([each for each in self._clients if isinstance(each, LoopProducer)], occurrences(store))
+            uid_of = self._loop_ledger.uid_of
+            self._loop_ledger.check(stored_occurrences(store, uid_of), dead_occurrences(store, uid_of))
+            self._halves.check(stored_halves(store))
         finally:
             store.close()
         self._outcome.acknowledged = sum(each.outcome == "stored" for each in self._ledger.publishes.values())

@@ -16,7 +16,7 @@ from tests.simulation.world import settings
 
 
 def run_campaign(folder: Path, seed: int, kills: int, *, strace: bool | None = None) -> Outcome:
-    """Run one campaign: a fifth of the kills at random, a fifth by the node's own disk, the others by strace.
+    """Run one campaign: a half of the kills at random, a tenth by the node's own disk, the others by strace.
 
     Args:
         folder: Empty; for the node's files.
@@ -28,8 +28,8 @@ def run_campaign(folder: Path, seed: int, kills: int, *, strace: bool | None = N
         PromiseBroken: With the reason; the node's log and data are in the folder.
     """
     random = Random(f"plan {seed}")
-    at_random = kills // 5
-    by_disk = kills // 5
+    at_random = kills // 2
+    by_disk = kills // 10
     disk = DiskReaper(folder)
     at_calls: dict[Reaper, int] = {}
     if SyscallReaper.available() if strace is None else strace:

@@ -12,11 +12,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import yaml
 
 from tests.patient import PATIENCE_SECONDS
 
+PENDING = ("pyddmq_timers_pending", "pyddmq_delays_pending")
+"""Gauges of what waits."""
 COMMAND = Path(sys.executable).parent / "pyddmq"
 
 
@@ -36,6 +39,7 @@ class NodeProcess:
         self._process: subprocess.Popen[str] | None = None
         self.producer: tuple[str, int] | None = None
         self.consumer: tuple[str, int] | None = None
+        self.admin = ""
         self.configure(settings)
 
     @property
@@ -84,7 +88,14 @@ class NodeProcess:
         ready = json.loads(line)
         self.producer = _address(ready["producer"])
         self.consumer = _address(ready["consumer"])
+        self.admin = ready["admin"]
         return True
+
+    def waiting(self) -> int:
+        """Ask the node how many messages wait for their moment; it must be ready."""
+        with urlopen(f"http://{self.admin}/metrics", timeout=PATIENCE_SECONDS) as answer:
+            text = answer.read().decode()
+        return sum(int(float(line.rpartition(" ")[2])) for line in text.splitlines() if line.startswith(PENDING))
 
     def kill(self) -> int:
         """SIGKILL, and wait until the process is gone; returns the exit code."""

@@ -9,9 +9,11 @@ import pytest
 
 from tests.crash.by_syscall import SyscallReaper
 from tests.crash.campaigns import run_campaign
-from tests.crash.outcome import Outcome
+from tests.crash.outcome import CAUGHT, Outcome
 
-KILLS = 50
+KILLS = 60
+STRICT = 30
+"""Of these so many at random, with all kinds of work in the middle."""
 KILLS_LONG = 1_000
 CAMPAIGN = 125
 
@@ -21,22 +23,21 @@ def _run(folder: Path, seed: int, kills: int, *, strace: bool | None = None) -> 
     assert len(outcome.kills) == kills
     for kill in outcome.kills:
         if not kill.reaper:
-            assert kill.publishes
-            assert kill.deliveries
-            assert kill.acks
+            assert all(getattr(kill, each) for each in CAUGHT)
             assert kill.pulls
     return outcome
 
 
 def test_killed_node_loses_and_repeats_nothing_acknowledged(tmp_path: Path) -> None:
-    """Fifty kills at random, at system calls and around disk operations, in recovery, work, reload and drain.
+    """Kills at random, at system calls and around disk operations, in recovery, work, reload and drain.
 
-    Promises 1, 2, 3 and 6 hold over all of them.
+    Promises 1 to 6 hold over all of them; each at random catches publishes, deliveries, acks, waits, loops and halves.
     """
     outcome = _run(tmp_path, seed=20, kills=KILLS)
     print(f"\n{outcome.table()}")
     reached = Counter(kill.reaper for kill in outcome.kills if kill.reached)
     assert reached["disk operation"]
+    assert outcome.strict >= STRICT
     assert reached["system call"] > KILLS // 5 or not SyscallReaper.available()
     assert {kill.moment.phase for kill in outcome.kills if kill.reaper and kill.reached} == {
         "recovery", "running", "reload", "drain",

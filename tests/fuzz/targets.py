@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.fuzz import ack_journal, configuration, frames, store_files
+from tests.fuzz import ack_journal, configuration, directory, frames, store_files
 
 Target = Callable[[bytes], None]
 
@@ -17,6 +17,7 @@ TARGETS: dict[str, Target] = {
     "index": store_files.index,
     "state": store_files.state,
     "acks": ack_journal.acks,
+    "directory": directory.directory,
     "yaml": configuration.yaml,
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from broker import names
 from tests.fuzz import store_files
 from tests.fuzz.targets import CORPUS, TARGETS, kept
 
@@ -22,6 +24,14 @@ def test_every_target_has_seeds_and_they_are_small() -> None:
     """A search starts from real calls and files; together they stay below 200 KB."""
     assert all(any(kept(name)) for name in TARGETS)
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 200_000
+
+
+@pytest.mark.parametrize("seed", ["lives-0", "topics-0", "topics-2"])
+def test_name_that_leads_out_would_be_noticed(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
+    """The fence of the directory's target can fail: with every name taken for a topic's, the ways out are reported."""
+    monkeypatch.setattr(names, "_STORED", re.compile(b".+", re.DOTALL))
+    with pytest.raises(AssertionError, match="leads up"):
+        TARGETS["directory"]((CORPUS / "directory" / seed).read_bytes())
 
 
 def test_wrong_record_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from itertools import cycle
 
 from tests.hostile.bombs import bombs
+from tests.hostile.floods import FLOODS, post
 
 CONNECT_SECONDS = 240.0
 PULSE_SECONDS = 0.02
@@ -64,8 +65,17 @@ KINDS: dict[str, tuple[Opening, bool]] = {
     "bomb": (bomb, False),
     "fill": (fill, False),
     "slow_header": (slow_header, True),
+    "slow_post": (post, False),
+    **dict.fromkeys(FLOODS, (idle, False)),
 }
 """What each kind sends first, and whether it then sends a byte at a time."""
+
+
+def port_of(kind: str, number: int) -> str:
+    """Return which port a client of a kind goes to."""
+    if kind in FLOODS:
+        return "consumer"
+    return "admin" if kind in ("slow_header", "slow_post") else ("producer", "consumer")[number % 2]
 
 
 class Attacker:
@@ -78,6 +88,8 @@ class Attacker:
         self.dripping: dict[socket.socket, int] = {}
         self.slow_text: dict[socket.socket, bool] = {}
         self.to_open: list[tuple[str, int, str]] = []
+        self.floods: dict[str, bytes] = {}
+        self.flooding: dict[socket.socket, tuple[str, int]] = {}
 
     def open(self, kind: str, number: int, port: str) -> None:
         """Connect and send what this kind sends first."""
@@ -91,6 +103,9 @@ class Attacker:
         self.counts[f"{kind}_opened"] += 1
         self.selector.register(client, selectors.EVENT_READ, (kind, number, port))
         self._send(client, opening(number))
+        if kind in FLOODS:
+            self.floods.setdefault(kind, FLOODS[kind]())
+            self.flooding[client] = kind, 0
         if drips:
             self.dripping[client] = 1
             self.slow_text[client] = kind == "slow_header"
@@ -103,6 +118,22 @@ class Attacker:
             self.counts["blocked"] += 1
         except OSError:
             self.counts["send_failed"] += 1
+
+    def _flood(self) -> None:
+        """Send on, over each connection as much as it takes."""
+        for client, (kind, at) in list(self.flooding.items()):
+            data = self.floods[kind]
+            try:
+                sent = at + client.send(memoryview(data)[at:])
+            except (BlockingIOError, InterruptedError):
+                continue
+            except OSError:
+                self.counts["send_failed"] += 1
+                continue
+            if sent == len(data):
+                self.counts[f"{kind}_sent"] += 1
+                sent = 0
+            self.flooding[client] = kind, sent
 
     def pulse(self, turns: Iterator[int]) -> None:
         """Read what came, reopen some of what was closed, and send the next bytes."""
@@ -121,12 +152,14 @@ class Attacker:
             self.selector.unregister(client)
             self.dripping.pop(client, None)
             self.slow_text.pop(client, None)
+            self.flooding.pop(client, None)
             client.close()
             if kind != "idle":
                 self.to_open.append((kind, number, port))
         for kind, number, port in self.to_open[:REOPENED_PER_PULSE]:
             self.open(kind, number, port)
         del self.to_open[:REOPENED_PER_PULSE]
+        self._flood()
         clients = list(self.dripping)
         for _ in range(min(BYTES_PER_PULSE, len(clients))):
             client = clients[next(turns) % len(clients)]
@@ -150,7 +183,7 @@ def main() -> None:
     words = sys.argv[2:]
     for kind, count in zip(words[::2], words[1::2], strict=True):
         for number in range(int(count)):
-            attacker.open(kind, number, "admin" if kind == "slow_header" else ("producer", "consumer")[number % 2])
+            attacker.open(kind, number, port_of(kind, number))
             if number % 500 == 499:
                 attacker.pulse(turns)
     print(json.dumps(attacker.counts), flush=True)

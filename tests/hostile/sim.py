@@ -51,7 +51,7 @@ class Raw(asyncio.Protocol):
 class HostileWorld:
     """One node in virtual time; deterministic."""
 
-    def __init__(self, yaml: str = YAML) -> None:
+    def __init__(self, yaml: str = YAML, *, disk: SimDisk | None = None) -> None:
         self.loop = VirtualLoop()
         self.network = SimNetwork(
             self.loop, Random(1), NetworkFaults(delay_ms_max=0.1, fragment_share=0.0, window_bytes=MIB)
@@ -60,7 +60,7 @@ class HostileWorld:
         seams = Seams(
             loop=self.loop,
             clock=VirtualClock(self.loop),
-            disk=SimDisk(),
+            disk=SimDisk() if disk is None else disk,
             randomness=Random(2),
             network=self.network,
         )

@@ -191,7 +191,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 def test_connections_beyond_the_descriptors_are_refused_and_the_store_goes_on(tmp_path: Path) -> None:
     """With 256 open files at most, 400 connections leave enough for the log to grow and for the admin port."""
-    (tmp_path / "node.yaml").write_text(CONFIGURATION)
+    (tmp_path / "node.yaml").write_text(CONFIGURATION.replace("logLevel: error", "logLevel: warning"))
     arguments: list[str | Path] = [*FREE_PORTS, "--config", tmp_path / "node.yaml", "--data", tmp_path / "data"]
     node = NodeProcess(arguments, tmp_path, before=(sys.executable, "-c", _LIMITED))
     try:
@@ -211,6 +211,7 @@ def test_connections_beyond_the_descriptors_are_refused_and_the_store_goes_on(tm
                     bodies = [each.body for each in consumer.pull()]
                     assert bodies == [bytes([number]) * 1_800_000]
         assert seen["idle_closed"] >= 100
+        assert "open_files_limited" in node.log_path.read_text()
         check(node, [*watch, own_bytes(node)])
     finally:
         if node.process.poll() is None:

@@ -10,6 +10,7 @@ from broker.cancelling import CancelOutcome
 from broker.loop.cancel import DelayCancels
 from broker.loop.loops import Loops
 from broker.loop.occurrence import GROWING, LOOP, ONCE, Occurrence
+from broker.loop.returning import returning
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
@@ -119,6 +120,7 @@ def world(disk: SimDisk | None = None, clock: ManualClock | None = None, **optio
     )
     timers.due.follower = loops
     store.create_topic(TOPIC, 1)
+    run_to_end(returning(store, disk=disk))
     timers.start()
     scheduler.run_until_idle()
     return World(store, timers, loops, disk, clock, scheduler, metrics)

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.admin.finding import KINDS
 from proxy.admin.server import REFUSED, AdminServer
 from proxy.admin.view import MemoryView, PositionView, ReloadOutcome, StuckView, TopicView
 from proxy.network import ListenError
@@ -67,6 +68,20 @@ def test_health_follows_the_node(run: Run) -> None:
                 "state": "recovering",
                 "reasons": ["The log is being read."],
                 "memory": {"heldBytes": 1_048_576, "maxBytes": 536_870_912, "pressure": "none"},
+                "findings": [
+                    {
+                        "finding": "not_ready",
+                        "severity": "watch",
+                        "text": "The node is recovering. The log is being read.",
+                        "advice": KINDS["not_ready"].advice,
+                        "group": None,
+                        "topic": None,
+                        "key": None,
+                        "attempts": None,
+                        "reason": None,
+                        "count": 1,
+                    }
+                ],
             },
         )
         node.state, node.reasons = "ready", ()
@@ -157,6 +172,7 @@ def test_stuck_and_offsets_have_the_documented_shape(run: Run) -> None:
                 "sinceMs": NOW_MS - 5,
                 "dueMs": NOW_MS + 5,
                 "waiting": 3,
+                "reason": None,
             }
         ]
         offsets = json.loads((await get("/api/offsets"))[1])

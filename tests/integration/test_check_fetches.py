@@ -16,6 +16,7 @@ from proxy.server import ServerLimits, ThriftServer
 from proxy.transaction_service import TransactionService
 from proxy.wire import Reply, decode_reply, encode_call
 from proxy.wire.call import COMPACT
+from tests.integration.keyed_tools import keyed_sends
 from tests.integration.transaction_tools import GROUP, Broker, broker
 from tests.unit.test_connection_turn import Peer
 from upstream.budget import Budget
@@ -81,6 +82,7 @@ def port() -> Port:
         found.transactions,
         checks,
         publishing,
+        keyed_sends(found.store, publishing, disk=found.disk, metrics=metrics),
         scheduler=found.scheduler,
         metrics=metrics,
         state=lambda: made.state,

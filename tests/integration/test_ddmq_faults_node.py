@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from structlog.testing import capture_logs
 
+from broker.record import split
+from conf import ConfigError, loads
 from proxy.testing import NetworkFaults
 from proxy.wire.codes import PullCode, ResultCode
 from tests.integration.ddmq_tools import NODE, Peer, result
@@ -17,6 +21,7 @@ from tests.running_node import RunningNode
 from tests.simulation.caller import Caller, Waiting
 from tests.simulation.wire import Reply, producer_idl
 from tests.simulation.world import World
+from tests.simulation.world import settings as simulated_settings
 
 QID = "pyddmq_broker-0_0"
 
@@ -66,17 +71,74 @@ def test_stop_takes_acks_before_it_closes(tmp_path: Path) -> None:
         assert [message.offset for message in consumer.pull("readers").messages] == [1]
 
 
-def test_one_send_is_one_message_whatever_its_timeout(tmp_path: Path) -> None:
-    """W81: the node never sends a message again by itself; order of one queue is the order of arrival."""
-    with (
-        RunningNode(settings(), tmp_path) as node,
-        Peer(node.producer) as producer,
-        Peer(node.consumer) as consumer,
-    ):
-        for number in range(20):
-            assert producer.send("orders", b"%d" % number, timeout_ms=1, hashId=7).code == 0
-        got = [message.value for message in consumer.pull("readers").messages]
-        assert got == [b"%d" % number for number in range(20)]
+def test_one_send_is_one_message_whatever_its_timeout() -> None:
+    """W81: a disk far slower than a send's timeout repeats nothing: each message is stored once, in order."""
+    world = World(1, faults=NetworkFaults(delay_ms_max=0.2, fragment_share=0), sync_seconds_max=1.0)
+    node = world.start()
+    send = _sender(world)
+    waiting = [send(producer_idl.Message(topic="orders", body=b"%d" % n, hashId=8), timeout=1) for n in range(20)]
+    world.run(seconds=30)
+    codes = [each.reply.value.code for each in waiting if each.reply is not None]
+    assert len(codes) == 20
+    assert {ResultCode.OK, ResultCode.FAIL_TIMEOUT} >= set(codes)
+    records = [node.store.read(*unit[:2]) for queue in node.store.topics["orders"].queues for unit in queue.read(0, 99)]
+    assert [bytes(split(record)[0]) for record in records] == [b"%d" % n for n in range(20)]
+    world.kill()
+
+
+@pytest.mark.parametrize("how", ["stop", "reload"])
+def test_sends_under_way_at_a_stop_or_a_reload_are_answered(how: str) -> None:
+    """W84: what was taken before is stored and answered; what comes later is refused or cut off, never left waiting."""
+    world = World(1, faults=NetworkFaults(delay_ms_max=0.2, fragment_share=0), sync_seconds_max=0.3)
+    node = world.start()
+    send = _sender(world)
+    message = producer_idl.Message(topic="orders", body=b"x")
+    early = [send(message) for _ in range(10)]
+    world.run(until=lambda: node.metrics.value("pyddmq_messages_published_total", "orders") >= 5, seconds=1)
+    early += [send(message) for _ in range(10)]
+    world.run(seconds=0.002)
+    assert any(each.reply is None for each in early), "none is under way"
+    if how == "stop":
+        assert world.process is not None
+        stopping = world.process.run(world.loop.create_task, node.stop())
+        late = send(message)
+        world.run(until=stopping.done, seconds=60)
+        world.run(seconds=1)
+        assert late.lost or (late.reply is not None and late.reply.value.code != 0)
+    else:
+        assert world.reload(lambda wanted: wanted["groups"].pop()).accepted
+        world.run(seconds=5)
+    codes = [each.reply.value.code for each in early if each.reply is not None]
+    assert len(codes) == 20
+    stored = sum(queue.max_offset for queue in node.store.topics["orders"].queues)
+    assert (codes.count(0), set(codes) <= {0, ResultCode.FAIL_SERVER_SHUTDOWN}) == (stored, True)
+    assert stored
+    world.kill()
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.5, 1, 3, 1e-9, 1e30, 2**31, 2**63, "1", "", True, None, [], {}])
+@pytest.mark.parametrize("place", ["node.maxMessageBytes", "node.maxLingerTime", "topics.queues", "topics.maxTps"])
+def test_settings_are_refused_or_take_a_send(place: str, value: object) -> None:
+    """W79: a setting that is taken starts a node whose first send is answered, with success or a limit's code."""
+    section, _, key = place.partition(".")
+    world = World(1, faults=NetworkFaults(delay_ms_max=0.2, fragment_share=0))
+    wanted = simulated_settings()
+    (wanted["node"] if section == "node" else wanted["topics"]["orders"])[key] = value
+    try:
+        world.config = loads(yaml.safe_dump(wanted), file="f.yaml", actions=world.registry).config
+    except ConfigError as refused:
+        told = str(refused)
+    else:
+        told = ""
+        _takes_a_send(world)
+    assert not told or key in told
+
+
+def _takes_a_send(world: World) -> None:
+    world.start()
+    reply = _send(world, "sendSync", {"message": producer_idl.Message(topic="orders", body=b"x"), "timeout": 1000})
+    assert reply.value.code in (ResultCode.OK, ResultCode.FAIL_REFUSED_BY_RATE_LIMITER)
+    world.kill()
 
 
 @pytest.mark.parametrize("method", ["sendSync", "sendAsync", "sendBatchSync"])
@@ -97,6 +159,19 @@ def test_failed_write_is_answered_and_never_reported_as_stored(method: str) -> N
     assert all(queue.max_offset == 0 for queue in node.store.topics["orders"].queues)
     assert node.state == "failed"
     world.kill()
+
+
+def _sender(world: World) -> Callable[..., Waiting]:
+    """A connected producer: calling it sends a message and does not wait."""
+    caller = Caller(world, "10.9.0.1")
+    line = caller._ready(caller._producer)
+
+    def send(message: Any, *, timeout: int = 1000) -> Waiting:
+        waiting = Waiting()
+        line.call("sendSync", waiting, message=message, timeout=timeout)
+        return waiting
+
+    return send
 
 
 def _send(world: World, method: str, arguments: dict[str, Any]) -> Reply:

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from broker.store import Put
+from proxy.testing import NetworkFaults
 from proxy.wire.codes import PullCode
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
 from tests.patient import LINGER_MS, until
 from tests.running_node import RunningNode
+from tests.simulation.caller import Caller
+from tests.simulation.world import World
 
 TOPICS = """
 topics: {orders: {queues: 1}, notes: {queues: 1}}
@@ -26,9 +29,9 @@ groups:
 QID = "pyddmq_broker-0_0"
 
 
-def run(data: Path, settings: str = "", topics: str = TOPICS, *, uvloop: bool = False) -> RunningNode:
+def run(data: Path, settings: str = "", topics: str = TOPICS) -> RunningNode:
     """A node with further settings of its `node` section, as `, name: value`."""
-    return RunningNode(NODE % settings + topics, data, uvloop=uvloop)
+    return RunningNode(NODE % settings + topics, data)
 
 
 def test_consume_stats_are_found_with_and_without_a_topic(tmp_path: Path) -> None:
@@ -126,13 +129,39 @@ groups:
         assert words in refusal.message
 
 
-@pytest.mark.parametrize("linger_ms", [2**31 - 1, -1])
-def test_linger_has_an_upper_bound_and_a_lower_one(tmp_path: Path, linger_ms: int) -> None:
+def test_linger_has_an_upper_bound(tmp_path: Path) -> None:
     """W7: a client cannot have its pull parked for weeks; the node's maxLingerTime ends it."""
     with run(tmp_path, ", maxLingerTime: 50") as node, Peer(node.consumer) as consumer:
-        response = consumer.pull("first", linger_ms=linger_ms)
+        response = consumer.pull("first", linger_ms=2**31 - 1)
         assert response.messages == []
         assert node.call(lambda: node.node.groups["first"].stats().parked) == 0
+
+
+@pytest.mark.parametrize("linger_ms", [0, -1, 1, 19, None])
+def test_linger_has_a_lower_bound(linger_ms: int | None) -> None:
+    """W7: whatever a client asks for, an empty reply takes 20 ms, so that nobody spins."""
+    world = World(1, faults=NetworkFaults(delay_ms_max=0, fragment_share=0))
+    world.start()
+    caller = Caller(world, "10.9.0.1")
+    caller.pull("by-key", linger_ms=20)
+    began = world.loop.time()
+    assert caller.pull("by-key", linger_ms=linger_ms) == []  # type: ignore[arg-type]
+    assert 0.0195 <= world.loop.time() - began <= 0.03
+    world.kill()
+
+
+def test_parsed_body_is_handed_out_as_stored(tmp_path: Path) -> None:
+    """W21: spaces, order of keys, repeated keys and odd numbers come as they were sent, though Json read them."""
+    topics = """
+topics: {orders: {queues: 1}}
+groups:
+  - group: first
+    topics: [{topic: orders, actions: [Json, Async, PullServer], orderKey: $.b}]
+"""
+    body = b' {"b" : 1.50e2,\t"a": 9007199254740993, "b": "\\u00e9", "c": [ ] }\n'
+    with run(tmp_path, topics=topics) as node, Peer(node.producer) as producer, Peer(node.consumer) as consumer:
+        assert producer.send("orders", body).code == 0
+        assert [message.value for message in consumer.pull("first").messages] == [body]
 
 
 def test_reply_cap_counts_keys_and_properties(tmp_path: Path) -> None:
@@ -143,7 +172,7 @@ def test_reply_cap_counts_keys_and_properties(tmp_path: Path) -> None:
         Peer(node.consumer) as consumer,
     ):
         for _ in range(20):
-            assert producer.send("orders", key="k" * 200, properties={"trace": "p" * 3000}).code == 0
+            assert producer.send("orders", key="k" * 200, properties={"trace": "p" * 3200}).code == 0
         sizes, got = [], 0
         while got < 20:
             got += len(consumer.pull("first").messages)
@@ -189,8 +218,7 @@ groups:
         assert count("pyddmq_dead_letters_total") == 0
 
 
-@pytest.mark.parametrize("uvloop", [False, True])
-def test_replies_to_a_closed_connection_are_no_deliveries(tmp_path: Path, uvloop: bool) -> None:
+def test_replies_to_a_closed_connection_are_no_deliveries(tmp_path: Path) -> None:
     """W9: of the replies to pulls whose client is gone already, none counts as a delivery: all come to the next one."""
     topics = """
 topics: {orders: {queues: 1}}
@@ -198,7 +226,7 @@ groups:
   - group: first
     topics: [{topic: orders, maxPullBatchSize: 1, maxRetry: 0, timeout: 600000}]
 """
-    with run(tmp_path, topics=topics, uvloop=uvloop) as node, Peer(node.producer) as producer:
+    with run(tmp_path, topics=topics) as node, Peer(node.producer) as producer:
         for _ in range(30):
             assert producer.send("orders").code == 0
         count = node.node.metrics.value

@@ -15,6 +15,7 @@ import pytest
 from broker.batch import BatchMessage, encode_batch
 from broker.consumer import ConsumerOptions, Consumers, OrderlyStatus
 from broker.disk import RealDisk
+from broker.embedded import open_store
 from broker.metrics import Metrics
 from broker.put import Put
 from broker.put_batch import put_batch
@@ -170,6 +171,7 @@ def test_stores_are_used_as_the_page_says(tmp_path: Path) -> None:
     clock = SystemClock()
     names: dict[str, Any] = {
         "Store": Store,
+        "open_store": open_store,
         "StoreOptions": StoreOptions,
         "ReadOnlyStore": ReadOnlyStore,
         "RealDisk": RealDisk,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from conf.base import Reload, reload_of
 from conf.node import NodeConfig
 from proxy.client import PullRefused, TopicNotFound
 from proxy.wire.codes import PullCode
+from tests.integration.ddmq_tools import Peer
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_codec, consumer_idl
@@ -32,6 +34,8 @@ TESTED = {
     "default_queues",
     "max_recv_msgs_length",
     "max_connections",
+    "max_connections_per_address",  # tests/hostile/test_places.py
+    "idle_timeout",  # tests/hostile/test_places.py
     "memory_max",
     "frame_timeout",
     "max_outstanding_per_connection",
@@ -40,6 +44,8 @@ TESTED = {
     "max_linger_time",
     "max_waiting_per_topic",
     "commit_interval_ms",
+    "max_tps",
+    "limiter_failure_retry_queue_size",
     "drain_seconds",  # tests/unit/test_reconfigure.py
     "transaction_time_out",
     "transaction_check_interval",
@@ -110,6 +116,21 @@ def test_parked_pulls_and_connections_are_bounded_anew(node: RunningNode) -> Non
             with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as third:
                 assert third.recv(1) == b""
             assert consumer.stats()[0].lag == 0
+
+
+def test_rate_of_the_node_and_its_queue_of_second_tries_change(node: RunningNode) -> None:
+    """Without a limit, with one that a send waits for, with none that may wait, and without one again."""
+    waited = partial(node.node.metrics.value, "pyddmq_sends_waited_total")
+    with Peer(node.producer) as producer:
+        assert [producer.send("orders").code for _ in range(2)] == [0, 0]
+        change(node, "maxTps: 0.001")
+        assert [producer.send("orders", timeout_ms=50).code for _ in range(2)] == [0, 15]
+        assert node.call(waited) == 1
+        change(node, "maxTps: 0.001, limiterFailureRetryQueueSize: 0")
+        assert producer.send("orders", timeout_ms=50).code == 15
+        assert node.call(waited) == 1
+        change(node, "logLevel: info")
+        assert producer.send("orders").code == 0
 
 
 def test_committed_offsets_are_written_at_the_new_interval(node: RunningNode, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from broker.errors import MessageRefused
 from broker.loop import metrics as counted
 from broker.loop.loops import MISSED_MAX, UNFOLD_BYTES, UNFOLD_COUNT, Loops
+from broker.loop.names import LOOP_NAME
 from broker.loop.occurrence import GROWING, LOOP, NUMBER_MAX, ONCE, Occurrence
-from broker.loop.puts import LOOP_NAME, occurrence_of
+from broker.loop.puts import occurrence_of
 from broker.message import Message, message_of
 from broker.metrics import Metrics
 from broker.notices import Notices

@@ -12,7 +12,7 @@ import pytest
 from broker.loop import metrics as counted
 from proxy.client import CancelOutcome, PulledMessage, SendRefused
 from tests.integration.ddmq_tools import Peer
-from tests.patient import Consumer, Producer
+from tests.patient import PATIENCE_MS, Consumer, Producer
 from tests.running_node import RunningNode
 from tests.simulation.wire import producer_codec, producer_idl
 
@@ -76,11 +76,11 @@ def pulled(node: RunningNode, count: int) -> list[PulledMessage]:
     """So many messages of the group."""
     found = []
     with Consumer(node.consumer, "billing") as consumer:
-        for each in consumer:
+        for each in consumer.messages(idle_ms=PATIENCE_MS):
             found.append(each)
             if len(found) == count:
                 return found
-    raise AssertionError
+    raise AssertionError(f"waited in vain for {count} messages, got {len(found)}")
 
 
 def test_missed_deliveries_of_a_loop_reach_a_consumer(node: RunningNode) -> None:
@@ -96,7 +96,7 @@ def test_missed_deliveries_of_a_loop_reach_a_consumer(node: RunningNode) -> None
     assert [each.key for each in found] == [f"{begin + 3 * made}-3-{expire}-4-{made}-3-0-{UUID}" for made in range(4)]
     assert {(each.body, each.tag, each.properties["own"]) for each in found} == {(BINARY, "t", "1")}
     assert len({each.qid for each in found}) == 1
-    assert all(each.properties.keys() == {"own"} for each in found)
+    assert all(each.properties.keys() == {"own", "from_chronos"} for each in found)
 
 
 def test_single_message_is_delivered_when_it_is_due(node: RunningNode) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from proxy.client import OutgoingMessage, PullRefused, SendRefused
 from proxy.node import TURNS
-from tests.conftest import need_module
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
@@ -46,15 +45,13 @@ groups:
 Start = Callable[..., RunningNode]
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
     """Starts nodes on the same data directory; stops them at the end."""
-    if request.param == "uvloop":
-        need_module("uvloop", "pip install uvloop")
     with ExitStack() as stack:
 
         def run(yaml: str = YAML) -> RunningNode:
-            return stack.enter_context(RunningNode(yaml, tmp_path / "data", uvloop=request.param == "uvloop"))
+            return stack.enter_context(RunningNode(yaml, tmp_path / "data"))
 
         yield run
 

@@ -231,7 +231,7 @@ def test_lost_snapshot_lets_no_unknown_group_skip_anything(*, repaired: bool) ->
     for start in range(4):
         store = open_store(disk)
         progress = open_progress(disk, store)
-        tracker = progress.tracker(f"unknown {start}", "t", 0, first_offset=lambda: COUNT)
+        tracker = progress.tracker(f"unknown-{start}", "t", 0, first_offset=lambda: COUNT)
         assert tracker.watermark == (0 if start < 3 else COUNT)
         if start == 2:
             progress.groups_started()

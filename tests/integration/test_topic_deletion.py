@@ -29,6 +29,12 @@ def filled(disk: SimDisk, *, topic: str = "t", queues: int = 2, count: int = 20)
     return store
 
 
+def behind(end: int) -> int:
+    """First offset of the first queue file that begins at `end` or behind it."""
+    units = int(SIZES["queue_file_units"])
+    return -(-end // units) * units
+
+
 def beside(store: Store, disk: SimDisk, random: Random) -> ManualScheduler:
     """Have a store make its syncs, and those of its state files, beside the loop."""
     scheduler = ManualScheduler(ManualClock())
@@ -44,7 +50,7 @@ def files(disk: SimDisk, topic: str = "t", queue_id: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("how", ["running", "close", "kill", "no checkpoint"])
 def test_deleted_topic_stays_deleted_and_comes_back_empty(how: str) -> None:
-    """Also when the whole log, which still has its records, is scanned; offsets go on where they ended."""
+    """Also when the whole log, which still has its records, is scanned; offsets go on in the queue's next file."""
     disk = SimDisk()
     store = filled(disk)
     store.close()
@@ -64,8 +70,8 @@ def test_deleted_topic_stays_deleted_and_comes_back_empty(how: str) -> None:
             store = open_store(disk, **SIZES)
         assert "t" not in store.topics
     store.create_topic("t", 3)
-    assert [(queue.min_offset, queue.max_offset) for queue in store.topics["t"].queues] == [(10, 10), (10, 10), (0, 0)]
-    assert [append(store, b"new", queue_id=queue)[0].offset for queue in range(3)] == [10, 10, 0]
+    assert [(queue.min_offset, queue.max_offset) for queue in store.topics["t"].queues] == [(16, 16), (16, 16), (0, 0)]
+    assert [append(store, b"new", queue_id=queue)[0].offset for queue in range(3)] == [16, 16, 0]
     store.flush()
     for end in ("kill", "close", "no checkpoint"):
         if end == "close":
@@ -75,10 +81,10 @@ def test_deleted_topic_stays_deleted_and_comes_back_empty(how: str) -> None:
         if end == "no checkpoint":
             disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
         store = open_store(disk, **SIZES)
-        assert [bodies(store, queue_id=queue) for queue in range(3)] == [{10: b"new"}, {10: b"new"}, {0: b"new"}]
+        assert [bodies(store, queue_id=queue) for queue in range(3)] == [{16: b"new"}, {16: b"new"}, {0: b"new"}]
         assert (store.recovery.duplicates, store.recovery.fillers) == (0, 0)
     seen = ReadOnlyStore.open(ROOT, disk=disk, clock=ManualClock())
-    assert seen.topics["t"].queues[0].max_offset == 11
+    assert seen.topics["t"].queues[0].max_offset == 17
 
 
 def test_later_lives_never_repeat_an_offset() -> None:
@@ -90,7 +96,7 @@ def test_later_lives_never_repeat_an_offset() -> None:
     append(store, b"second")
     store.topic_changes.delete("t")
     topic = store.create_topic("t", 4)
-    assert [queue.min_offset for queue in topic.queues] == [11, 10, 10, 0]
+    assert [queue.min_offset for queue in topic.queues] == [24, 16, 16, 0]
 
 
 def test_other_topics_are_not_touched() -> None:
@@ -123,7 +129,7 @@ def test_staged_messages_are_settled_before() -> None:
     append(store, b"staged", done=told.append)
     store.topic_changes.delete("t")
     assert told == [None]
-    assert store.create_topic("t", 1).queues[0].min_offset == 11
+    assert store.create_topic("t", 1).queues[0].min_offset == 16
 
 
 def test_full_disk_refuses_and_changes_nothing() -> None:
@@ -170,12 +176,12 @@ def test_topic_that_is_made_while_it_goes_is_a_new_one() -> None:
     steps = store.topic_changes.deleting("t")
     next(steps)
     topic = store.create_topic("t", 2)
-    assert [queue.min_offset for queue in topic.queues] == [10, 10]
+    assert [queue.min_offset for queue in topic.queues] == [16, 16]
     append(store, b"new")
     drive(steps, scheduler)
     scheduler.advance(5)
     for _ in range(2):
-        assert [bodies(store, queue_id=queue) for queue in range(2)] == [{10: b"new"}, {}]
+        assert [bodies(store, queue_id=queue) for queue in range(2)] == [{16: b"new"}, {}]
         disk.kill()
         disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
         store = open_store(disk, **SIZES)
@@ -222,7 +228,7 @@ def test_topic_that_is_published_to_all_the_time_goes_all_the_same() -> None:
     drive(store.topic_changes.deleting("t"), scheduler)
     assert "t" not in store.topics
     assert told == [None] * 14
-    assert store.create_topic("t", 1).queues[0].min_offset == 10 + len(told)
+    assert store.create_topic("t", 1).queues[0].min_offset == behind(10 + len(told))
 
 
 def test_failed_disk_fails_the_store() -> None:
@@ -251,7 +257,7 @@ def test_log_cut_by_recovery_belongs_to_the_present_life() -> None:
     store.flush()
     disk.kill()
     disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
-    assert bodies(open_store(disk, **SIZES)) == {3: b"new"}
+    assert bodies(open_store(disk, **SIZES)) == {8: b"new"}
 
 
 @settings(max_examples=150, deadline=None)
@@ -301,9 +307,9 @@ def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, p
     if found == old:
         assert told == 0
     else:
-        assert found[0] in ([{10: b"new"}] if told == 3 else [{}, {10: b"new"}])
+        assert found[0] in ([{16: b"new"}] if told == 3 else [{}, {16: b"new"}])
         assert found[1] == {}
-        assert append(store, b"newer", queue_id=1)[0].offset == 10
+        assert append(store, b"newer", queue_id=1)[0].offset == 16
 
 
 def test_topic_that_somebody_else_makes_again_is_taken_up() -> None:
@@ -319,7 +325,7 @@ def test_topic_that_somebody_else_makes_again_is_taken_up() -> None:
     file.truncate(0)
     file.write(0, [text])
     store = open_store(disk, **SIZES)
-    assert [queue.min_offset for queue in store.topics["t"].queues] == [10]
+    assert [queue.min_offset for queue in store.topics["t"].queues] == [16]
     append(store, b"new")
     store.close()
-    assert bodies(open_store(disk, **SIZES)) == {10: b"new"}
+    assert bodies(open_store(disk, **SIZES)) == {16: b"new"}

@@ -14,19 +14,26 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.AckCallback;
+import org.apache.rocketmq.client.consumer.AckResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PopCallback;
+import org.apache.rocketmq.client.consumer.PopResult;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.MQClientAPIImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -34,10 +41,13 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.compression.CompressionType;
+import org.apache.rocketmq.common.constant.ConsumeInitMode;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
+import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -45,8 +55,9 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  *
  * <p>Requests have a "do": topic, type (a topic's message type), send (a list of messages for one queue; more than one
  * go as a batch), recall (a timed message), read (a whole topic), query (by key or id), commit, offset, half (a message
- * of a transaction), consume (as a member of a group), reset (forget everything about brokers), end. The only argument
- * is the name server's address.
+ * of a transaction), consume (as a member of a group), search (an offset by time), delete (a topic), pop (as POP
+ * consumers do, with acknowledgements of some), reset (forget everything about brokers), end. The only argument is the
+ * name server's address.
  */
 public final class Interchange {
     private static final PrintStream OUT =
@@ -103,6 +114,9 @@ public final class Interchange {
             case "query" -> query(request);
             case "half" -> half(request);
             case "consume" -> consume(request);
+            case "pop" -> pop(request);
+            case "search" -> search(request);
+            case "delete" -> delete(request);
             case "reset" -> reset();
             default -> throw new IllegalArgumentException(request.getString("do"));
         }
@@ -356,7 +370,7 @@ public final class Interchange {
         member.setInstanceName("member-" + instances++);
         member.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         member.setAwaitTerminationMillisWhenShutdown(AWAITED_MS);
-        member.subscribe(request.getString("topic"), "*");
+        member.subscribe(request.getString("topic"), request.getString("tags"));
         member.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             delivered.addAll(messages);
             JSONArray levels = fails.getJSONArray(new String(messages.get(0).getBody(), StandardCharsets.UTF_8));
@@ -378,6 +392,93 @@ public final class Interchange {
             printMessage(message);
         }
         member.shutdown();
+    }
+
+    /** The offset of the first message of a queue that was stored at a moment or after it. */
+    private void search(JSONObject request) throws Exception {
+        DefaultMQPullConsumer asker = consumer("interchange-reader");
+        print(Map.of("offset", asker.searchOffset(subscribed(asker, request), request.getLongValue("at"))));
+    }
+
+    private void delete(JSONObject request) throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        admin.setNamesrvAddr(namesrv);
+        admin.setInstanceName("admin-" + instances++);
+        admin.start();
+        try {
+            admin.deleteTopicInBroker(Set.of(request.getString("broker")), request.getString("topic"));
+        } finally {
+            admin.shutdown();
+        }
+    }
+
+    /** Pops until so many came, each invisible to others for so long; acknowledges those whose bodies "acks" lists. */
+    private void pop(JSONObject request) throws Exception {
+        DefaultMQPullConsumer member = consumer(request.getString("group"));
+        queuesOf(member, request.getString("topic"));
+        MQClientAPIImpl client =
+            member.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory().getMQClientAPIImpl();
+        JSONArray acks = request.getJSONArray("acks");
+        long deadline = System.nanoTime() + ROUTE_NANOS_MAX;
+        for (int count = request.getIntValue("count"); count > 0 && System.nanoTime() < deadline;) {
+            PopMessageRequestHeader header = new PopMessageRequestHeader();
+            header.setConsumerGroup(request.getString("group"));
+            header.setTopic(request.getString("topic"));
+            header.setQueueId(-1);
+            header.setMaxMsgNums(Math.min(32, count));
+            header.setInvisibleTime(request.getLongValue("invisible"));
+            header.setPollTime(0);
+            header.setBornTime(System.currentTimeMillis());
+            header.setInitMode(ConsumeInitMode.MIN);
+            header.setExpType("TAG");
+            header.setExp("*");
+            header.setOrder(false);
+            CompletableFuture<PopResult> answer = new CompletableFuture<>();
+            client.popMessageAsync("", request.getString("broker"), header, 10_000, new PopCallback() {
+                @Override
+                public void onSuccess(PopResult result) {
+                    answer.complete(result);
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    answer.completeExceptionally(error);
+                }
+            });
+            List<MessageExt> found = answer.get(10, TimeUnit.SECONDS).getMsgFoundList();
+            for (MessageExt message : found == null ? List.<MessageExt>of() : found) {
+                count--;
+                printMessage(message);
+                if (acks != null && acks.contains(new String(message.getBody(), StandardCharsets.UTF_8))) {
+                    ackPopped(client, request, message);
+                }
+            }
+            if (found == null || found.isEmpty()) {
+                Thread.sleep(ROUTE_ASKED_EACH_MS);
+            }
+        }
+    }
+
+    private static void ackPopped(MQClientAPIImpl client, JSONObject request, MessageExt message) throws Exception {
+        AckMessageRequestHeader header = new AckMessageRequestHeader();
+        header.setConsumerGroup(request.getString("group"));
+        header.setTopic(message.getTopic());
+        header.setQueueId(message.getQueueId());
+        header.setOffset(message.getQueueOffset());
+        header.setExtraInfo(message.getProperty("POP_CK"));
+        CompletableFuture<AckResult> answer = new CompletableFuture<>();
+        client.ackMessageAsync(request.getString("broker"), 10_000, new AckCallback() {
+            @Override
+            public void onSuccess(AckResult result) {
+                answer.complete(result);
+            }
+
+            @Override
+            public void onException(Throwable error) {
+                answer.completeExceptionally(error);
+            }
+        }, header);
+        answer.get(10, TimeUnit.SECONDS);
     }
 
     private static Collection<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic) throws Exception {

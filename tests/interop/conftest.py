@@ -21,12 +21,13 @@ class Shared:
         self._folder = folder
         self._server = rocketmq.NameServer(folder / "namesrv", programs)
         self.namesrv = self._server.address
-        self._client: rocketmq.Client | None = None
+        # Made now: what a test starts is ended with it.
+        self._client: rocketmq.Client | None = rocketmq.Client(folder / "client", programs, self.namesrv)
 
     @contextmanager
     def client(self) -> Iterator[rocketmq.Client]:
         """The clients, knowing no broker; after a failure within the block the next test gets a new process."""
-        if self._client is None:
+        if self._client is None or self._client.process.poll() is not None:
             self._client = rocketmq.Client(self._folder / "client", self.programs, self.namesrv)
         client, self._client = self._client, None
         try:

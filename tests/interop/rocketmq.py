@@ -87,7 +87,13 @@ class Client(LineClient):
         return bounds, sorted(messages, key=lambda each: (each.queue_id, each.offset))
 
     def consume(
-        self, group: str, topic: str, *, deliveries: int, fails: Mapping[str, Sequence[int]] | None = None
+        self,
+        group: str,
+        topic: str,
+        *,
+        deliveries: int,
+        fails: Mapping[str, Sequence[int]] | None = None,
+        tags: str = "*",
     ) -> list[Message]:
         """Consume as a member of a group until so many were delivered.
 
@@ -96,9 +102,24 @@ class Client(LineClient):
             topic: The topic that it subscribes.
             deliveries: How many to wait for.
             fails: By body, the delay levels of its failures, one by one; then success.
+            tags: What it subscribes of the topic.
         """
-        lines = self.ask(do="consume", group=group, topic=topic, deliveries=deliveries, fails=fails or {})
+        lines = self.ask(do="consume", group=group, topic=topic, deliveries=deliveries, fails=fails or {}, tags=tags)
         return [_message(line) for line in lines]
+
+    def pop(
+        self,
+        broker: Broker,
+        group: str,
+        topic: str,
+        *,
+        count: int,
+        invisible_ms: int,
+        acks: Sequence[str] = (),
+    ) -> list[Message]:
+        """Pop messages, each invisible to others for so long; acknowledge those with these bodies."""
+        request = {"broker": broker.address, "group": group, "topic": topic, "count": count, "acks": list(acks)}
+        return [_message(line) for line in self.ask(do="pop", invisible=invisible_ms, **request)]
 
     def query(self, topic: str, *, key: str, limit: int) -> list[Message]:
         """Return the messages that the broker's index finds by a key, oldest first."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from broker.disk import RealDisk
-from broker.interchange import broker_settings, geometry_of, timer_log_bytes_of
+from broker.interchange import broker_settings, geometry_of, names_of, timer_log_bytes_of
 from broker.options import StoreOptions
 from tests.interop.contents import BODY_BYTES_MAX, OPTIONS, TOPICS, Sent, open_store, read, sent_of
 from tests.interop.rocketmq import Client, Message
@@ -18,7 +18,13 @@ def settings_for(root: Path) -> dict[str, str]:
     geometry = geometry_of(str(root), disk=RealDisk())
     assert geometry is not None
     timer_log_bytes = timer_log_bytes_of(str(root), disk=RealDisk())
-    return broker_settings(str(root), geometry, message_bytes_max=BODY_BYTES_MAX, timer_log_bytes=timer_log_bytes)
+    return broker_settings(
+        str(root),
+        geometry,
+        message_bytes_max=BODY_BYTES_MAX,
+        names=names_of(str(root), disk=RealDisk()),
+        timer_log_bytes=timer_log_bytes,
+    )
 
 
 def by_arrival(messages: list[Message]) -> list[Sent]:

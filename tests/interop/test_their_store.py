@@ -30,6 +30,7 @@ from tests.interop.conftest import Surroundings
 from tests.interop.contents import BODY_BYTES_MAX, QUEUES, TOPICS, Sent, open_store, permits, randoms, read, write_all
 from tests.interop.rocketmq import Broker, Client, Message
 from tests.interop.sides import assert_rolled, assert_same, by_arrival, copied, settings_for
+from tests.patient import until
 from tests.running_node import RunningNode
 from upstream.progress import Progress
 
@@ -280,7 +281,9 @@ def finish_some(root: Path, options: StoreOptions) -> None:
 
 def wait_for_offset(root: Path, *, queue_id: int, offset: int) -> None:
     """Wait until RocketMQ has written an offset that it was told, which it does from 10 s after its start on."""
-    while (
-        ConsumerOffsets.open(str(root), disk=RealDisk(), clock=SystemClock()).get(GROUP, "permits", queue_id) != offset
-    ):
-        pass
+
+    def written() -> bool:
+        offsets = ConsumerOffsets.open(str(root), disk=RealDisk(), clock=SystemClock())
+        return offsets.get(GROUP, "permits", queue_id) == offset
+
+    until(written, f"offset {offset} of queue {queue_id}")

@@ -41,6 +41,7 @@ class Batches(Scenario):
         self._stop_in_the_write()
         self._stop_before_the_answer()
         self._fill_the_disk()
+        self._fail_syncs()
         self._append("last")
         self._flush("last")
         self._walk.went("last", self._state("last"), "the one write")
@@ -86,6 +87,21 @@ class Batches(Scenario):
             self._append("full")
         self._walk.went("full", "refused" if self._state("full") == "absent" else "whole", "the disk has no room")
         self.disk.capacity_bytes = None
+
+    def _fail_syncs(self) -> None:
+        for name, power_lost in (("g", False), ("h", True)):
+            self._append(name)
+            self.disk.fail("sync", path_part="/commitlog/")
+            make_durable(self._store, self._scheduler)
+            failed = self._store.failed is not None and self._state(name) == "absent"
+            self._walk.went(name, "undecided" if failed else self._state(name), "the sync fails")
+            self.disk.heal()
+            self._store.abandon()
+            if power_lost:
+                self.moment.power_off()
+            self.moment.stop()
+            self._open()
+            self._walk.went(name, self._state(name), "power loss" if power_lost else "kill")
 
     # How it runs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from broker.errors import DamagedRecord, DiskFull, RecordGone
+from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
 from broker.put import Put
 from broker.record import prepared_offset, split
 from broker.retention import RetentionLimits
@@ -36,6 +36,7 @@ class DeadLetters(Scenario):
         self._refuse()
         self._fill_the_disk()
         self._kill()
+        self._fail_syncs()
         self._delete_files()
         self._store.close()
 
@@ -78,6 +79,25 @@ class DeadLetters(Scenario):
         self._walk.went(b"b", self._state(b"b"), "kill, power loss during a redrive")
         self._walk.went(b"a", self._state(b"a"), "kill, power loss")
 
+    def _fail_syncs(self) -> None:
+        for body, event in (
+            (b"e", "kill, and the log has the record"),
+            (b"f", "power loss, and the log has no record"),
+        ):
+            self._bury(body)
+            self.account.unsure((body, 1))
+            self.disk.fail("sync", path_part="/commitlog/")
+            [letter] = [each for each in self._letters() if self._body(each) == body]
+            self._known.append(letter, self._known.plan(letter))
+            make_durable(self._store, self._scheduler)
+            with contextlib.suppress(StoreFailed):
+                self._known.append(letter, self._known.plan(letter))
+                self.account.open_ones.add("a redrive after a failed sync")
+            self._walk.went(body, self._state(body), "redrive, the sync fails")
+            self.disk.heal()
+            self._again(power_lost=event.startswith("power"))
+            self._walk.went(body, self._state(body), event)
+
     def _delete_files(self) -> None:
         for number in range(10):
             put = Put(self._store.topics["other"], 0, b"%d" % number * 900, b"")
@@ -108,8 +128,10 @@ class DeadLetters(Scenario):
         self._store.create_topic("other", 1)
         self._known = redrives(self._store, self.disk)
 
-    def _again(self) -> None:
+    def _again(self, *, power_lost: bool = False) -> None:
         self._store.abandon()
+        if power_lost:
+            self.moment.power_off()
         self.moment.stop()
         self._open()
 
@@ -145,7 +167,9 @@ class DeadLetters(Scenario):
         found = [letter for letter in self._letters() if self._body(letter) == body]
         if not found:
             return "gone"
-        return "redriven" if self._known.earlier(found[-1]) else "dead"
+        if self._known.earlier(found[-1]):
+            return "redriven"
+        return "dead" if self._store.failed is None else "undecided"
 
     def _tell(self) -> None:
         tell(self, self._store)

@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Callable, Hashable
 from functools import partial
 
+import pytest
+
 from broker.cancelling import CancelOutcome
 from broker.delay.keeper import DelayKeeper
 from broker.delay.level_queue import DelayLevel
 from broker.delay.levels import SCHEDULE_TOPIC
-from broker.errors import DamagedRecord, DiskFull, RecordGone
+from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
 from broker.message import message_of
 from broker.record import split, store_timestamp
 from broker.retention import RetentionLimits
@@ -50,6 +52,7 @@ class Delays(Scenario):
         self._refuse()
         self._fill_the_disk()
         self._kill_while_delivering()
+        self._fail_syncs()
         self._damage()
         self._made.close()
 
@@ -163,6 +166,41 @@ class Delays(Scenario):
         self._walk.went(b"d", self._state(b"d"), TIME, "its record is damaged")
         self._advance(1)
 
+    def _fail_syncs(self) -> None:
+        """A sync fails while something is delivered or cancelled: a life each, since the store writes no more."""
+        self._advance(60)
+        for body, event in (
+            (b"r", "kill, and the log has the delivered"),
+            (b"s", "power loss, and the log"),
+            (b"t", "kill, and the log has the cancel"),
+            (b"u", "power loss, and the log"),
+        ):
+            self._send(body, 1)
+            if body in (b"t", b"u"):
+                self.account.unsure(body)
+                self._cancelled.add(body)
+                self.disk.fail("sync", path_part="/commitlog/")
+                with pytest.raises(StoreFailed):
+                    drive(self._made.delays.cancelling(TOPIC, self._ids[body]), self._made.scheduler)
+                self._walk.went(body, self._state(body), "a cancel, the sync fails")
+            else:
+                self.disk.fail("sync", path_part="/commitlog/")
+                self._made.scheduler.advance(1.1)
+                was = self._walk.states[body]
+                if was != "undecided":
+                    events = ("the sync fails",) if was == "delivering" else (TIME, "the sync fails")
+                    self._walk.went(body, self._state(body), *events)
+            self.disk.heal()
+            self._made.delays.stop()
+            self._made.store.abandon()
+            if event.startswith("power"):
+                self.moment.power_off()
+            self.moment.stop()
+            self._open(start=False)
+            self._walk.went(body, self._state(body), event)
+            self._made.delays.start()
+            self._advance(1)
+
     # How it runs
 
     def _open(self, *, start: bool = True) -> None:
@@ -238,6 +276,8 @@ class Delays(Scenario):
         return "cancelled" if body in self._cancelled else "lost"
 
     def _state_in(self, level: DelayLevel, offset: int) -> str:
+        if self._made.store.failed is not None:
+            return "undecided"
         if level.in_flight and offset < level.next:
             return "delivering"
         return "aside" if offset in level.aside else "waiting"

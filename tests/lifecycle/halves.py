@@ -17,7 +17,7 @@ from tests.integration.store_tools import ROOT
 from tests.integration.transaction_tools import GROUP, TOPIC, Broker, broker
 from tests.integration.waiting_tools import put_durably, retain
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
-from tests.lifecycle.walk import Walk
+from tests.lifecycle.walk import NotInTable, Walk
 
 GONE = "gone"
 CHECKS = CheckSettings(timeout_ms=1000, interval_ms=2000, checks_max=2)
@@ -46,6 +46,7 @@ class Halves(Scenario):
         self._ask()
         self._discard()
         self._put_again()
+        self._fail_syncs()
         self._damage()
         self._made.close()
 
@@ -147,6 +148,35 @@ class Halves(Scenario):
         self._made.scheduler.advance(1.1)
         self._walk.went(b"broken", self._state(b"broken"), "it is old enough", "its record is damaged")
 
+    def _fail_syncs(self) -> None:
+        """A sync fails while a decision is written: a life each, since the store writes no more."""
+        for body, state, event in (
+            (b"g", State.COMMIT, "kill, and the log has the commit"),
+            (b"h", State.ROLLBACK, "kill, and the log has the op"),
+            (b"i", State.COMMIT, "power loss, and the log"),
+            (b"j", State.ROLLBACK, "power loss, and the log"),
+        ):
+            self._half(body)
+            if state is State.COMMIT:
+                self._ask_for(body)
+            self.disk.fail("sync", path_part="/commitlog/")
+            self._fails_to_end(body, state)
+            self._walk.went(body, self._state(body), "its end is asked for, and the sync fails")
+            self._fails_to_end(body, state)
+            self.disk.heal()
+            self._made.store.abandon()
+            if event.startswith("power"):
+                self.moment.power_off()
+            self.moment.stop()
+            self._open()
+            self._walk.went(body, self._state(body), event)
+            self._end(body, state)
+
+    def _fails_to_end(self, body: bytes, state: State) -> None:
+        answer = self._made.end(self._handles[body], state).end
+        if answer is not End.FAILED:
+            raise NotInTable(f"{body!r} was answered with {answer.name}, though the sync failed")
+
     # How it runs
 
     def _open(self) -> None:
@@ -201,6 +231,8 @@ class Halves(Scenario):
             return "discarded"
         halves = self._made.transactions.halves
         known = halves.states.get(offset)
+        if self._made.store.failed is not None:
+            return "in doubt"
         if known is not Known.UNDECIDED:
             return {Known.COMMITTED: "committed", Known.ROLLED_BACK: "rolled back"}.get(
                 known or Known.ELSEWHERE, "lost"

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import broker.deduplication.checkpoint
 import broker.delay.cancel
 import broker.delay.delays
 import broker.timer.cancel
 import broker.timer.opening
 from broker.consumer.retry_counts import RetryCounts
+from broker.deduplication.deduplication import Deduplication
 from broker.delay.delays import Delays as DelayDelivery
 from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreError
@@ -31,6 +33,7 @@ from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
 from tests.lifecycle.halves import Halves
 from tests.lifecycle.loops import Loops
+from tests.lifecycle.numbered import Numbered
 from tests.lifecycle.orderly import OrderlyRetries
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.retry_topic import RetryTopicRetries
@@ -58,6 +61,23 @@ def _patched(owner: Any, name: str, make: Callable[[Any], Any]) -> Apply:
         monkeypatch.setattr(owner, name, make(getattr(owner, name)))
 
     return apply
+
+
+def _nothing_taken(_: Any) -> Any:
+    return lambda _deduplication, _record: None
+
+
+def _all_of_it(_: Any) -> Any:
+    return lambda places, _end: places
+
+
+def _no_checkpoint(load: Any) -> Any:
+    def forgotten(deduplication: Deduplication) -> int | None:
+        end: int | None = load(deduplication)
+        deduplication.window.clear()
+        return end
+
+    return forgotten
 
 
 def _unnamed(release: Any) -> Any:
@@ -200,7 +220,7 @@ _SETTLED_EARLY: dict[type[Scenario], str] = {
     RetryTopicRetries: "lost",
     Retries: "lost",
     DeadLetters: "lost",
-    Halves: "stuck",
+    Halves: "though the sync failed",
 }
 
 MUTANTS = (
@@ -208,7 +228,10 @@ MUTANTS = (
         "what was sent back is consumed where it was", Retries, "again", _patched(Finished, "has", _known_by_nobody)
     ),
     Mutant(
-        "failures are counted in memory alone", OrderlyRetries, "again", _patched(RetryCounts, "save", _kept_in_memory)
+        "failures are counted in memory alone",
+        OrderlyRetries,
+        "consumer_retries.json",
+        _patched(RetryCounts, "save", _kept_in_memory),
     ),
     Mutant(
         "redrives are not known after a start", DeadLetters, "nobody asked", _patched(Redrives, "_decided", _nothing)
@@ -237,7 +260,22 @@ MUTANTS = (
     ),
     Mutant("an occurrence and its next are two writes", Loops, "lost", _patched(Store, "append", _next_alone)),
     Mutant("decided halves are undecided again", Halves, "times", _patched(Replay, "steps", _decisions_forgotten)),
-    Mutant("rollbacks are not stored", Halves, "visible", _patched(OpWriter, "add", _rollback_unwritten)),
+    Mutant(
+        "what the log has of numbers is not read", Numbered, "times", _patched(Deduplication, "_take", _nothing_taken)
+    ),
+    Mutant(
+        "a checkpoint of numbers says what is not durable",
+        Numbered,
+        "lost",
+        _patched(broker.deduplication.checkpoint, "_below", _all_of_it),
+    ),
+    Mutant(
+        "a checkpoint of numbers is not read",
+        Numbered,
+        "behind a gap",
+        _patched(Deduplication, "_load", _no_checkpoint),
+    ),
+    Mutant("rollbacks are not stored", Halves, "answered", _patched(OpWriter, "add", _rollback_unwritten)),
     *[
         Mutant(f"{kind.__name__}: flushes settle when their syncs begin", kind, said, _EARLY, beside=True)
         for kind, said in _SETTLED_EARLY.items()

@@ -75,6 +75,7 @@ class OrderlyRetries(Listening):
         self._fail_for_good()
         self._fill_the_disk()
         self._kill()
+        self._fail_syncs()
         self._world.delays.close()
 
     # What happens
@@ -161,14 +162,43 @@ class OrderlyRetries(Listening):
         self._start()
         self._walk.went(b"p", self._state(b"p"), "`consumer_retries.json` says that its burial", DEAD)
 
+    def _fail_syncs(self) -> None:
+        """A sync fails while a dead letter is written: a life each, since the store writes no more."""
+        for body, event in (
+            (b"v", "kill, and the log has the record"),
+            (b"w", "power loss, and the log has no record"),
+        ):
+            self._send(body)
+            self._handed(body)
+            for times in range(RETRIES):
+                self._fail(body, times)
+                self._world.advance(0.2)
+            self._world.consumers.persist()
+            self._world.settle()
+            self.disk.fail("sync", path_part="/commitlog/")
+            self._fail(body, RETRIES)
+            self._walk.went(body, self._state(body), LAST_FAILURE, "the sync fails")
+            assert self._consumer is not None
+            self._consumer.stop()
+            self._world.scheduler.run_until_idle()
+            self._walk.saw(body, self._state(body))
+            self.disk.heal()
+            self._again(power_lost=event.startswith("power"))
+            self._walk.went(body, self._state(body), event)
+            self._start()
+            self._world.scheduler.run_until_idle()
+        self._walk.went(b"w", self._state(b"w"), "`consumer_retries.json` says that its burial", DEAD)
+
     # How it runs
 
     def _start(self) -> None:
         self._consumer = self._program.start()
 
-    def _again(self) -> None:
+    def _again(self, *, power_lost: bool = False) -> None:
         self._world.delays.stop()
         self._world.store.abandon()
+        if power_lost:
+            self.moment.power_off()
         self.moment.stop()
         self._world.open()
         self._consumer = None
@@ -201,7 +231,7 @@ class OrderlyRetries(Listening):
             if body in self._running():
                 return "running"
             if work._burying and work._burying[0][0].offset == offset:
-                return "burying"
+                return "burying" if self._world.store.failed is None else "undecided"
         return "finished" if offset < (self._world.committed() or 0) else "unfinished"
 
     def finish(self) -> None:

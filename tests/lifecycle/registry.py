@@ -9,6 +9,7 @@ from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
 from tests.lifecycle.halves import Halves
 from tests.lifecycle.loops import Loops
+from tests.lifecycle.numbered import Numbered
 from tests.lifecycle.orderly import OrderlyRetries
 from tests.lifecycle.retries import Retries
 from tests.lifecycle.retry_topic import RetryTopicRetries
@@ -25,6 +26,7 @@ SCENARIOS: Sequence[type[Scenario]] = (
     Timers,
     Loops,
     Halves,
+    Numbered,
 )
 
 ELSEWHERE: Mapping[str, str] = {

@@ -43,6 +43,7 @@ class Retries(Listening):
         self._fill_the_disk()
         self._damage()
         self._fail_a_dead_letter()
+        self._fail_syncs()
         self._kill()
         self._world.delays.close()
 
@@ -130,6 +131,39 @@ class Retries(Listening):
         state = "burying" if work._leaving else "unfinished" if 0 in work._unfinished else "lost"
         self._walk.went(letter, state, LAST_FAILURE, "it is a dead letter itself")
 
+    def _fail_syncs(self) -> None:
+        """A sync fails while a record is written: a life each, since the store writes no more."""
+        in_room, in_letters = (
+            "kill, and the log has the record in the schedule",
+            "kill, and the log has the record in `%DL",
+        )
+        for body, level, failure, event in (
+            (b"t", LATER, FAILURE, in_room),
+            (b"u", LATER, FAILURE, "power loss, and the log has no record"),
+            (b"v", WANTED_NONE, LAST_FAILURE, in_letters),
+            (b"w", WANTED_NONE, LAST_FAILURE, "power loss, and the log has no record"),
+        ):
+            self._send(body)
+            self._handed(body)
+            self._world.consumers.persist()
+            self._world.settle()
+            self.disk.fail("sync", path_part="/commitlog/")
+            self._end(body, level)
+            self._walk.went(body, self._state(body), failure, "the sync fails")
+            self._stop(wholly=False)
+            self._walk.saw(body, self._state(body))
+            self.disk.heal()
+            self._again(power_lost=event.startswith("power"))
+            self._walk.went(body, self._state(body), event)
+            self._consumer = self._world.concurrent(reconsume_max=1)
+            self._world.scheduler.run_until_idle()
+            if body == b"u":
+                self._handed(body)
+                self._end(body)
+                self._walk.saw(body, self._state(body))
+            elif body == b"w":
+                self._walk.went(body, self._state(body), "`consumer_retries.json` says that its burial", DEAD)
+
     def _kill(self) -> None:
         for body in (b"p", b"q", b"r"):
             self._send(body)
@@ -152,16 +186,19 @@ class Retries(Listening):
         for body in {body for body in self._known.values() if self._walk.states.get(body) == "unfinished"}:
             self._handed(body)
 
-    def _stop(self) -> None:
+    def _stop(self, *, wholly: bool = True) -> None:
         assert self._consumer is not None
         self._consumer.stop()
         self._world.scheduler.run_until_idle()
-        assert self._consumer.stopped
-        self._consumer = None
+        assert self._consumer.stopped is wholly
+        if wholly:
+            self._consumer = None
 
-    def _again(self) -> None:
+    def _again(self, *, power_lost: bool = False) -> None:
         self._world.delays.stop()
         self._world.store.abandon()
+        if power_lost:
+            self.moment.power_off()
         self.moment.stop()
         self._world.open()
         self._consumer = None
@@ -197,6 +234,8 @@ class Retries(Listening):
         work = self._consumer.works.get((name, queue_id)) if self._consumer else None
         if isinstance(work, ConcurrentWork):
             leaving = work._leaving.get(offset)
+            if leaving is not None and self._world.store.failed is not None:
+                return "undecided"
             if leaving is not None:
                 return "burying" if isinstance(leaving, Burial) else "sending back"
             if body in self._running():

@@ -85,6 +85,7 @@ class RetryTopicRetries(Scenario):
         self._time_out()
         self._fill_the_disk()
         self._kill()
+        self._fail_syncs()
         self._life.group.stop()
 
     # What happens
@@ -119,6 +120,8 @@ class RetryTopicRetries(Scenario):
         self._hand()
         self._life.advance(1)
         self._walk.went(b"t", self._state(b"t"), "no answer")
+        # Another client: an answer of the first one might be of the delivery that timed out (D40).
+        self._life.client = Client("10.0.0.2:5000")
         self._hand()
         self._fail(b"t")
         self._life.turn_end()
@@ -153,6 +156,39 @@ class RetryTopicRetries(Scenario):
         for job in self._life.take():
             self._life.succeed(job)
 
+    def _fail_syncs(self) -> None:
+        for body, event, power_lost in (
+            (b"u", "kill, and the log has the retry record", False),
+            (b"v", "power loss, and the log has no record", True),
+            (b"w", "kill, and the log has the record in", False),
+            (b"x", "power loss, and the log has no record", True),
+        ):
+            self._send(body)
+            self._hand()
+            if body in (b"w", b"x"):
+                self._send_back(body)
+                self._life.advance(0.1)
+                self._walk.went(body, self._state(body), "its time has come")
+                self._hand()
+                self._fail(body)
+                self._walk.went(body, self._state(body), LAST_FAILURE)
+            else:
+                self._fail(body)
+                self._walk.went(body, self._state(body), FAILURE)
+            self.disk.fail("sync", path_part="/commitlog/")
+            self._life.turn_end()
+            self._walk.went(body, self._state(body), "the sync fails")
+            self._life.advance(0.05)
+            assert self._life.take() == []
+            self.disk.heal()
+            self._again(power_lost=power_lost)
+            self._walk.went(body, self._state(body), event)
+            self._life.advance(0.1)
+            for job in self._life.take():
+                self._walk.begins(bytes(job.body), "out")
+                self._life.succeed(job)
+                self._walk.saw(bytes(job.body), "finished")
+
     # How it runs
 
     def _send(self, body: bytes) -> None:
@@ -180,7 +216,9 @@ class RetryTopicRetries(Scenario):
         self.account.finish(job.physical)
         self._walk.went(body, self._state(body), SENT)
 
-    def _again(self) -> None:
+    def _again(self, *, power_lost: bool = False) -> None:
+        if power_lost:
+            self.moment.power_off()
         self.moment.stop()
         self._jobs.clear()
         self._life = Life(self.moment)
@@ -201,7 +239,7 @@ class RetryTopicRetries(Scenario):
         job = lane.live.get(offset)
         if job is None:
             return "unfinished"
-        states = {State.OUT: "out", State.SENDING: "sending", State.BURYING: "burying"}
+        states = {State.OUT: "out", State.SENDING: "sending", State.BURYING: "burying", State.UNDECIDED: "undecided"}
         return states.get(job.state, "unfinished")
 
     def _last_place(self, body: bytes) -> tuple[str, int, int]:

@@ -97,6 +97,10 @@ class Moment:
         self.stop(power=power)
         self.disk.capacity_bytes = None
 
+    def power_off(self) -> None:
+        """Lose all that was not synced, and nothing else; to be followed by `stop`."""
+        self.disk.crash(self.random, modes=("none",))
+
     def lose(self, root: str, names: Sequence[str]) -> None:
         """Delete files and folders below the root, those that are there."""
         for name in names:

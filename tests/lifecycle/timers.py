@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
+import pytest
+
 from broker.cancelling import CancelOutcome
-from broker.errors import DamagedRecord, DiskFull, RecordGone
+from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
 from broker.landed import AHEAD_MAX_US
 from broker.message import message_of
 from broker.retention import RetentionLimits
@@ -63,6 +65,7 @@ class Timers(Scenario):
         self._cancel_and_reschedule()
         self._fill_the_disk()
         self._kill_while_delivering()
+        self._fail_syncs()
         self._damage()
         self._made.close()
 
@@ -190,6 +193,34 @@ class Timers(Scenario):
         self._went(b"d", TIME, "its record is damaged")
         self._advance(5)
 
+    def _fail_syncs(self) -> None:
+        """A sync fails while something is delivered or cancelled: a life each, since the store writes no more."""
+        self._advance(900)
+        for body, event in (
+            (b"r", "kill, and the log has the delivered"),
+            (b"s", "power loss, and the log"),
+            (b"t", "kill, and the log has the cancel"),
+            (b"u", "power loss, and the log"),
+        ):
+            self._send(body, 2000)
+            if body in (b"t", b"u"):
+                self.account.unsure(body)
+                self.disk.fail("sync", path_part="/commitlog/")
+                with pytest.raises(StoreFailed):
+                    drive(self._made.timers.cancelling(TOPIC, self._keys[body]), self._made.scheduler)
+                self._went(body, "a cancel, the sync fails")
+            else:
+                self.disk.fail("sync", path_part="/commitlog/")
+                self._made.scheduler.advance(2.1)
+                was = self._walk.states[self._keys[body]]
+                if was != "undecided":
+                    self._went(body, *(("the sync fails",) if was == "delivering" else (TIME, "the sync fails")))
+            self.disk.heal()
+            self._again(power_lost=event.startswith("power"))
+            self._went(body, event)
+            self._made.timers.start()
+            self._advance(3)
+
     # How it runs
 
     def _open(self, *, start: bool = True) -> None:
@@ -200,10 +231,12 @@ class Timers(Scenario):
         if start:
             made.timers.start()
 
-    def _again(self) -> None:
+    def _again(self, *, power_lost: bool = False) -> None:
         self._kill = False
         self._made.timers.stop()
         self._made.store.abandon()
+        if power_lost:
+            self.moment.power_off()
         self.moment.stop()
         self._open(start=False)
 
@@ -318,6 +351,8 @@ class Timers(Scenario):
             return "lost"
         if key in self._cancels and not timers.is_pending(physical, offset):
             return "cancelled"
+        if self._made.store.failed is not None:
+            return "undecided"
         if physical in timers.due.aside:
             return "delivering" if timers.due.delivery.in_flight else "aside"
         if timers.is_pending(physical, offset):

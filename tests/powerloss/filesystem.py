@@ -3,7 +3,9 @@
 `python -m tests.powerloss.filesystem MOUNTPOINT` mounts it and prints `mounted`. Lines on its standard input:
 
 - `cut SEED`: the power is lost. Of each file's unsynced writes any subset of sectors survives, of each folder's
-  unsynced names the first few, as the seed decides; `cut` is the answer. The processes that used it must be dead.
+  unsynced names the first few, as the seed decides; the answer is `cut SINCE LATE`: what `JournalTrace` saw. The
+  processes that used it must be dead.
+- `bad PATH PAGE`: that page of 4 KiB of the file cannot be read from now on; `bad` is the answer. Nobody uses it now.
 - End of input: unmount.
 
 fsync and fdatasync of a file make its writes and size durable, fsync of a folder its names; nothing else does. Folders
@@ -17,6 +19,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -25,6 +28,7 @@ import pyfuse3
 import trio
 
 from broker.testing import SimDisk, SimFile
+from tests.powerloss.journal_trace import JournalTrace
 
 BLOCK_BYTES = 4096
 
@@ -32,20 +36,29 @@ BLOCK_BYTES = 4096
 class ForgetfulFiles(pyfuse3.Operations):
     """The operations; file handles are the simulated disk's open files."""
 
-    def __init__(self, disk: SimDisk) -> None:
+    def __init__(self, disk: SimDisk, trace: JournalTrace) -> None:
         super().__init__()
         self._disk = disk
+        self._trace = trace
         self._last_inode = int(pyfuse3.ROOT_INODE)
         self._last_handle = 0
         self._paths: dict[int, str] = {int(pyfuse3.ROOT_INODE): ""}
         self._inodes: dict[str, int] = {"": int(pyfuse3.ROOT_INODE)}
+        self._bad: dict[str, set[int]] = {}
         self._handles: dict[int, SimFile] = {}
+        self._names: dict[int, str] = {}
         self._listings: dict[int, tuple[str, list[str]]] = {}
+
+    def spoil(self, path: str, page: int) -> None:
+        """Give a page of a file out no more; with a new inode, so that no page of the kernel's cache outlives this."""
+        self._bad.setdefault(path, set()).add(page)
+        self._paths.pop(self._inodes.pop(path, 0), None)
 
     def cut(self, seed: int) -> None:
         """Lose the power."""
         self._disk.crash(Random(seed))
         self._handles.clear()
+        self._names.clear()
         self._paths = {int(pyfuse3.ROOT_INODE): ""}
         self._inodes = {"": int(pyfuse3.ROOT_INODE)}
 
@@ -70,6 +83,7 @@ class ForgetfulFiles(pyfuse3.Operations):
     async def unlink(self, parent: int, name: bytes, ctx: Any) -> None:
         path = self._child(parent, name)
         self._do(self._disk.remove, path)
+        self._trace.synced(path)
         self._inodes.pop(path, None)
 
     async def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: Any) -> None:
@@ -77,6 +91,9 @@ class ForgetfulFiles(pyfuse3.Operations):
         if flags:
             raise pyfuse3.FUSEError(errno.EINVAL)
         self._do(self._disk.replace, source, target)
+        for handle, path in self._names.items():
+            if path == source:
+                self._names[handle] = target
         inode = self._inodes.pop(source, None)
         self._inodes.pop(target, None)
         if inode is not None:
@@ -108,20 +125,30 @@ class ForgetfulFiles(pyfuse3.Operations):
 
     async def create(self, parent: int, name: bytes, mode: int, flags: int, ctx: Any) -> Any:
         path = self._child(parent, name)
-        info = self._open(self._do(self._disk.open, path, create=True), flags)
+        info = self._open(self._do(self._disk.open, path, create=True), flags, path)
         return info, self._attributes(path)
 
     async def open(self, inode: int, flags: int, ctx: Any) -> Any:
-        return self._open(self._do(self._disk.open, self._path(inode)), flags)
+        path = self._path(inode)
+        return self._open(self._do(self._disk.open, path), flags, path)
 
     async def read(self, handle: int, offset: int, size: int) -> bytes:
+        bad = self._bad.get(self._names[handle], set())
+        met = [page for page in sorted(bad) if offset < (page + 1) * BLOCK_BYTES and page * BLOCK_BYTES < offset + size]
+        if met:
+            # The kernel reads ahead, and asks for single pages where that failed.
+            raise pyfuse3.FUSEError(errno.EIO)
         return bytes(self._do(self._handles[handle].read, offset, size))
 
     async def write(self, handle: int, offset: int, data: bytes) -> int:
+        if len(data) > 1:
+            # A byte in each block is how libc claims space where the file system cannot.
+            self._trace.written(self._names[handle])
         self._do(self._handles[handle].write, offset, [data])
         return len(data)
 
     async def fsync(self, handle: int, datasync: bool) -> None:
+        self._trace.synced(self._names[handle])
         self._do(self._handles[handle].sync)
 
     async def flush(self, handle: int) -> None:
@@ -129,6 +156,7 @@ class ForgetfulFiles(pyfuse3.Operations):
 
     async def release(self, handle: int) -> None:
         file = self._handles.pop(handle, None)
+        self._names.pop(handle, None)
         if file is not None:
             file.close()
 
@@ -149,11 +177,12 @@ class ForgetfulFiles(pyfuse3.Operations):
 
     # Helpers
 
-    def _open(self, file: SimFile, flags: int) -> Any:
+    def _open(self, file: SimFile, flags: int, path: str) -> Any:
         if flags & os.O_TRUNC:
             self._do(file.truncate, 0)
         self._last_handle += 1
         self._handles[self._last_handle] = file
+        self._names[self._last_handle] = path
         return pyfuse3.FileInfo(fh=self._last_handle)
 
     def _do(self, operation: Any, *args: Any, **options: Any) -> Any:
@@ -196,7 +225,7 @@ class ForgetfulFiles(pyfuse3.Operations):
         return entry
 
 
-async def _serve(files: ForgetfulFiles) -> None:
+async def _serve(files: ForgetfulFiles, trace: JournalTrace) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pyfuse3.main)
         buffer = b""
@@ -205,18 +234,24 @@ async def _serve(files: ForgetfulFiles) -> None:
             buffer += data
             while b"\n" in buffer:
                 line, buffer = buffer.split(b"\n", 1)
-                files.cut(int(line.split()[1]))
-                print("cut", flush=True)
+                word, *rest = line.decode().split()
+                if word == "bad":
+                    files.spoil(rest[0], int(rest[1]))
+                    print("bad", flush=True)
+                    continue
+                files.cut(int(rest[0]))
+                print("cut", *trace.taken(), flush=True)
         pyfuse3.terminate()
 
 
 def main(arguments: Sequence[str]) -> None:
     """Mount, serve, unmount."""
-    files = ForgetfulFiles(SimDisk())
+    trace = JournalTrace(time.monotonic)
+    files = ForgetfulFiles(SimDisk(), trace)
     pyfuse3.init(files, arguments[0], {*pyfuse3.default_options, "fsname=forgetful"})
     try:
         print("mounted", flush=True)
-        trio.run(_serve, files)
+        trio.run(_serve, files, trace)
     finally:
         pyfuse3.close()
 

@@ -9,6 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.simulation.facts import PromiseBroken
+
+LATE_WRITES_MAX = 64
+"""The writes of a turn or two: so many may come before a sync that is due, and waits for one that is running."""
+
 
 class Mount:
     """A mounted forgetful file system.
@@ -30,12 +35,29 @@ class Mount:
         )
         self._expect("mounted")
 
-    def cut(self) -> None:
-        """Lose the power; everybody who used the file system is dead."""
+    def cut(self) -> float:
+        """Lose the power; everybody who used the file system is dead.
+
+        Returns:
+            When the oldest write of the ack journal that went with it was made, in monotonic seconds.
+
+        Raises:
+            PromiseBroken: 2. The node went on working with an entry of the journal older than D9 allows.
+        """
         assert self._process.stdin is not None
         self._process.stdin.write(f"cut {next(self._seeds)}\n")
         self._process.stdin.flush()
-        self._expect("cut")
+        since, late = self._expect("cut")
+        if int(late) > LATE_WRITES_MAX:
+            raise PromiseBroken(2, f"{late} writes came while an entry of the ack journal waited for more than 100 ms")
+        return float(since)
+
+    def spoil(self, path: str, page: int) -> None:
+        """Have a page of 4 KiB of a file, below the mount point, be unreadable; nobody may use the file now."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"bad /{path} {page}\n")
+        self._process.stdin.flush()
+        self._expect("bad")
 
     def close(self) -> None:
         """Unmount."""
@@ -45,11 +67,12 @@ class Mount:
         self._process.wait(30)
         self._process.stdout.close()
 
-    def _expect(self, word: str) -> None:
+    def _expect(self, word: str) -> list[str]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if line != word:
-            raise AssertionError(f"the file system said {line!r} instead of {word!r}")
+        said, *rest = self._process.stdout.readline().split() or [""]
+        if said != word:
+            raise AssertionError(f"the file system said {said!r} instead of {word!r}")
+        return rest
 
 
 def missing() -> str:

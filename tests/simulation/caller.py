@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ class Waiting:
         return list(self.reply.value.messages or ())
 
 
-class _Line(Client):
+class Line(Client):
     """One connection of a caller to one of the services."""
 
     def __init__(self, world: World, host: str, codec: Codec, port: int) -> None:
@@ -56,13 +57,18 @@ class Caller:
     Args:
         world: Where the node runs.
         host: Address of the client.
+        compact: Pull in TCompactProtocol.
+
+    Attributes:
+        deliveries: Numbers of the deliveries of the last pull, where they had one.
     """
 
-    def __init__(self, world: World, host: str) -> None:
+    def __init__(self, world: World, host: str, *, compact: bool = False) -> None:
         self.world = world
         self.host = host
-        self._consumer = _Line(world, host, consumer_codec(), 9713)
-        self._producer = _Line(world, host, producer_codec(), 9613)
+        self.deliveries: dict[Place, int] = {}
+        self._consumer = Line(world, host, consumer_codec(compact=compact), 9713)
+        self._producer = Line(world, host, producer_codec(), 9613)
 
     def other(self) -> Caller:
         """Return a caller of another host."""
@@ -104,8 +110,11 @@ class Caller:
         waiting = self.pull_later(group, linger_ms=linger_ms, count=count, topic=topic)
         response = self._answered(waiting).value
         found = []
+        self.deliveries = {}
         for message in response.messages or ():
             place = Place(response.context.topic, response.context.qid, message.offset)
+            if message.delivery is not None:
+                self.deliveries[place] = message.delivery
             uid = int(message.properties["uid"])
             body = message.value.encode() if isinstance(message.value, str) else message.value
             assert waiting.stamp is not None
@@ -115,12 +124,15 @@ class Caller:
             found.append((place, uid))
         return found
 
-    def answer(self, group: str, place: Place, *, success: bool) -> bool:
-        """Submit one result; returns what submit answered."""
+    def answer(self, group: str, place: Place, *, success: bool, deliveries: Mapping[Place, int] | None = None) -> bool:
+        """Submit one result, with the numbers of deliveries if there are any; returns what submit answered."""
         line = self._ready(self._consumer)
         offsets: tuple[list[int], list[int]] = ([place.offset], []) if success else ([], [place.offset])
         context = consumer_idl.Context(groupId=group, topic=place.topic, qid=place.qid)
-        result = consumer_idl.ConsumeResult(context=context, successOffsets=offsets[0], failOffsets=offsets[1])
+        numbers = None if deliveries is None else {place.offset: number for place, number in deliveries.items()}
+        result = consumer_idl.ConsumeResult(
+            context=context, successOffsets=offsets[0], failOffsets=offsets[1], deliveries=numbers
+        )
         waiting = Waiting()
 
         def arrived(stamp: Stamp) -> None:
@@ -133,12 +145,12 @@ class Caller:
             self.world.ledger.confirmed(group, place, waiting.stamp)
         return bool(reply.value)
 
-    def _ready(self, line: _Line) -> _Line:
+    def _ready(self, line: Line) -> Line:
         line.connect()
         assert self.world.run(until=lambda: self._is_up(line), seconds=CALL_SECONDS_MAX)
         return line
 
-    def _is_up(self, line: _Line) -> bool:
+    def _is_up(self, line: Line) -> bool:
         """Whether the line is connected to the present process; a reset by the one before may still be on its way."""
         return line.link is not None and line.link.life == self.world.ledger.life
 

@@ -6,8 +6,9 @@ All are callbacks on the virtual loop. A client keeps one connection and makes a
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from proxy.wire.codes import PullCode
@@ -214,10 +215,12 @@ PERFECT = ConsumerHabits(
 
 
 class Result(NamedTuple):
-    """One answer of a client, to be sent."""
+    """One answer of a client, to be sent: to which delivery, and its number where it had one, else 0."""
 
     place: Place
     success: bool
+    of: Stamp
+    number: int
 
 
 class Consumer(Client):
@@ -234,12 +237,14 @@ class Consumer(Client):
         topic: str | None,
         timeout: float,
         compact: bool,
+        names: bool = False,
     ) -> None:
         super().__init__(name, host, consumer_codec(compact=compact), around, around.consumer_address)
         self.group = group
         self.topic = topic
         self.habits = habits
         self.timeout = timeout
+        self.names = names
         self.results: list[Result] = []
         self._pulling = False
 
@@ -273,15 +278,21 @@ class Consumer(Client):
 
     def _chain(self, results: list[Result]) -> Any:
         """Return the results as a nextResult chain, one element per queue; now and then with nonsense in it."""
-        queues: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
+        queues: dict[tuple[str, str], tuple[list[int], list[int], dict[int, int]]] = {}
         for result in results:
-            lists = queues.setdefault((result.place.topic, result.place.qid), ([], []))
-            lists[0 if result.success else 1].append(result.place.offset)
+            lists = queues.setdefault((result.place.topic, result.place.qid), ([], [], {}))
+            (lists[0] if result.success else lists[1]).append(result.place.offset)
+            if result.number:
+                lists[2][result.place.offset] = max(result.number, lists[2].get(result.place.offset, 0))
         chain = None
-        for (topic, qid), (success, fail) in queues.items():
+        for (topic, qid), (success, fail, numbers) in queues.items():
             context = consumer_idl.Context(groupId=self.group, topic=topic, qid=qid)
             chain = consumer_idl.ConsumeResult(
-                context=context, successOffsets=success, failOffsets=fail, nextResult=chain
+                context=context,
+                successOffsets=success,
+                failOffsets=fail,
+                nextResult=chain,
+                deliveries=numbers if self.names else None,
             )
         if self.chance(self.habits.nonsense_share):
             chain = self._nonsense(chain)
@@ -306,8 +317,8 @@ class Consumer(Client):
         )
 
     def _arrived(self, results: list[Result], stamp: Stamp) -> None:
-        for place, success in results:
-            self.around.ledger.answered(self.group, place, self.host, stamp, success)
+        for place, success, of, _ in results:
+            self.around.ledger.answered(self.group, place, self.host, stamp, success, of, self.names)
 
     def on_reply(self, link: Link, about: list[Result], reply: Reply, stamp: Stamp) -> None:
         if reply.error is not None:
@@ -316,8 +327,11 @@ class Consumer(Client):
                 raise PromiseBroken(7, f"{reply.method} was answered with {reply.error!r}")
             self.around.counts[f"pull_code_{int(code)}"] += 1
         refused = reply.error is not None and code in NOT_RECORDED
+        if refused and about:
+            # A library that throws results away with an exception would have them come again.
+            raise PromiseBroken(2, f"{reply.method} with results was answered with {reply.error!r}")
         if not refused and not (reply.method == "submit" and reply.value is False):
-            for place, success in about:
+            for place, success, _, _ in about:
                 if success:
                     self.around.ledger.confirmed(self.group, place, stamp)
         if reply.method != "pull":
@@ -343,7 +357,7 @@ class Consumer(Client):
                 self.group, place, self.host, stamp, uid=uid, key=message.key, tag=message.tag, body=body
             )
             self.around.counts["delivered"] += 1
-            self._decide(place, uid)
+            self._decide(uid, partial(Result, place, of=stamp, number=message.delivery or 0))
 
     def uid_of(self, message: Any, place: Place, body: bytes) -> int:
         """Number of a message, which its producer gave it. Raises PromiseBroken: 1."""
@@ -351,23 +365,23 @@ class Consumer(Client):
             raise PromiseBroken(1, f"{place} came to {self.group} without its properties")
         return int(message.properties["uid"])
 
-    def _decide(self, place: Place, uid: int) -> None:
+    def _decide(self, uid: int, answer: Callable[[bool], Result]) -> None:
         """Answer one message by habit."""
         habits, counts = self.habits, self.around.counts
         if habits.poison and uid % 41 == 0:
             counts["poison"] += 1
-            self.later(habits.work_seconds, self._answer, Result(place, False))
+            self.later(habits.work_seconds, self._answer, answer(False))
         elif self.chance(habits.silent_share):
             counts["silent"] += 1
         elif self.chance(habits.late_share):
             counts["late"] += 1
             success = self.chance(0.7)
-            self.later(self.timeout * 1.5, self._answer, Result(place, success))
+            self.later(self.timeout * 1.5, self._answer, answer(success))
         elif self.chance(habits.fail_share):
             counts["failed"] += 1
-            self.later(habits.work_seconds, self._answer, Result(place, False))
+            self.later(habits.work_seconds, self._answer, answer(False))
         else:
-            self.later(habits.work_seconds, self._answer, Result(place, True))
+            self.later(habits.work_seconds, self._answer, answer(True))
 
     def _answer(self, result: Result) -> None:
         self.results.append(result)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from broker.testing.sim_disk import PowerCut
+from broker.testing.sim_disk import CRASH_MODES, PowerCut
 from proxy.testing import NetworkFaults, SimTransport
 from tests.simulation.clients import Consumer, ProducerHabits
 from tests.simulation.ledger import PromiseBroken
@@ -43,7 +43,7 @@ def cut_within(world: World, random: Random, *, log_only: bool = False) -> None:
     world.run(seconds=5, until=lambda: bool(world.loop.errors))
     if any(not isinstance(error.get("exception"), PowerCut) for error in world.loop.errors):
         raise PromiseBroken(0, str(world.loop.errors))
-    world.kill(power=log_only or random.random() < 0.5, torn=log_only)
+    world.kill(power=log_only or random.random() < 0.5, left=("sectors",) if log_only else CRASH_MODES)
     world.loop.errors.clear()
     world.cutting = False
     world.run(seconds=random.random() * NODE_DOWN_SECONDS)

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from tests.simulation.accounts import Account, Delivery, Subscription
+from tests.simulation.accounts import Account, Answer, Delivery, Subscription
 from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
 from tests.simulation.resets import Resets
 from tests.simulation.retry_places import RetryPlaces
@@ -63,7 +63,8 @@ class Ledger:
         self.accounts: dict[tuple[str, Place], Account] = defaultdict(Account)
         self.given_up: set[tuple[str, Place]] = set()
         """Messages that an operator gave up: their dead letters need no attempts."""
-        self.power_losses: list[tuple[int, float]] = []
+        self.power_losses: list[tuple[int, float, float]] = []
+        """Life, when, and how old an ack may be and still have gone with it."""
         self.retries = RetryPlaces()
         self._answered_itself: set[tuple[str, Place]] = set()
         """Messages with a success of their own since the last reset, not of a copy in the retry topic."""
@@ -72,6 +73,11 @@ class Ledger:
 
     def note(self, time: float, text: str) -> None:
         """Take note of something that is no promise's business; for histories to be read."""
+
+    def sent_ms(self, publish: Publish) -> int:
+        """What the wall clock showed when a publish was answered, or sent where it was not."""
+        assert self._walls is not None
+        return self._walls.at((publish.settled or publish.sent).time)
 
     # What clients enter.
 
@@ -143,11 +149,21 @@ class Ledger:
         self._check_acked(group, account, delivery)
         account.deliveries.append(delivery)
 
-    def answered(self, group: str, place: Place, client: str, stamp: Stamp, success: bool) -> None:
-        """Note a result that has reached the node."""
+    # The group, then who answers what, how, and when.
+    def answered(  # noqa: PLR0917
+        self,
+        group: str,
+        place: Place,
+        client: str,
+        stamp: Stamp,
+        success: bool,
+        of: Stamp | None = None,
+        named: bool = False,
+    ) -> None:
+        """Note a result that has reached the node; `of` and `named` as for `Answer`."""
         if success:
             self._answered_itself.add((group, place))
-        self.accounts[group, self.retries.of(group, place)].answers.append((stamp, client, success))
+        self.accounts[group, self.retries.of(group, place)].answers.append(Answer(stamp, client, success, of, named))
 
     def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
         """Note that the call which carried a success was answered: from now on it counts (D9)."""
@@ -172,12 +188,18 @@ class Ledger:
 
     def unsynced_from(self, time: float) -> None:
         """Note that a sync failed then and the power is lost now: 100 ms of acks before it may be gone, too."""
-        self.power_losses.append((self.life, time))
+        self.power_losses.append((self.life, time, self.ack_loss_seconds))
 
-    def ended(self, *, power_lost: bool, time: float) -> None:
-        """Note the end of the node's process; the next stamps belong to the next one."""
+    def ended(self, *, power_lost: bool, time: float, seconds: float | None = None) -> None:
+        """Note the end of the node's process; the next stamps belong to the next one.
+
+        Args:
+            power_lost: Whether the power went, too.
+            time: When.
+            seconds: How old an ack may be and still have gone with it; None: `ack_loss_seconds`.
+        """
         if power_lost:
-            self.power_losses.append((self.life, time))
+            self.power_losses.append((self.life, time, self.ack_loss_seconds if seconds is None else seconds))
         self.life += 1
         for publish in self.publishes.values():
             # What the dead process did not answer will never be answered.
@@ -194,7 +216,7 @@ class Ledger:
         Raises:
             PromiseBroken: An older one is gone.
         """
-        _, lost_at = self.power_losses[-1]
+        _, lost_at, _ = self.power_losses[-1]
         for place, uid in list(self.places.items()):
             if place.offset < ends[place.topic, place.qid]:
                 continue
@@ -294,10 +316,10 @@ class Ledger:
 
     def _lost_with_power(self, stamp: Stamp) -> bool:
         """Whether an ack of that time may have been lost with the power."""
-        window = self.ack_loss_seconds
-        return window > 0 and any(
-            life == stamp.life and -SLACK_SECONDS <= time - stamp.time <= window + SLACK_SECONDS
-            for life, time in self.power_losses
+        return any(
+            # What a client read when the node was dead had been written before.
+            window > 0 and life == stamp.life and time - stamp.time <= window + SLACK_SECONDS
+            for life, time, window in self.power_losses
         )
 
     def _check_log(self, records: list[Stored]) -> None:
@@ -390,7 +412,11 @@ class Ledger:
         return any(each.copy == place for each in account.deliveries)
 
     def _check_in_flight(self, rules: Subscription, key: str, places: list[Place]) -> None:
-        """Two deliveries overlap unless the earlier was answered by its holder or timed out, or its process died."""
+        """Two deliveries overlap unless the earlier was answered by its holder or timed out, or its process died.
+
+        Answered is what its client answered: an answer to an earlier delivery is none, but for what D40 leaves
+        (`Account.is_answered`).
+        """
         accounts = [self.accounts[rules.group, place] for place in places if (rules.group, place) in self.accounts]
         deliveries = sorted(
             ((each, account) for account in accounts for each in account.deliveries if not each.stamp.late),
@@ -414,10 +440,7 @@ class Ledger:
         since = stamp.time if stamp.asked_time is None else stamp.asked_time
         if now.life != stamp.life or now.time >= since + rules.timeout - SLACK_SECONDS:
             return False
-        return not any(
-            client == delivery.client and stamp.sequence < each.sequence and each.turn <= now.turn
-            for each, client, _ in account.answers
-        )
+        return not account.is_answered(delivery, now.turn)
 
     def _check_order(
         self, rules: Subscription, key: str, places: list[Place], letters: dict[tuple[str, Place], DeadLetter]
@@ -466,5 +489,7 @@ class Ledger:
 
     def _excused(self, account: Account, delivery: Delivery) -> bool:
         """Whether a repeated delivery comes from acks that went with the power (D9)."""
-        lost = [stamp for stamp, _, success in account.answers if success and stamp.sequence < delivery.stamp.sequence]
+        lost = [
+            each.stamp for each in account.answers if each.success and each.stamp.sequence < delivery.stamp.sequence
+        ]
         return bool(lost) and delivery.stamp.life > lost[0].life and any(map(self._lost_with_power, lost))

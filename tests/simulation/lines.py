@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from proxy.testing import SimNetwork, SimTransport
 from proxy.testing.network import Mark
 from tests.simulation.ledger import Ledger, Stamp
+from tests.simulation.waits import Walls
 from tests.simulation.wire import Codec, Frames, Reply
 
 
@@ -59,7 +60,10 @@ class SimEdge:
 
 
 class Surroundings(NamedTuple):
-    """What every client is given. The addresses are asked for at each connect, None while there is no node."""
+    """What every client is given. The addresses are asked for at each connect, None while there is no node.
+
+    `walls`: the history of a wall clock that is stepped; None: it is not.
+    """
 
     loop: asyncio.AbstractEventLoop
     edge: Edge
@@ -72,6 +76,7 @@ class Surroundings(NamedTuple):
     noticed: Callable[[], None] = lambda: None
     exact: bool = True
     wall_ms: Callable[[], int] = lambda: 0
+    walls: Walls | None = None
 
 
 class Link(asyncio.Protocol):

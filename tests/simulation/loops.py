@@ -19,6 +19,7 @@ TOPIC = "later"
 CANCELLED, TOO_LATE, UNKNOWN = 1, 2, 3
 """`cancelOutcome` of an answered cancel."""
 PAUSE_SECONDS = 0.4
+RECENT = 50
 
 
 class Came(NamedTuple):
@@ -38,6 +39,7 @@ class LoopAccount:
         added: Its add was answered.
         cancel_asked: A cancel was asked for: it may end anywhere.
         ended_at: End of the log when a cancel was answered as in time; None while none was.
+        ended_ms: The wall clock then, where the end of the log is not known.
         complete: A cancel was answered as too late: all of it is delivered.
         moved_ms: Moments to which an occurrence may have been moved.
     """
@@ -46,14 +48,21 @@ class LoopAccount:
     added: bool = False
     cancel_asked: bool = False
     ended_at: int | None = None
+    ended_ms: int | None = None
     complete: bool = False
     moved_ms: list[int] = field(default_factory=list)
 
-    def answered(self, outcome: int, log_end: int) -> None:
-        """Note the answer to a cancel. Raises PromiseBroken: 8."""
+    def answered(self, outcome: int, log_end: int | None, wall_ms: int = 0) -> None:
+        """Note the answer to a cancel, and where the log ends then, or None for what nobody knows.
+
+        Raises:
+            PromiseBroken: 8.
+        """
+        ended = self.ended_at is not None or self.ended_ms is not None
         if outcome == CANCELLED and not self.complete:
-            self.ended_at = log_end if self.ended_at is None else self.ended_at
-        elif outcome == TOO_LATE and self.ended_at is None:
+            if not ended:
+                self.ended_at, self.ended_ms = log_end, wall_ms if log_end is None else None
+        elif outcome == TOO_LATE and not ended:
             self.complete = True
         else:
             raise PromiseBroken(8, f"a cancel of {self.first.id} was answered with {outcome}: {self}")
@@ -68,6 +77,8 @@ class LoopAccount:
             raise PromiseBroken(1, f"of {self.first.id} {len(came)} of {len(whole)} occurrences came: {self}")
         for each, occurrence in zip(came, whole, strict=False):
             if self.ended_at is not None and each.physical >= self.ended_at:
+                raise PromiseBroken(8, f"{each.name} came after the cancel of its loop was answered")
+            if self.ended_ms is not None and each.stored_ms > self.ended_ms:
                 raise PromiseBroken(8, f"{each.name} came after the cancel of its loop was answered")
             if each.stored_ms < min([occurrence.at_s * 1000, *self.moved_ms]):
                 raise PromiseBroken(8, f"{each.name} came at {each.stored_ms}, early: {self}")
@@ -90,13 +101,16 @@ class LoopProducer(Client):
     Args:
         around: As for every client.
         number: Draws its randomness, and its uuids.
-        log_end: End of the node's log now.
+        log_end: End of the node's log now; None where nobody knows.
         compact: The protocol.
     """
 
-    def __init__(self, around: Surroundings, number: int, *, log_end: Callable[[], int], compact: bool = False) -> None:
+    def __init__(
+        self, around: Surroundings, number: int, *, log_end: Callable[[], int | None], compact: bool = False
+    ) -> None:
         codec = producer_codec(compact=compact)
-        super().__init__(f"loops {number}", f"10.3.1.{number}", codec, around, around.producer_address)
+        host = f"{'10.3.1' if around.exact else '127.6.0'}.{number}"
+        super().__init__(f"loops {number}", host, codec, around, around.producer_address)
         self.accounts: dict[str, LoopAccount] = {}
         self.number = number
         self._log_end = log_end
@@ -104,6 +118,17 @@ class LoopProducer(Client):
     def known(self) -> list[LoopAccount]:
         """Those whose add was answered, in their order."""
         return [each for each in self.accounts.values() if each.added]
+
+    @property
+    def pending(self) -> int:
+        """How many of the latest that were acknowledged have occurrences to come."""
+        now_s = self.around.wall_ms() // 1000
+        latest = list(self.accounts.values())[-RECENT:]
+        return sum(each.added and not each.cancel_asked and walk(each.first)[-1].at_s > now_s for each in latest)
+
+    def ends_ms(self) -> int:
+        """The last moment at which an occurrence of any of them may be due."""
+        return max((walk(each.first)[-1].at_s * 1000 for each in self.accounts.values()), default=0)
 
     def on_connected(self) -> None:
         self._work(self.link)
@@ -162,7 +187,7 @@ class LoopProducer(Client):
         elif cancel:
             outcome = reply.value.cancelOutcome
             self.around.counts[f"loop_cancel_{outcome}"] += 1
-            account.answered(outcome, self._log_end())
+            account.answered(outcome, self._log_end(), self.around.wall_ms())
         else:
             self.around.counts["loop_added"] += 1
             if reply.value.uniqDelayMsgId != account.first.id:

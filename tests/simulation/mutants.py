@@ -23,8 +23,8 @@ from broker.timer import cancel
 from broker.timer.due import DueTimers
 from broker.timer.timers import Timers
 from proxy.node import Node, Seams
-from tests.simulation.clients import Producer
-from tests.simulation.faults import cut_within, kill, lose_power, reset_connections
+from tests.simulation.clients import Consumer, Producer
+from tests.simulation.faults import cut_within, kill, lose_power, reset_connections, stall_readers
 from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import NodeFactory, World
@@ -32,6 +32,7 @@ from upstream import heads
 from upstream.dead_letters import DeadLetters
 from upstream.job import UpstreamJob
 from upstream.journal import AckJournal
+from upstream.lane import Lane
 from upstream.order import OrderQueue
 from upstream.outcomes import WITHOUT_PERMIT, Outcomes
 from upstream.pauses import Pauses
@@ -72,6 +73,14 @@ def fail_log_sync(world: World, random: Any) -> None:
     world.run(seconds=0.3)
     world.disk.heal()
     lose_power(world, random)
+
+
+def work_slowly(world: World, random: Any) -> None:
+    """Clients that answer later than they should, and do not read their replies for a while."""
+    for client in world.clients:
+        if isinstance(client, Consumer):
+            client.habits.late_share = 0.3
+    stall_readers(world, random)
 
 
 def operate_and_kill(world: World, random: Any) -> None:
@@ -352,7 +361,8 @@ MUTANTS = (
     Mutant("the log's sync does nothing", (1, 7), lose_power, _with_files(LOG_FILES, _no_sync)),
     Mutant("publishes are answered before they are written", (1, 7), kill, _hasty_publishes),
     Mutant("consumers see records before they are durable", (1, 7), lose_power, _visible_early),
-    Mutant("flushes settle when their syncs begin", (1, 7), lose_power, _settled_early),
+    # Promise 6: a dead letter is stored with the same flush, so its message may be over when the power takes it.
+    Mutant("flushes settle when their syncs begin", (1, 6, 7), lose_power, _settled_early),
     Mutant("names of new log files are not made durable", (1, 7), lose_power, _forget_names),
     Mutant("a failed sync is ignored and made again", (1, 7), fail_log_sync, _with_files(LOG_FILES, _sync_again)),
     Mutant("sums of records are not looked at", (1, 6, 7), cut_log_write, _sums_ignored),
@@ -363,6 +373,12 @@ MUTANTS = (
     Mutant("the ack journal is not read", (2,), kill, _patched(AckJournal, "reading", _unread)),
     Mutant(
         "the next of a key is released early", (3,), reset_connections, _patched(OrderQueue, "submit_many", _unordered)
+    ),
+    Mutant(
+        "answers that cross are the present delivery's",
+        (3,),
+        work_slowly,
+        _patched(Lane, "note_unanswered", lambda _: _nothing),
     ),
     Mutant("exhausted messages are dropped", (6,), reset_connections, _patched(DeadLetters, "bury", _unburied)),
     Mutant("skips are not journaled", (2, 3), operate_and_kill, _patched(heads, "skip", _skip_unkept)),

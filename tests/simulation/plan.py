@@ -17,6 +17,7 @@ from proxy.node import Node
 from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.faults import FAULTS, SELDOM
 from tests.simulation.ledger import Ledger, PromiseBroken
+from tests.simulation.numbered import add_numbered, is_numbered
 from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.world import NodeFactory, Report, World
 
@@ -33,7 +34,10 @@ Send = tuple[int, int]
 
 
 class ClientPlan(NamedTuple):
-    """One client; `group` is empty for a producer, `linger_ms` for pull clients only; `loops`: it adds loops."""
+    """One client; `group` is empty for a producer, `linger_ms` for pull clients only.
+
+    `loops`: it adds loops. `halves`: it sends transactions. `checked`: it answers checks of transactions.
+    """
 
     number: int
     group: str = ""
@@ -41,6 +45,8 @@ class ClientPlan(NamedTuple):
     linger_ms: int = 0
     compact: bool = False
     loops: bool = False
+    halves: bool = False
+    checked: bool = False
 
 
 class Step(NamedTuple):
@@ -79,7 +85,10 @@ class Plan:
 
 
 def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
-    """Draw a run: three producers, nine pull clients, a producer and two pull clients of loops, and so many faults."""
+    """Draw a run: three producers, nine pull clients, a producer and two pull clients of loops, and so many faults.
+
+    A producer of transactions and one that answers the checks of its group take part, too.
+    """
     random = Random(f"schedule {seed}")
     clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
     for group in GROUPS:
@@ -89,6 +98,8 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
             clients.append(ClientPlan(len(clients), group, topic, linger_ms, number == 0))
     clients.append(ClientPlan(len(clients), compact=seed % 2 == 0, loops=True))
     clients += [ClientPlan(len(clients) + number, LOOPS, compact=number == 0) for number in range(2)]
+    clients.append(ClientPlan(len(clients), halves=True))
+    clients.append(ClientPlan(len(clients), checked=True))
     ack_flush, begin = random.choice(["async", "async", "sync"]), random.random()
     steps = [
         Step(random.choice(list(FAULTS)), f"{seed} fault {number}", random.random() * SEED_SECONDS / faults)
@@ -164,11 +175,15 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
     if client.loops:
         world.add_loops(compact=client.compact, number=client.number)
         return
+    if client.halves or client.checked:
+        (world.add_halves if client.halves else world.add_checked)(number=client.number)
+        return
     if not client.group:
         habits = ProducerHabits(pause_seconds=0.08, wait_share=plan.wait_share)
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
-        producer = world.add_producer(habits, compact=client.compact, number=client.number)
+        add = add_numbered if is_numbered(plan.seed, client.number) else World.add_producer
+        producer = add(world, habits, compact=client.compact, number=client.number)
         producer.sends_allowed = (
             None if plan.sends is None else {each[1] for each in plan.sends if each[0] == client.number}
         )

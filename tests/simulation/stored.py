@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from broker.consume_queue import FILLER_SIZE
@@ -10,6 +11,7 @@ from broker.properties import parse_properties
 from broker.record import split, store_timestamp
 from broker.store import Store
 from tests.simulation.facts import DeadLetter, Place, Stored
+from tests.simulation.halves import TOPIC as PAID
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.loops import Came
 
@@ -69,6 +71,11 @@ def occurrences(store: Store) -> list[Came]:
         Came(properties["KEYS"], physical, store_timestamp(store.read(physical, size)))
         for _, _, _, physical, size, _, properties in _records(store, (LATER,))
     ]
+
+
+def stored_halves(store: Store) -> Counter[str]:
+    """Names of the committed transactions, and how often each is there."""
+    return Counter(properties["name"] for *_, properties in _records(store, (PAID,)))
 
 
 def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, int, int, int, bytes, dict[str, str]]]:

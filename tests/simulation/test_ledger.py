@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from tests.simulation.ledger import DeadLetter, Ledger, Place, PromiseBroken, Publish, Stamp, Stored, Subscription
@@ -51,17 +53,28 @@ class History:
         group: str = "g",
         later: float = 0.01,
         asked_before: float | None = None,
-    ) -> None:
+    ) -> Stamp:
         """Have a client read a message; `asked_before`: by a pull that is so many seconds old."""
         publish = self.ledger.publishes[uid]
         stamp = self.now(later=later)
         if asked_before is not None:
             stamp = stamp._replace(asked_time=stamp.time - asked_before)
         self.ledger.delivered(group, place, client, stamp, uid=uid, key=publish.key, tag="", body=publish.body)
+        return stamp
 
-    def answer(self, place: Place, *, client: str = "a", success: bool = True, confirm: bool = True) -> None:
+    # What is answered, and how.
+    def answer(
+        self,
+        place: Place,
+        *,
+        client: str = "a",
+        success: bool = True,
+        confirm: bool = True,
+        of: Stamp | None = None,
+        named: bool = False,
+    ) -> None:
         """Have a result reach the node and its call answered."""
-        self.ledger.answered("g", place, client, self.now(), success)
+        self.ledger.answered("g", place, client, self.now(), success, of, named)
         if success and confirm:
             self.ledger.confirmed("g", place, self.now())
 
@@ -178,6 +191,36 @@ def test_success_of_another_client_does_not_end_a_delivery() -> None:
     history.answer(first, client="a")
     history.consume(2, second)
     with pytest.raises(PromiseBroken, match=r"promise 3.*two in flight"):
+        history.check()
+
+
+@pytest.mark.parametrize(
+    ("repeated", "restarted", "named", "broken"),
+    [
+        (False, False, False, True),
+        (True, False, False, False),
+        (True, False, True, True),
+        (False, True, False, False),
+        (False, True, True, True),
+    ],
+)
+def test_answer_of_an_earlier_delivery_ends_no_later_one(
+    *, repeated: bool, restarted: bool, named: bool, broken: bool
+) -> None:
+    """But where D40 leaves it open: an answer given twice, or from before a restart, that names no delivery."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    earlier = history.deliver(1, first)
+    if repeated:
+        history.answer(first, success=False, of=earlier, named=named)
+    if restarted:
+        history.ledger.ended(power_lost=False, time=history.time)
+    present = history.deliver(1, first, later=0 if restarted else 6.0)
+    history.answer(first, confirm=False, of=earlier, named=named)
+    history.deliver(2, second)
+    history.answer(first, of=present, named=named)
+    history.answer(second)
+    with pytest.raises(PromiseBroken, match="promise 3") if broken else nullcontext():
         history.check()
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
 from collections.abc import Awaitable
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
 
-from proxy.admin.changes import ChangeRefused
+from broker.testing import SimDisk, SimFile
+from proxy.admin.changes import AdminToken, ChangeDesk, ChangeRefused
 from proxy.dead_letter_changes import RedriveBody
 from proxy.group_changes import HeadBody, PauseBody
 from proxy.node_changes import node_changes
@@ -165,7 +169,7 @@ def test_group_cannot_be_moved_on_its_retry_topic() -> None:
 @pytest.mark.parametrize(
     "name", ["pause", "resume", "retry_message", "dead_letter_message", "redrive_dead_letters", "delete_topic"]
 )
-def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str) -> None:
+def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No sync is made in the turn of the request; what it changed is durable when it is answered."""
     assert world.node is not None
     assert world.process is not None
@@ -191,9 +195,15 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str) ->
         assert change(world, *before[name]) is not None
     world.run(until=lambda: world.node is not None and not world.node.store.unsettled, seconds=1)
     [found] = [each for each in node_changes(world.node) if each.name == name]
-    # A sync at once would fail.
-    world.disk.fail("sync")
-    world.disk.fail("sync_folder")
+
+    def at_once(*_: object) -> None:
+        raise OSError(errno.EIO, "a sync at once")
+
+    # Those beside the loop, of the ack journal too, go on.
+    monkeypatch.setattr(SimFile, "sync", at_once)
+    monkeypatch.setattr(SimDisk, "sync_folder", at_once)
+    # None of these takes no time.
+    monkeypatch.setattr(world.node.seams.syncs, "_random", SimpleNamespace(random=lambda: 0.5))
 
     async def run() -> Any:
         answer = found.run(body)
@@ -202,7 +212,7 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str) ->
     task = world.process.run(world.loop.create_task, run())
     world.run(seconds=0)
     assert (task.done(), world.node.failure) == (False, None)
-    world.disk.heal()
+    monkeypatch.undo()
     world.run(until=task.done, seconds=5)
     answer = task.result()
     assert answer.get("changed", True)
@@ -219,3 +229,98 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str) ->
         assert node.store.topics["%DLQ%by-key"].queues[0].max_offset == 1
     else:
         assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=1000)) == [1]
+
+
+def test_reset_on_a_node_that_fails_meanwhile_leaves_its_topic_at_work(world: World) -> None:
+    """Nothing is reset, and what is there is handed out: a failed disk stops writing, not serving."""
+    caller = Caller(world, "10.9.0.1")
+    for uid, key in ((1, "k"), (2, "k"), (3, "other")):
+        caller.send("orders", key, uid=uid)
+    [(place, _), *_] = caller.pull("by-key", count=1)
+    task = reset_later(world, to="latest")
+    world.run(seconds=0.2)
+    assert world.node is not None
+    world.node.store.fail("writing the commit log", OSError(5, "Input/output error"))
+    world.run(until=task.done, seconds=5)
+    with pytest.raises(ChangeRefused, match="The node is failed"):
+        task.result()
+    assert uids(caller.pull("by-key", linger_ms=1000)) == [3]
+    assert caller.answer("by-key", place, success=True)
+
+
+def test_reset_whose_caller_goes_away_leaves_its_topic_at_work(world: World) -> None:
+    """Its wait ends, nothing is reset, and the topic goes on."""
+    caller = Caller(world, "10.9.0.1")
+    for uid, key in ((1, "k"), (2, "other")):
+        caller.send("orders", key, uid=uid)
+    assert uids(caller.pull("by-key", count=1)) == [1]
+    task = reset_later(world, to="latest")
+    world.run(seconds=0.2)
+    task.cancel()
+    assert uids(caller.pull("by-key", linger_ms=1000)) == [2]
+
+
+def test_other_changes_go_first_while_a_reset_waits(world: World) -> None:
+    """A pause does not wait for the clients that a reset waits for; another reset of the same is refused."""
+    caller = Caller(world, "10.9.0.1")
+    caller.send("orders", "k", uid=1)
+    [(place, _)] = caller.pull("by-key")
+    assert world.node is not None
+    assert world.process is not None
+    desk = ChangeDesk(world.node.metrics, "127.0.0.1", AdminToken(lambda: None))
+    changes = {each.name: each for each in node_changes(world.node)}
+
+    def ask(name: str, body: dict[str, Any]) -> asyncio.Task[dict[str, Any]]:
+        assert world.process is not None
+        request = cast("Any", Asked(json.dumps(body).encode()))
+        task: asyncio.Task[dict[str, Any]] = world.process.run(world.loop.create_task, desk.run(request, changes[name]))
+        return task
+
+    move = {"group": "by-key", "topic": "orders", "to": "latest", "dryRun": False}
+    reset = ask("reset_offsets", move)
+    world.run(seconds=0.2)
+    pause, second = ask("pause", {"group": "by-key"}), ask("reset_offsets", move)
+    world.run(until=lambda: pause.done() and second.done(), seconds=1)
+    assert pause.result()["pausedTopics"] == ["orders"]
+    with pytest.raises(ChangeRefused, match="Another reset"):
+        second.result()
+    assert not reset.done()
+    assert caller.answer("by-key", place, success=True)
+    world.run(until=reset.done, seconds=2)
+    assert reset.result()["changed"] is True
+
+
+class Asked:
+    """A request as the desk reads it."""
+
+    content_type, remote, host, scheme = "application/json", "127.0.0.1", "127.0.0.1", "http"
+    headers: ClassVar[dict[str, str]] = {"Host": "127.0.0.1"}
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def read(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+
+def test_reset_of_a_group_that_is_taken_out_meanwhile_moves_nothing(world: World) -> None:
+    """Its answers count while it drains; where it stood is where it goes on when it is put back."""
+    caller = Caller(world, "10.9.0.1")
+    for uid in (1, 2):
+        caller.send("orders", "k", uid=uid)
+    [(place, _), *_] = caller.pull("by-key", count=1)
+    task = reset_later(world, to="latest")
+    world.run(seconds=0.2)
+
+    def take_out(wanted: dict[str, Any]) -> None:
+        wanted["groups"] = [each for each in wanted["groups"] if each["group"] != "by-key"]
+
+    world.reload(take_out)
+    assert caller.answer("by-key", place, success=True)
+    world.run(until=task.done, seconds=5)
+    with pytest.raises(ChangeRefused, match="nothing was reset"):
+        task.result()
+    world.run(seconds=2)
+    assert world.reload(lambda _: None).accepted
+    assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=2000)) == [2]

@@ -27,6 +27,7 @@ HAPPENINGS = (
     "timer_cancelled", "timer_rescheduled", "timer_tooLate", "timer_unanswered", "timer_unknown",
     "reset_made", "reset_passed_over", "reset_repeated", "reset_with_retries", "retried", "loop_added",
     "loop_delivered", "delay_cancelled", "delay_tooLate",
+    "half_stored", "half_asked",
     "loop_cancel_1", "loop_cancel_2", "loop_cancelled", "loop_rescheduled", "loop_tooLate",
     "stalled_reader", "writer_paused", "fragment", "join", "reset", "half_delivered", "refused",
     "pull_code_3",

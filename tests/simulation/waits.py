@@ -48,6 +48,18 @@ class Walls:
         wall = self._wall_ms() - round((self._time() - time) * 1000)
         return wall - sum(step.after_ms - step.before_ms for step in self._steps if step.time > time)
 
+    def highest(self, since: float, until: float) -> int:
+        """The most that the clock showed between two times."""
+        return max([self.at(until), *(step.before_ms for step in self._between(since, until))])
+
+    def lowest(self, since: float, until: float) -> int:
+        """The least; a step at the very beginning may have come before it or after it."""
+        between = self._between(since, until)
+        return min([self.at(since), *(min(step.before_ms, step.after_ms) for step in between)])
+
+    def _between(self, since: float, until: float) -> list[_Step]:
+        return [step for step in self._steps if since <= step.time <= until]
+
     def early(self, wait: Wait, *, sent: float, received: float, delivered: float) -> bool:
         """Whether a message came before its moment.
 
@@ -57,12 +69,11 @@ class Walls:
             received: Until when the node had it: its answer, or its delivery.
             delivered: When it was delivered.
         """
-        between = [step for step in self._steps if sent <= step.time <= delivered]
-        highest = max([self.at(delivered), *[step.before_ms for step in between]])
+        highest = self.highest(sent, delivered)
         if wait.kind == "at":
             return highest + SLACK_MS < wait.ms
         # The due time is an instant fixed at receipt (D35), some moment between these.
-        lowest = min([self.at(sent), *[step.after_ms for step in between if step.time <= received]])
+        lowest = self.lowest(sent, received)
         if highest + SLACK_MS >= lowest + wait.ms:
             return False
         # A level's message is never to wait longer than its delay because of a step back; nor is that early.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -25,7 +25,9 @@ from conf import Loaded, loads
 from proxy.node import Node, Seams
 from proxy.reload import Reloader, ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
+from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.halves import Checked, HalfAccount, HalfProducer
 from tests.simulation.ledger import ACK_LOSS_SECONDS, Ledger, PromiseBroken, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.loops import TOPIC as LATER
@@ -37,6 +39,7 @@ from tests.simulation.stored import (
     dead_occurrences,
     ends,
     occurrences,
+    stored_halves,
     stored_occurrences,
     stored_records,
 )
@@ -78,8 +81,14 @@ def settings(ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool
             # The ledger wants to see every record again at the end, and the disk gets full on purpose.
             "retentionDiskRatio": 0,
             "retentionDiskRatioForced": 0,
+            **halves.SETTINGS,
         },
-        "topics": {"orders": {"queues": 4}, "events": {"queues": 3}, LATER: {"queues": 2}},
+        "topics": {
+            "orders": {"queues": 4},
+            "events": {"queues": 3},
+            LATER: {"queues": 2},
+            halves.TOPIC: {"queues": 2},
+        },
         "groups": [
             {"group": "by-key", "topics": [{"topic": "orders", "orderKey": "KEY", **keyed}]},
             {
@@ -143,6 +152,7 @@ class World:
         flush: `sync` or `async` (D1).
         retry_topic: As for `settings`.
         make_ledger: The account's class.
+        sync_seconds_max: The longest sync of the disk.
     """
 
     def __init__(
@@ -155,8 +165,10 @@ class World:
         flush: str = "sync",
         retry_topic: bool = False,
         make_ledger: type[Ledger] = Ledger,
+        sync_seconds_max: float = 0.002,
     ) -> None:
         self.seed = seed
+        self._sync_seconds_max = sync_seconds_max
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.disk = SimDisk()
@@ -180,7 +192,8 @@ class World:
         self.config = self._load(settings(ack_flush, flush, retry_topic=retry_topic)).config
         self.process: Process | None = None
         self.node: Node | None = None
-        self.clients: list[Producer | Consumer | LoopProducer] = []
+        self.clients: list[Producer | Consumer | LoopProducer | HalfProducer | Checked] = []
+        self.halves = HalfAccount()
         self.cutting = False
         self._make_node = make_node
         self._errors: list[Exception] = []
@@ -210,19 +223,24 @@ class World:
             disk=self.disk,
             randomness=Random(f"node {self.seed} {self.ledger.life}"),
             network=self.network,
-            syncs=SimSyncs(self.disk, self.loop, Random(f"syncs {self.seed} {self.ledger.life}")),
+            syncs=SimSyncs(
+                self.disk,
+                self.loop,
+                Random(f"syncs {self.seed} {self.ledger.life}"),
+                seconds_max=self._sync_seconds_max,
+            ),
             step_pause_seconds=Random(f"steps {self.seed} {self.ledger.life}").choice((0.0, 0.005, 0.05)),
         )
         node = self._make_node(self.config, seams=seams, registry=self.registry)
         return node, self.process.run(self.loop.create_task, node.start())
 
-    def kill(self, *, power: bool = False, failed_at: float | None = None, torn: bool = False) -> None:
+    def kill(self, *, power: bool = False, failed_at: float | None = None, left: Sequence[str] = CRASH_MODES) -> None:
         """End the node at once: SIGKILL keeps what was written, a power loss only what was synced.
 
         Args:
             power: Whether the power is lost.
             failed_at: When a sync failed; the 100 ms of D9 count from there, for nothing is synced after it.
-            torn: Any subset of the unsynced sectors is left, of every file.
+            left: What of each file's unsynced writes, as `SimDisk.crash`.
         """
         assert self.process is not None
         self.report.outstanding.update(self.ledger.outstanding())
@@ -235,7 +253,7 @@ class World:
         self._ended(power_lost=power)
         self._power_lost |= power
         if power:
-            self.disk.crash(self.disk_random, modes=("sectors",) if torn else CRASH_MODES)
+            self.disk.crash(self.disk_random, modes=left)
         else:
             self.disk.kill()
 
@@ -293,6 +311,7 @@ class World:
             producer_address=lambda: ("127.0.0.1", 9613),
             failed=self._errors.append,
             wall_ms=self.clock.wall_ms,
+            walls=self.walls,
         )
 
     def add_producer(
@@ -334,6 +353,7 @@ class World:
             topic=topic,
             timeout=TIMEOUT_MS / 1000,
             compact=compact,
+            names=number % 2 == 1,
         )
         self.clients.append(consumer)
         consumer.connect()
@@ -346,6 +366,22 @@ class World:
         self.clients.append(producer)
         producer.connect()
         return producer
+
+    def add_halves(self, *, number: int | None = None) -> HalfProducer:
+        """Connect a producer of transactions; `number` as for producers."""
+        number = self._number(number)
+        producer = HalfProducer(self.surroundings(number), number, self.halves)
+        self.clients.append(producer)
+        producer.connect()
+        return producer
+
+    def add_checked(self, *, number: int | None = None) -> Checked:
+        """Connect a producer that answers checks; `number` as for producers."""
+        number = self._number(number)
+        checked = Checked(self.surroundings(number), number, self.halves)
+        self.clients.append(checked)
+        checked.connect()
+        return checked
 
     def log_end(self) -> int:
         """End of the log now; beyond all of it while there is no node."""
@@ -386,12 +422,17 @@ class World:
         for client in self.clients:
             if isinstance(client, Consumer):
                 client.habits = PERFECT
+            elif isinstance(client, Checked):
+                client.perfect = True
             else:
                 client.stopped = True
+        if self.halves.fates:
+            self.add_checked().perfect = True
         for group in self.config.groups:
             self.add_consumer(group, PERFECT)
         if not self.run(until=self._nothing_left, seconds=seconds):
-            raise PromiseBroken(6, f"after {seconds} s of perfect clients there is still: {self._lag()}")
+            left = f"{self._lag()}, {self._undecided()} undecided halves of which {self.halves.never} may stay"
+            raise PromiseBroken(6, f"after {seconds} s of perfect clients there is still: {left}")
         self.run(seconds=TIMEOUT_MS / 1000 * 3)
 
     def check(self) -> Report:
@@ -408,6 +449,7 @@ class World:
         try:
             self.ledger.check(stored_records(store, ("orders", "events")), dead_letters(store))
             check_loops([each for each in self.clients if isinstance(each, LoopProducer)], occurrences(store))
+            self.halves.check(stored_halves(store))
             uid_of = self.loop_ledger.uid_of
             self.loop_ledger.check(stored_occurrences(store, uid_of), dead_occurrences(store, uid_of))
         except DamagedRecord as error:
@@ -423,8 +465,13 @@ class World:
 
     def _nothing_left(self) -> bool:
         return not any(
-            client.link.pending for client in self.clients if client.link and not isinstance(client, Consumer)
-        ) and not (self._lag() or self._waiting())
+            client.link.pending for client in self.clients if client.link and not isinstance(client, Consumer | Checked)
+        ) and not (self._lag() or self._waiting() or self._undecided() > self.halves.never)
+
+    def _undecided(self) -> int:
+        """Return how many halves wait for their decision."""
+        assert self.node is not None
+        return self.node.transactions.halves.states.undecided
 
     def _waiting(self) -> int:
         """Return how many messages wait for their moment."""

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import Any
 
 from broker.metrics import Metrics
 from proxy.admin import guard as guard_module
-from proxy.admin.guard import CLOSED, HEAD_SECONDS_MAX, REQUEST_BYTES_MAX, AdminGuard
+from proxy.admin.guard import (
+    BODY_SECONDS_MAX,
+    CLOSED,
+    HEAD_SECONDS_MAX,
+    REQUEST_BYTES_MAX,
+    RESERVE_MAX,
+    WRITE_SECONDS_MAX,
+    AdminGuard,
+    GuardedConnection,
+)
 from proxy.testing import NetworkFaults, SimNetwork, VirtualLoop
 
 ADDRESS = ("127.0.0.1", 9813)
@@ -114,16 +124,109 @@ def test_endless_head_ends_at_its_bound() -> None:
     assert world.metrics.value(CLOSED, "too_long") == 1
 
 
-def test_connections_beyond_the_bound_are_closed(monkeypatch: Any) -> None:
-    """One more than there may be is closed and counted; when one leaves, the next is taken."""
+def test_connections_beyond_the_bound_may_ask_for_health_alone(monkeypatch: Any) -> None:
+    """Slow requests hold all places: one more is closed when it asks for something else, and liveness is answered."""
     monkeypatch.setattr(guard_module, "CONNECTIONS_MAX", 2)
     world = World()
-    first, second, third = (world.connect() for _ in range(3))
-    world.run(0.1)
-    assert (first.lost, second.lost, third.lost) == (False, False, True)
+    slow = [world.connect() for _ in range(2)]
+    for each in slow:
+        each.transport.write(b"POST and a body that never comes!")
+    other, watcher = world.connect(), world.connect()
+    other.transport.write(b"GET /api/groups!")
+    watcher.transport.write(b"GET /livez!")
+    world.run(0.5)
+    assert (other.lost, watcher.lost) == (True, False)
+    assert world.inner[3].data == b"GET /livez!"
+    assert world.inner[2].data == b""
     assert world.metrics.value(CLOSED, "too_many") == 1
-    first.transport.abort()
+    slow[0].transport.abort()
+    world.run(0.5)
+    next_one = world.connect()
+    next_one.transport.write(b"GET /api/groups!")
+    world.run(0.5)
+    assert not next_one.lost
+
+
+def test_places_in_reserve_are_given_to_the_newest(monkeypatch: Any) -> None:
+    """Those who hold the reserve, too, make room one by one: a probe is answered however many hold the port."""
+    monkeypatch.setattr(guard_module, "CONNECTIONS_MAX", 2)
+    world = World()
+    holders = [world.connect() for _ in range(2 + RESERVE_MAX)]
+    probe = world.connect()
+    probe.transport.write(b"GET /livez!")
+    world.run(0.5)
+    assert world.inner[-1].data == b"GET /livez!"
+    assert [each.lost for each in holders].count(True) == 1
+    assert holders[2].lost
+    assert len(world.guard.reserve) == RESERVE_MAX
+
+
+def test_body_that_never_comes_ends_its_connection() -> None:
+    """A request's body has its time from the head's end on; an answer that takes long has none."""
+    world = World()
+    slow, whole = world.connect(), world.connect()
+    slow.transport.write(b"POST!")
+    whole.transport.write(b"POST!")
     world.run(0.1)
-    fourth = world.connect()
+    for inner in world.inner:
+        world.loop.call_soon(partial(world.guard.began, inner, body=True))
+    world.loop.call_soon(world.guard.body_read, world.inner[1])
+    for _ in range(int(BODY_SECONDS_MAX) + 1):
+        slow.transport.write(b"x")
+        world.run(1.0)
+    assert (slow.lost, whole.lost) == (True, False)
+    assert world.metrics.value(CLOSED, "slow_body") == 1
+
+
+def test_idle_connection_makes_room_for_the_next(monkeypatch: Any) -> None:
+    """Where all places are taken, one that waits between two requests goes, and none that has a request under way."""
+    monkeypatch.setattr(guard_module, "CONNECTIONS_MAX", 2)
+    world = World()
+    busy, idle = world.connect(), world.connect()
+    for each in (busy, idle):
+        each.transport.write(b"GET!")
     world.run(0.1)
-    assert not fourth.lost
+    world.guard.ended(world.inner[1])
+    third = world.connect()
+    world.run(0.1)
+    assert (busy.lost, idle.lost, third.lost) == (False, True, False)
+    assert world.metrics.value(CLOSED, "idle") == 1
+
+
+def test_one_foreign_address_has_its_share(monkeypatch: Any) -> None:
+    """The simulated clients come from 10.0.0.1: the port closes what is beyond the share of one address."""
+    monkeypatch.setattr(guard_module, "ADDRESS_MAX", 3)
+    world = World()
+    clients = [world.connect() for _ in range(5)]
+    assert [each.lost for each in clients] == [False, False, False, True, True]
+
+
+def test_answer_that_nobody_takes_ends_its_connection() -> None:
+    """A client that reads no more has a while to go on."""
+    world = World()
+    client = world.connect()
+    client.transport.write(b"GET!")
+    world.run(0.1)
+    client.transport.pause_reading()
+    ((_, connection),) = world.guard.connections.items()
+    world.loop.call_soon(connection._transport.write, bytes(1_000_000))
+    world.run(WRITE_SECONDS_MAX + 2)
+    assert world.guard.connections == {}
+    assert world.metrics.value(CLOSED, "slow_reader") == 1
+
+
+def test_descriptors_of_the_store_are_for_health_checks_alone(monkeypatch: Any) -> None:
+    """A connection with a number that is kept may ask for health; an idle one leaves, so that the next has another."""
+    world = World()
+    world.guard._descriptors_max = 100
+    client = world.connect()
+    client.transport.write(b"GET!")
+    world.run(0.1)
+    world.loop.call_soon(world.guard.ended, world.inner[0])
+    world.run(0.1)
+    monkeypatch.setattr(GuardedConnection, "descriptor", 100)
+    other, probe = world.connect(), world.connect()
+    other.transport.write(b"GET /metrics!")
+    probe.transport.write(b"GET /readyz!")
+    world.run(0.5)
+    assert (client.lost, other.lost, probe.lost) == (True, True, False)

@@ -11,8 +11,17 @@ from proxy.admin import page
 from proxy.admin.attention import findings
 from proxy.admin.style import CSS, CSS_SHA256
 from proxy.admin.text import age, amount, byte_size
-from proxy.admin.view import ConnectionView, Delivery, GroupView, QueueLag, StoreView, SubscriptionView
+from proxy.admin.view import (
+    WHEREABOUTS,
+    ConnectionView,
+    Delivery,
+    GroupView,
+    QueueLag,
+    StoreView,
+    SubscriptionView,
+)
 from tests.admin_node import NOW_MS, PlainNode, busy_node
+from upstream.state import State
 
 _VOID = {"meta"}
 
@@ -149,6 +158,19 @@ def test_findings_name_the_key_that_holds_others() -> None:
     ]
 
 
+def test_findings_tell_a_key_that_failed_from_one_that_is_out() -> None:
+    """What failed is held since its first failure; who has it now may have it for a moment only."""
+    node = busy_node()
+    [stuck, *_] = node.group_list[0].topics[0].stuck_keys
+    failed = dataclasses.replace(stuck, reason="no answer from 10.0.0.9:1 within 60000 ms")
+    topic = dataclasses.replace(node.group_list[0].topics[0], stuck_keys=[failed])
+    [finding] = findings(node, [dataclasses.replace(node.group_list[0], topics=[topic])], 0.0)
+    assert finding.text.startswith(
+        "Group permits-audit on topic permits: key case-10011 has been held for 5 min 12 s (offset 900, 2 deliveries, "
+        "37 messages behind it), now with 127.0.0.1:50312; the last failure: no answer from 10.0.0.9:1 within 60000 ms."
+    )
+
+
 def test_paused_topic_is_shown_with_the_way_back() -> None:
     """The page says since when and from where a topic is paused, and how to resume it; its lag is then no alarm."""
     node = busy_node()
@@ -185,7 +207,7 @@ def test_findings_tell_that_nobody_pulls() -> None:
     """An old lag with nothing out with clients means that the group's clients are gone."""
     node = busy_node()
     subscription: SubscriptionView = dataclasses.replace(node.group_list[0].topics[0], in_flight=0, stuck_keys=())
-    group = dataclasses.replace(node.group_list[0], topics=[subscription])
+    group = dataclasses.replace(node.group_list[0], topics=[subscription], in_flight=(), in_flight_total=0)
     (finding,) = findings(node, [group], 0.0)
     assert "105 messages behind, the oldest for 5 min 12 s; no client has any." in finding.text
 
@@ -251,3 +273,9 @@ def test_figures_read_like_a_person_would_write_them() -> None:
         "128 MiB",
         "9,094.95 TiB",
     ]
+
+
+def test_every_place_of_a_held_message_has_words() -> None:
+    """No state of a job that may stand first of its key is shown as a bare word."""
+    passing = {State.READ, State.WAITING, State.OUT, State.FINISHED, State.ABANDONED}
+    assert {state.value for state in State if state not in passing} <= set(WHEREABOUTS)

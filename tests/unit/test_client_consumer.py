@@ -256,3 +256,72 @@ def test_pending_results_stay_until_answered() -> None:
         pending.add("t", str(number), number, success=True)
     pending.answered(pending.next_chain())
     assert len(pending) == 1
+
+
+def chains(node: ScriptedNode) -> list[tuple[Any, Any, Any, Any]]:
+    """What the first element of the results of each call said."""
+    found = []
+    for _, arguments in node.calls:
+        result = arguments.request.result if hasattr(arguments, "request") else arguments.result
+        if result is not None:
+            found.append((result.successOffsets, result.failOffsets, result.deliveries, result.reasons))
+    return found
+
+
+def test_results_name_the_deliveries_that_had_a_number() -> None:
+    """An offset without one stays out of the map, which is always there; what is answered is forgotten."""
+    reply = batch("q1", 1, 2)
+    reply.messages[1].delivery = 1 << 60
+    with ScriptedNode("consumer", pulls(reply)) as node, Consumer(node.address, "g") as consumer:
+        first, second = consumer.pull()
+        assert (first.delivery, second.delivery) == (0, 1 << 60)
+        consumer.ack(second)
+        consumer.pull()
+        consumer.ack(first)
+        consumer.pull()
+    assert chains(node) == [([2], [], {2: 1 << 60}, None), ([1], [], {}, None)]
+
+
+class _Silent(Exception):
+    """Cannot say anything."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no such account"), "ValueError: no such account"),
+        (KeyError(), "KeyError"),
+        (_Silent(), "_Silent"),
+        (ValueError("\ud800"), "ValueError: ?"),
+        (ValueError("x" * 999), "ValueError: " + "x" * 288),
+    ],
+)
+def test_failed_handler_tells_why(error: Exception, said: str) -> None:
+    """Its exception's kind and text ride on the next pull; nothing that it says can break the call."""
+    with ScriptedNode("consumer", pulls(batch("q1", 1))) as node, Consumer(node.address, "g", linger_ms=0) as consumer:
+
+        def handler(_: PulledMessage) -> None:
+            consumer.stop()
+            raise error
+
+        consumer.run(handler)
+        consumer.flush()
+    assert chains(node) == [([], [1], {}, {1: said})]
+
+
+def test_reason_of_a_failure_may_be_given() -> None:
+    """And an exception that leaves the block is one."""
+
+    def work(address: str) -> None:
+        with Consumer(address, "g") as consumer:
+            messages = consumer.messages()
+            consumer.fail(next(messages), "out of stock")
+            next(messages)
+            raise ValueError("boom")
+
+    with ScriptedNode("consumer", pulls(batch("q1", 1, 2))) as node, pytest.raises(ValueError, match="boom"):
+        work(node.address)
+    assert chains(node) == [([], [1, 2], {}, {1: "out of stock", 2: "ValueError: boom"})]

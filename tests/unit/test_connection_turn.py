@@ -22,12 +22,16 @@ class Peer(asyncio.Transport):
         self.written: list[bytes] = []
         self.closed = False
         self.aborted = False
+        self.takes_all = True
+        self.connection: Connection | None = None
 
     def abort(self) -> None:
         self.aborted = True
 
     def write(self, data: Buffer) -> None:
         self.written.append(bytes(data))
+        if not self.takes_all and self.connection is not None:
+            self.connection.pause_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -64,7 +68,7 @@ class Turns:
             request_turn=lambda: None,
         )
         self.peer = Peer()
-        self.connection = Connection(self.server)
+        self.connection = self.peer.connection = Connection(self.server)
         self.connection.connection_made(self.peer)
 
     @staticmethod
@@ -128,3 +132,53 @@ def test_frame_that_drips_in_ends_its_connection_although_every_byte_is_recent()
     turns.clock.advance(1.5)
     turns.server.sweep()
     assert turns.peer.aborted
+
+
+def test_request_says_which_replies_its_client_can_have_had() -> None:
+    """Those that had left for the kernel when the request was read: not what is queued, stuck or unmade (D40)."""
+    turns = Turns()
+    connection = turns.connection
+    heard = []
+
+    def submit(holder: Connection, call: Call) -> None:
+        heard.append(holder.heard)
+        holder.answer(encode_bool_reply(call, True))
+
+    turns.server.serve({"submit": submit})
+    turns.receive()
+    turns.receive()
+    turns.server.flush()
+    turns.receive()
+    assert heard == [0, 0, 2], "two of one turn, and one after their replies left"
+
+    turns.peer.takes_all = False
+    turns.server.flush()
+    turns.receive()
+    turns.server.flush()
+    turns.peer.takes_all = True
+    connection.resume_writing()
+    turns.receive()
+    assert heard[3:] == [2, 4], "while the third reply is stuck on its way, and once the peer has read on"
+
+
+def test_request_read_before_a_reply_left_did_not_hear_it() -> None:
+    """What waits to be handled while too much is unanswered was sent before the replies that are made meanwhile."""
+    turns = Turns()
+    heard = []
+    slots = []
+
+    def submit(holder: Connection, call: Call) -> None:
+        heard.append(holder.heard)
+        slots.append((holder.later(), call))
+
+    turns.server.serve({"submit": submit})
+    turns.server.limits = ServerLimits(outstanding_max=1)
+    turns.receive()
+    turns.receive()
+    assert heard == [0]
+    slot, call = slots[0]
+    slot.answer(encode_bool_reply(call, True))
+    turns.server.flush()
+    turns.scheduler.run_until_idle()
+    assert len(turns.peer.written) == 1
+    assert heard == [0, 0]

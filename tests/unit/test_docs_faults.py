@@ -1,4 +1,4 @@
-"""docs/ddmq-faults.md: every fault that touches this version has a row, and every test named there exists."""
+"""docs/ddmq-faults.md: every fault has a row, and every test named there exists."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "ddmq-faults.md").read_text(encoding="utf-8")
 
-NUMBERS = [
-    *range(1, 12), 13, 14, 17, 20, 24, 25, 30, *range(32, 37), *range(40, 59),
-    *range(75, 79), *range(80, 84), 85, *range(86, 92), *range(97, 100),
-]  # fmt: skip
-"""Faults of the parts that this version has: wire, pipeline, offsets, order, producer, set-up."""
+NUMBERS = range(1, 100)
+"""All faults that are known."""
 
 ROW = re.compile(r"^\| W(\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 TEXTS = (".py", ".md", ".yaml", ".thrift")
@@ -34,11 +31,10 @@ def names_in(path: Path) -> frozenset[str]:
     )
 
 
-def test_every_fault_of_these_parts_has_one_row() -> None:
+def test_every_fault_has_one_row() -> None:
     """The page is complete and without doubles."""
     numbers = [int(number) for number, *_ in ROW.findall(PAGE)]
-    assert len(numbers) == len(set(numbers))
-    assert not set(NUMBERS) - set(numbers)
+    assert sorted(numbers) == list(NUMBERS)
 
 
 def test_every_table_line_is_a_whole_row() -> None:
@@ -49,8 +45,11 @@ def test_every_table_line_is_a_whole_row() -> None:
 
 @pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: f"W{row[0]}")
 def test_row_names_tests_that_exist(row: tuple[str, str, str, str]) -> None:
-    """Each row has a proof, every test of it is there, and a reduced fault says what remains."""
+    """Each row of a part that is there has a proof, whose tests exist; a reduced fault says what remains."""
     _, _, remedy, proof = row
+    if remedy.startswith("not built yet"):
+        assert proof == "-"
+        return
     named = PROOF.findall(proof)
     assert named
     assert not PROOF.sub("", proof).strip(" ,"), "only tests stand in the last column"

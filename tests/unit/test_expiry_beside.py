@@ -104,7 +104,7 @@ def test_group_that_begins_anew_meanwhile_does_not_read_it_again() -> None:
     client = Client()
     given(world, client)
     steps = begun(world)
-    world.group.renew_topic("t")
+    world.group.undrain_topic("t")
     world.scheduler.run_until_idle()
     end(world, steps)
     world.advance(120)

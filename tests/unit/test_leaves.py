@@ -182,6 +182,7 @@ sent = st.builds(
     delay_level=st.sampled_from([None, None, 0, 3, -1]),
     deliver_at_ms=st.none() | numbers,
     delay_ms=st.none(),
+    unique_key=st.none() | st.just(b"FE" + b"0" * 30),
 )
 usual_sent = SendMessage(
     *(b"permits", b"k", None, 0, b"t", -1, memoryview(b"body"), None, ((b"a", b"b"), (b"c", b"d")), None, None, None)
@@ -201,6 +202,8 @@ nearly_usual = st.one_of(
 @given(st.lists(nearly_usual | sent, max_size=6))
 @example([usual_sent._replace(topic=b"limited")] * 3)
 @example([usual_sent, usual_sent._replace(key=None), usual_sent._replace(key=None, partition_id=-2), usual_sent] * 2)
+@example([usual_sent._replace(unique_key=b"FE" + b"1" * 30)] * 3)
+@example([usual_sent, usual_sent._replace(unique_key=b"FE" + b"1" * 30)])
 def test_checks_of_any_messages_same(messages: list[SendMessage]) -> None:
     """Puts, ports, delays and refusals; the queues of the round and tokens that were taken, too."""
     checked(messages)
@@ -214,7 +217,7 @@ def test_checks_of_values_of_any_byte_same() -> None:
 
 
 def checked(messages: list[SendMessage]) -> None:
-    """Check messages both ways, twice."""
+    """Check messages both ways, a few times, those with numbers among them."""
 
     def work() -> Any:
         clock, metrics = ManualClock(), Metrics()
@@ -229,11 +232,11 @@ def checked(messages: list[SendMessage]) -> None:
             known, store=store, clock=clock, randomness=Random(3), body_bytes_max=100, auto_create=lambda _: None
         )
         told: list[Any] = []
-        for _ in range(2):
+        for keyed in (False, True, False):
             puts: list[Put] = []
             ports: list[TopicPort] = []
             try:
-                told.append(checks.check(messages, puts, ports))
+                told.append(checks.check(messages, puts, ports, keyed=keyed))
             except Refusal as refusal:
                 told.append((refusal.code, refusal.text))
             told.append([(put.topic.name, *put[1:]) for put in puts])

@@ -99,7 +99,12 @@ def life(seed: int) -> list[Any]:
         random.shuffle(offsets)
         cut = random.randrange(len(offsets) + 1) if random.random() < 0.3 else len(offsets)
         strange = random.choice(([], [], [], [-5], [1 << 62], offsets[:1]))
-        trace.append(world.group.apply("t", batch.qid, offsets[:cut] + strange, offsets[cut:], by))
+        numbers = {job.offset: 0 if job.delivery is None else job.delivery.number for job in batch.jobs}
+        wrong = dict.fromkeys(offsets[:2], 5)
+        deliveries = random.choice((None, None, {}, numbers, numbers | wrong))
+        heard = by.carried = random.choice((0, 0, 0, 1))
+        by.heard = random.choice((0, heard))
+        trace.append(world.group.apply("t", batch.qid, offsets[:cut] + strange, offsets[cut:], by, deliveries))
 
     def go_on() -> None:
         world.advance(random.choice((0.05, 0.3, 0.8)))
@@ -165,7 +170,7 @@ def test_result_for_several_deliveries_is_taken_apart() -> None:
         found: tuple[list[int], list[int]] = ([], [])
         at, calls = 0, []
         while at < 8:
-            at, delivery, last = job_loops.settle([1, 4, 99, 0, 2, 3, 5, 3], at, lane, client, None, print, found)
+            at, delivery, last = job_loops.settle([1, 4, 99, 0, 2, 3, 5, 3], at, lane, client, None, print, found, None)
             assert delivery is not None
             assert last is not None
             calls.append((at, last.offset, [batch is not None and delivery.jobs is batch.jobs for batch in batches]))
@@ -194,7 +199,7 @@ def test_leaf_refuses_what_is_no_job() -> None:
             lambda: job_loops.admit(deque(others), 1),
             lambda: job_loops.buffer(others, print),
             lambda: job_loops.take(deque(others), 1, 10),
-            lambda: job_loops.hand_out(others, delivery),
+            lambda: job_loops.hand_out(others, delivery, 0),
         ):
             with pytest.raises(TypeError, match="UpstreamJob expected, not Other"):
                 call()

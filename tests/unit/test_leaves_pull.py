@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from broker.put import Put
 from broker.record import Located, locate
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from proxy.wire import BINARY, COMPACT, Call, encode_pull_reply, scan_pull
+from proxy.wire import BINARY, COMPACT, Call, encode_pull_reply, scan_pull, scan_submit
 from proxy.wire.binary import STRUCT
 from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
 from proxy.wire.tables import StructType, Type, method
@@ -33,13 +34,14 @@ RESULT = {
     "context": {"groupId": "g", "topic": "permits", "qid": "c_b_0"},
     "successOffsets": [7, 8, 300, 5_000_000],
     "failOffsets": [],
+    "deliveries": {7: 1 << 61, 300: 9},
 }
 USUAL: dict[str, Any] = {
     "groupId": "g",
     "topic": "permits",
     "maxBatchSize": 32,
     "maxLingerTime": 30_000,
-    "result": {**RESULT, "nextResult": {**RESULT, "failOffsets": [-1, 9], "nextResult": RESULT}},
+    "result": {**RESULT, "nextResult": {**RESULT, "failOffsets": [-1, 9], "reasons": {9: "é"}, "nextResult": RESULT}},
     "version": "java-1",
 }
 
@@ -79,6 +81,35 @@ def test_usual_pull_is_scanned_by_the_leaf() -> None:
     message = call(COMPACT, "pull", {"request": USUAL})
     with running("compiled"):
         assert scan_compact._usual(message.frame, message.pos) == scan_pull(message)
+
+
+def submitted(message: Call) -> Any:
+    """Scan a submit both ways."""
+    return both(lambda: scan_submit(message))
+
+
+@given(values(table("consumer", "ConsumeResult")))
+@example(RESULT)
+@example({**RESULT, "nextResult": {**RESULT, "nextResult": RESULT}})
+def test_scan_of_any_submit_same(result: dict[str, Any]) -> None:
+    """Every combination of fields, and what a client of ours sends by the leaf."""
+    from proxy.wire import scan_compact
+
+    message = call(COMPACT, "submit", {"result": result})
+    found = submitted(message)
+    with running("compiled"):
+        assert scan_compact._usual_submit(message.frame, message.pos) in (None, found)
+
+
+def test_scan_of_submits_with_every_byte_changed_and_every_cut_same() -> None:
+    """Each byte in turn set to some values, and the frame cut at each byte."""
+    message = call(COMPACT, "submit", {"result": {**RESULT, "nextResult": RESULT}})
+    for place in range(message.pos, len(message.frame)):
+        submitted(message._replace(frame=message.frame[:place]))
+        for value in (0, 1, 8, 12, 0x19, 0x1C, 0x7F, 0x80, 0xFF):
+            changed = bytearray(message.frame)
+            changed[place] = value
+            submitted(message._replace(frame=bytes(changed)))
 
 
 @given(st.data())
@@ -173,9 +204,10 @@ def blocks(draw: st.DrawFn) -> bytes:
 
 
 def replied(located: list[tuple[int, Located]], seqid: int = 1) -> None:
-    """Encode a reply both ways, in both protocols."""
-    for protocol in (COMPACT, BINARY):
-        both(lambda: encode_pull_reply(Call(protocol, "pull", seqid, 0, b""), b"g", b"t", b"q", located))  # noqa: B023
+    """Encode a reply both ways, in both protocols, of a first delivery and of another."""
+    for protocol, delivery in product((COMPACT, BINARY), (0, 5 << 58)):
+        message = Call(protocol, "pull", seqid, 0, b"")
+        both(lambda: encode_pull_reply(message, b"g", b"t", b"q", located, delivery=delivery))  # noqa: B023
 
 
 bodies = st.sampled_from([b"", b"b", bytes(127), bytes(128), b"\xff" * 1024, bytes(20_000)])
@@ -213,8 +245,8 @@ def test_usual_reply_is_made_by_the_leaf(binary: bool) -> None:
 
     found = locate(record(b"body", block([(b"KEYS", b"k"), (b"TAGS", b"t"), (b"n", b"v")]) + broker_end(True)))
     with running("compiled"):
-        assert pull_reply._usual(b"head", b"context", [(1, found)], binary) is not None
-        assert pull_reply._usual(b"head", b"context", [], binary) is not None
+        assert pull_reply._usual(b"head", b"context", [(1, found)], binary, b"\x00") is not None
+        assert pull_reply._usual(b"head", b"context", [], binary, b"\x00") is not None
 
 
 @given(blocks(), st.integers(-1, 40_000), st.integers(-1, 40_000))
@@ -227,7 +259,7 @@ def test_reply_of_places_outside_of_their_view_is_refused(found: bytes, body_at:
         inside = 0 <= place[1] <= place[2] <= place[3] <= place[4] <= len(view)
         with running("compiled"):
             for binary in (False, True):
-                assert inside or pull_reply._usual(b"head", b"context", [(1, place)], binary) is None
+                assert inside or pull_reply._usual(b"head", b"context", [(1, place)], binary, b"\x00") is None
             assert inside or message_keys_of([place]) is None or 0 <= place[3] <= place[4] <= len(view)
 
 

@@ -115,6 +115,20 @@ def test_commit_at_once_ends_the_one_that_was_begun() -> None:
     assert node.disk.operations == operations
 
 
+def test_commit_that_failed_is_made_again_without_any_progress() -> None:
+    """A watermark that could not be written is written by the next commit, though nothing was acked since (W29)."""
+    disk = SimDisk()
+    node = Node(disk)
+    node.publish(50)
+    node.ack(0)
+    disk.fail("write", path_part="consumerOffset.json")
+    node.progress.commit()
+    disk.heal()
+    node.progress.commit()
+    file = disk.open(OFFSETS)
+    assert json.loads(file.read(0, file.size()))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 1}}
+
+
 def test_begun_commit_that_cannot_be_made_is_seen_by_the_next_flush() -> None:
     """The journal could not say what the file would get: the file stays as it was, and acks are refused."""
     disk = SimDisk()

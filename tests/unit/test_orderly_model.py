@@ -35,8 +35,17 @@ class Orderly(RuleBasedStateMachine):
         """What a kill may fall back to: the offsets that were written."""
         self.fails: dict[tuple[int, int], int] = {}
         self.next_answer: Any = OrderlyStatus.SUCCESS
+        self.wrong: list[AssertionError] = []
 
     def listener(self, batch: Sequence[ConsumedMessage], context: OrderlyContext) -> OrderlyStatus | None:
+        """Answer as `_answer` does; what is wrong is kept, for a consumer takes it for a failure of its listener."""
+        try:
+            return self._answer(batch)
+        except AssertionError as error:
+            self.wrong.append(error)
+            raise
+
+    def _answer(self, batch: Sequence[ConsumedMessage]) -> OrderlyStatus:
         """Check the batch against the model and answer as the rule wants."""
         queue = batch[0].queue_id
         offsets = [message.offset for message in batch]
@@ -118,6 +127,12 @@ class Orderly(RuleBasedStateMachine):
         return [each for each in self.world.dead_letters() if each["DLQ_ORIGIN_QUEUE"] == str(queue)]
 
     @invariant()
+    def listeners_got_what_the_model_says(self) -> None:
+        """In order, with its failures counted."""
+        for error in self.wrong:
+            raise error
+
+    @invariant()
     def one_listener_per_queue(self) -> None:
         """Never two of one queue in flight, and each queue with one owner."""
         places = [place for member in self.members.values() for place in member.works]
@@ -148,6 +163,7 @@ class Orderly(RuleBasedStateMachine):
             self.world.advance(1.0)
             if self.done == self.sent:
                 break
+        self.listeners_got_what_the_model_says()
         assert self.done == self.sent
         assert [self.world.committed(queue) or 0 for queue in range(QUEUES)] == self.sent
 

@@ -106,7 +106,7 @@ def test_drained_topic_goes_on_when_the_reset_is_given_up() -> None:
     draining = world.group.drain_topic("t")
     assert draining is not None
     assert not draining.drained
-    world.group.renew_topic("t")
+    world.group.undrain_topic("t")
     assert world.answer(client, first).finished == 1
     assert world.answer(client, other).finished == 1
     assert places(world, client) == {(0, 1)}

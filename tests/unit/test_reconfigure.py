@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from actions.registry import ActionError
-from tests.unit.upstream_world import Client, World
+from actions.registry import BUILT_IN, ActionError, Registry
+from tests.unit.upstream_world import QID, Client, World
+from upstream.action import Action, Status
 from upstream.buffer import Batch
+from upstream.job import UpstreamJob
+from upstream.state import State
+
+
+class Refuses(Action):
+    """Does not open."""
+
+    opened = 0
+
+    def open(self) -> None:
+        """Count, and fail."""
+        Refuses.opened += 1
+        raise RuntimeError("the target is away")
+
+    def act(self, job: UpstreamJob) -> Status:
+        """Never asked."""
+        raise AssertionError
 
 
 def test_limits_change_live_without_disturbing_deliveries() -> None:
@@ -164,3 +184,117 @@ def test_drain_bound_of_the_node_changes_live() -> None:
     assert world.group.stats().topics[0].state == "draining"
     world.advance(1)
     assert [world.body(job) for job in world.pull_all(client)] == [2]
+
+
+ORDERED = {"topic": "t", "orderKey": "KEY", "timeout": 3_600_000}
+
+
+def held(world: World) -> tuple[UpstreamJob, Client, Client]:
+    """Let the first message of key "a" be finished by an earlier holder's success while another has it."""
+    slow, present = Client(), Client("10.0.0.2:1")
+    [job] = world.pull_all(slow)
+    world.advance(3600)
+    assert world.pull_all(present) == [job]
+    world.answer(slow, job)
+    assert job.state is State.HELD
+    return job, slow, present
+
+
+@pytest.mark.parametrize("change", [{"pressureTraffic": True}, {"tags": ["x"]}, {"orderKey": "QID"}])
+def test_held_key_holds_up_nobody_else_after_a_reload(change: dict[str, Any]) -> None:
+    """The new generation starts at the bound; the held key waits in it for the holder's answer, others go on."""
+    world = World(ORDERED, queues=1)
+    world.publish("a", "a", tag="x")
+    _, _, present = held(world)
+    world.group.reconfigure(world.config({**ORDERED, **change}))
+    world.publish("b", tag="x")
+    world.advance(29)
+    assert world.pull_all(Client()) == []
+    world.advance(1.1)
+    other = Client("10.0.0.3:1")
+    assert [world.body(job) for job in world.pull_all(other)] == ([] if "orderKey" in change else [3])
+    assert world.lane().in_flight == (1 if "orderKey" in change else 2)
+    world.group.apply("t", f"{QID}0", [0], [], present)
+    assert [world.body(job) for job in world.pull_all(other)] == [2]
+
+
+@pytest.mark.parametrize("end", ["success", "fail", "timeout"])
+@pytest.mark.parametrize("paused", [False, True])
+def test_held_key_of_an_earlier_generation_goes_on_when_its_holder_is_done(end: str, paused: bool) -> None:
+    """Its answer of either kind, also one that comes before the new generation has read on, or its timeout."""
+    world = World(ORDERED, queues=1)
+    world.publish("a", "a")
+    _, slow, present = held(world)
+    if paused:
+        world.pause()
+    world.group.reconfigure(world.config({**ORDERED, "pressureTraffic": True}))
+    world.advance(31)
+    world.group.apply("t", f"{QID}0", [0], [0], slow)
+    if not paused:
+        assert world.pull_all(slow) == []
+    if end == "timeout":
+        world.advance(3569)
+    else:
+        done: tuple[list[int], list[int]] = ([0], []) if end == "success" else ([], [0])
+        world.group.apply("t", f"{QID}0", *done, present)
+    if paused:
+        world.resume()
+    assert [world.body(job) for job in world.pull_all(slow)] == [2]
+
+
+def test_held_key_is_kept_over_two_reloads_and_an_offset_far_behind_the_watermark() -> None:
+    """Each generation takes it over, whatever was finished after it."""
+    world = World(ORDERED, queues=1)
+    world.publish("a", "a")
+    _, _, present = held(world)
+    world.publish(*[None] * 1000)
+    other = Client("10.0.0.3:1")
+    for job in world.pull_all(other):
+        world.answer(other, job)
+    for flag in (True, False):
+        world.group.reconfigure(world.config({**ORDERED, "pressureTraffic": flag}))
+        world.advance(30.1)
+        assert world.pull_all(other) == []
+    world.group.apply("t", f"{QID}0", [0], [], present)
+    assert [world.body(job) for job in world.pull_all(other)] == [2]
+    assert world.count("pyddmq_skipped_messages_total") == 0
+
+
+def test_topic_taken_out_before_it_ran_is_given_up() -> None:
+    """Its slot goes, with its queue locks: the topic can be deleted, and others may consume it."""
+    world = World({"topic": "t"}, queues=1)
+    world.group.reconfigure(world.config({"topic": "t"}, {"topic": "later"}))
+    assert world.group.works_on("later")
+    world.group.reconfigure(world.config({"topic": "t"}))
+    assert not world.group.works_on("later")
+    assert [topic.topic for topic in world.group.stats().topics] == ["t"]
+    world.store.create_topic("later", 1)
+    world.advance(60)
+    assert not world.group.works_on("later")
+
+
+def test_topic_whose_actions_do_not_open_gives_its_queues_up_when_it_is_taken_out() -> None:
+    """The locks were taken before the action raised."""
+    world = World({"topic": "t"}, queues=1, registry=Registry({**BUILT_IN, "Refuses": Refuses}))
+    world.store.create_topic("u", 1)
+    world.group.reconfigure(world.config({"topic": "t"}, {"topic": "u", "actions": ["Refuses", "PullServer"]}))
+    assert world.store.queue_locks.owner("g", ("u", 0)) == "proxy"
+    world.group.reconfigure(world.config({"topic": "t"}))
+    assert world.store.queue_locks.owner("g", ("u", 0)) is None
+
+
+def test_reloads_leave_one_attempt_to_start_at_a_time() -> None:
+    """Each reload tries at once and puts off the next attempt; it begins no further chain of them."""
+    Refuses.opened = 0
+    world = World({"topic": "t"}, queues=1, registry=Registry({**BUILT_IN, "Refuses": Refuses}))
+    refusing = {"topic": "t", "actions": ["Refuses", "PullServer"]}
+    world.group.reconfigure(world.config(refusing))
+    world.advance(0.1)
+    for number in range(10):
+        world.group.reconfigure(world.config({**refusing, "tags": [f"x{number}"]}))
+    assert Refuses.opened == 11
+    world.advance(60)
+    assert Refuses.opened == 11 + 12
+    world.group.stop()
+    world.advance(60)
+    assert Refuses.opened == 11 + 12

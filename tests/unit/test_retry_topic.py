@@ -11,6 +11,7 @@ from tests.unit.upstream_world import ROOT, Client
 from upstream import heads
 from upstream.heads import HeadRefused
 from upstream.lane import Lane
+from upstream.state import State
 from upstream.stuck import stuck_messages
 
 RETRIES = "%RETRY%g"
@@ -58,6 +59,27 @@ def test_last_failure_is_a_dead_letter_with_the_original_place() -> None:
     assert (letter["DLQ_ATTEMPTS"], letter["DLQ_RETRY_OFFSET"], job.offset) == ("3", "1", 2)
     assert "__PYDDMQ_RETRY_COUNTS" not in letter
     assert world.pending == 0
+
+
+def test_same_offset_of_topic_and_retry_topic_are_two_messages() -> None:
+    """Both out at once, an answer ends the one that it names and not the other (W31)."""
+    world = RetryWorld()
+    client = Client()
+    world.publish("a", queue=0)
+    world.failed(client)
+    world.advance(0.1)
+    retried = world.pull(client)
+    world.store.create_topic("u", 1)
+    world.group.reconfigure(world.config({"topic": "t", **USED}, {"topic": "u", **USED}))
+    world.publish("b", topic="u", queue=0)
+    fresh = world.pull(client, "u")
+    assert retried is not None
+    assert fresh is not None
+    assert [job.offset for job in (*retried.jobs, *fresh.jobs)] == [0, 0]
+    assert (retried.qid, fresh.qid) == ("c_b_retry_0", "c_b_0")
+    assert world.group.apply("u", "c_b_0", [0], [], client).finished == 1
+    assert retried.jobs[0].state is State.OUT
+    assert world.answer(client, retried.jobs[0]).finished == 1
 
 
 def test_other_messages_do_not_wait_and_the_committed_offset_moves_on() -> None:
@@ -245,15 +267,15 @@ def test_switching_it_on_takes_effect_with_the_next_generation() -> None:
     assert world.waiting == 1
 
 
-def test_late_success_while_the_record_is_written_is_a_repeated_one() -> None:
-    """The fail came first; the message comes again, as it would from another holder."""
+def test_late_success_while_the_record_is_written_is_not_taken() -> None:
+    """The fail came first, and a record that may not be there yet is no reason to say that it is finished."""
     world = RetryWorld()
     client = Client()
     world.publish("a", queue=0)
     [job] = world.pull_all(client)
     world.group.apply("t", job.qid, [], [0], client)
     assert world.group.stats().topics[0].retrying == 0
-    assert world.group.apply("t", job.qid, [0], [], client).repeated == 1
+    assert world.group.apply("t", job.qid, [0], [], client).ignored == 1
     world.turn_end()
     world.advance(0.1)
     assert len(world.pull_all(client)) == 1
@@ -326,8 +348,9 @@ def test_stuck_message_of_the_retry_topic_is_retried_at_once() -> None:
     world.advance(0.1)
     [job] = world.pull_all(client)
     world.advance(0.2)
-    [again] = world.pull_all(client)
-    world.answer(client, again, fail=True)
+    other = Client("10.0.0.2:1")
+    [again] = world.pull_all(other)
+    world.answer(other, again, fail=True)
     assert job is again
     stuck, _ = stuck_messages(world.group.lanes(), store=world.store, clock=world.clock, count_max=9)
     [found] = [(each.topic, each.queue_id, each.offset) for each in stuck]

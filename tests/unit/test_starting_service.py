@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.metrics import Metrics
+from broker.notices import Notices
 from broker.testing import ManualClock, ManualScheduler
 from proxy.connection import Connection
 from proxy.server import ServerLimits, ThriftServer
@@ -22,7 +23,7 @@ def test_transactions_are_told_to_come_again(protocol: int) -> None:
     clock, metrics = ManualClock(), Metrics()
     server = ThriftServer(
         "producer",
-        StartingService(metrics).producer_handlers(),
+        StartingService(metrics, Notices(clock)).producer_handlers(),
         limits=ServerLimits(),
         clock=clock,
         scheduler=ManualScheduler(clock),

@@ -132,6 +132,41 @@ def test_who_waits_is_told_before_the_others(runner: asyncio.Runner, tmp_path: P
     assert (told[0], sorted(told)) == ("second", ["first", "second", "third"])
 
 
+def test_who_waits_for_several_is_told_of_each(runner: asyncio.Runner, tmp_path: Path) -> None:
+    """The kernel gives out each result once, perhaps while another one is waited for or told."""
+
+    async def run(is_told_first: bool) -> list[int]:
+        disk = RealDisk()
+        syncs, end = syncs_of(asyncio.get_running_loop(), disk)
+        told: list[int] = []
+        begun: list[Syncing] = []
+        first = asyncio.Event()
+
+        def done(number: int) -> None:
+            told.append(number)
+            if is_told_first and len(told) == 1:
+                wait_for_all()
+                first.set()
+
+        def wait_for_all() -> None:
+            for each in reversed(begun):
+                each.wait()
+
+        def begin(number: int) -> Syncing:
+            return syncs.begin(disk.open(f"{tmp_path}/{number}", create=True), lambda error: done(number))
+
+        begun += [begin(number) for number in range(20)]
+        if is_told_first:
+            await first.wait()
+        else:
+            wait_for_all()
+        end()
+        return sorted(told)
+
+    with runner:
+        assert [runner.run(run(is_told_first)) for is_told_first in (False, True)] == [list(range(20))] * 2
+
+
 def test_what_was_synced_at_once_is_told_once() -> None:
     """By whom waits, or in the next turn."""
     disk, scheduler = SimDisk(), ManualScheduler(ManualClock())

@@ -118,7 +118,7 @@ def test_splitter_incomplete_frame_is_partial() -> None:
     [
         (b"\x00\x00\x00\x00", "empty"),
         (b"\xff\xff\xff\xff", "negative"),
-        (struct.pack(">I", LIMIT + 1), "too_long"),
+        (struct.pack(">I", LIMIT + 1) + b"no", "too_long"),
         (b"\x7f\xff\xff\xff", "too_long"),
         (b"\x80\x01\x00\x01", "unframed"),
         (b"\x82\x21\x01\x04", "unframed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -43,3 +44,43 @@ def test_idl_travels_where_the_installed_package_looks(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert str(tmp_path / "proxy" / "idl.py") in done.stdout
     assert str(package / "idl_files" / "consumer.thrift") in done.stdout
+
+
+_PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8").partition("### Fields of our own")[2]
+_OWN, _KEPT = _PROTOCOL.split("Kept for what is to come", 1)
+_ROW = re.compile(r"^\| ([\w', ]+) \| (\d+) \| `([\w<>, ]+) (\w+)` \|", re.MULTILINE)
+_FIELD = re.compile(r"\b(\d+): (?:optional |required )?(map<\w+, ?\w+>|[\w<>]+) (\w+)")
+_OWN_FROM = 101
+
+Row = tuple[str, int, str, str]
+
+
+def rows(table: str) -> list[Row]:
+    """Struct, id, type and name of each field in a table of the page."""
+    return [
+        (struct, int(number), kind, name)
+        for structs, number, kind, name in _ROW.findall(table)
+        for struct in structs.split(", ")
+    ]
+
+
+def defined() -> set[Row]:
+    """The fields of our own in the interface definitions, of structs and arguments."""
+    found = set()
+    for file in idl.NAMES:
+        text = re.sub(r"/\*.*?\*/", "", idl.path(file).read_text(encoding="utf-8"), flags=re.DOTALL)
+        for name, fields in re.findall(r"(?:struct|exception) (\w+) \{(.*?)\}", text, re.DOTALL):
+            struct = "consumer's Message" if (file, name) == ("consumer", "Message") else name
+            found |= {(struct, int(number), kind, field) for number, kind, field in _FIELD.findall(fields)}
+    return {each for each in found if each[1] >= _OWN_FROM}
+
+
+def test_numbers_on_the_wire_stand_in_the_table_for_ever() -> None:
+    """D59: a field of our own has the number, type and name of its row; one to come takes what is kept for it."""
+    own, kept = rows(_OWN), rows(_KEPT)
+    assert {each for each in own if each[1] >= _OWN_FROM} <= defined()
+    assert defined() <= {*own, *kept}
+    numbers = [each[:2] for each in {*own, *kept}]
+    assert len(numbers) == len(set(numbers)), "a number with two meanings"
+    assert ("consumer's Message", 103, "i64", "delivery") in own
+    assert len(kept) + len(own) > 20, "rows that nobody reads"

@@ -15,6 +15,7 @@ from proxy.wire import (
     ArgumentsError,
     Call,
     ConsumeResult,
+    TextError,
     WireError,
     parse_call,
     scan_ack,
@@ -27,7 +28,7 @@ from proxy.wire import (
     scan_submit,
 )
 from proxy.wire.call import CALL, encode_varint, message_head
-from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX, OFFSETS_MAX, PROPERTIES_MAX, RESULTS_MAX
+from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX, OFFSETS_MAX, PROPERTIES_MAX, REASON_BYTES_MAX, RESULTS_MAX
 from proxy.wire.tables import Field, StructType, Type, method
 from tests.wire_values import PROTOCOLS, UNKNOWN_TYPES, call, newer, table, values, values_of, without_unknown
 
@@ -56,7 +57,11 @@ def chain(result: dict[str, Any] | None) -> list[ConsumeResult]:
     while result is not None:
         context = result.get("context", {})
         names = (context.get("groupId"), context.get("topic"), context.get("qid"))
-        flat.append(ConsumeResult(*names, result.get("successOffsets", []), result.get("failOffsets", [])))
+        reasons = result.get("reasons")
+        if reasons is not None:
+            reasons = {offset: text.encode()[:REASON_BYTES_MAX] for offset, text in reasons.items()}
+        offsets = (result.get("successOffsets", []), result.get("failOffsets", []))
+        flat.append(ConsumeResult(*names, *offsets, result.get("deliveries"), reasons))
         result = result.get("nextResult")
     return flat
 
@@ -82,6 +87,7 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
         "delay_level": message.get("delayLevel"),
         "deliver_at_ms": message.get("deliverAtMs"),
         "delay_ms": message.get("delayMs"),
+        "unique_key": raw("uniqKey"),
     }
 
 
@@ -136,6 +142,7 @@ usual_messages = st.fixed_dictionaries(
         "version": st.one_of(usual_text, st.just("é")),
         "properties": st.dictionaries(usual_text, st.one_of(usual_text, st.just("ü")), max_size=3),
         "delayMs": st.integers(0, 1 << 40),
+        "uniqKey": st.just("FE" + "0" * 30) | st.text(max_size=40),
     },
 )
 
@@ -346,7 +353,7 @@ def test_scan_long_chain_is_walked_and_capped(protocol: int) -> None:
     else:
         first, inner = b"\x0c\x00\x01", b"\x0c\x00\x0a"
     body = first + inner * (RESULTS_MAX - 1) + bytes(RESULTS_MAX + 1)
-    assert scan_submit(arguments(protocol, "submit", body)) == [(None, None, None, [], [])] * RESULTS_MAX
+    assert scan_submit(arguments(protocol, "submit", body)) == [ConsumeResult(None, None, None, [], [])] * RESULTS_MAX
     with pytest.raises(ArgumentsError, match="chain"):
         scan_submit(arguments(protocol, "submit", first + inner * RESULTS_MAX + bytes(RESULTS_MAX + 2)))
 
@@ -361,7 +368,7 @@ def test_scan_fields_after_next_result_belong_to_the_outer_element(protocol: int
         body += b"\x0f\x00\x03\x0a" + struct.pack(">iq", 1, 7) + b"\x00"
         body += b"\x0f\x00\x03\x0a" + struct.pack(">iq", 1, 8) + b"\x00\x00"
     found = scan_submit(arguments(protocol, "submit", body))
-    assert found == [(None, None, None, [8], []), (None, None, None, [7], [])]
+    assert found == [ConsumeResult(None, None, None, [8], []), ConsumeResult(None, None, None, [7], [])]
 
 
 BOMBS = {
@@ -423,9 +430,9 @@ def test_scan_offsets_are_capped_over_the_chain(protocol: int) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("field", ["topic", "key", "value", "tags", "version", "properties"])
+@pytest.mark.parametrize("field", ["topic", "key", "tags", "version", "properties"])
 def test_scan_text_that_is_no_utf8_refused(protocol: int, field: str) -> None:
-    """A string is UTF-8 in every field; a body may be anything."""
+    """A text is UTF-8 in every field but the bodies, and is refused with its place in a batch."""
     text = "marker-text"
     message: dict[str, Any] = {"topic": "t", "key": "k", "hashId": 0, "tags": "g", "partitionId": -1, "body": b"marker"}
     message[field] = {"name": text} if field == "properties" else text
@@ -435,8 +442,19 @@ def test_scan_text_that_is_no_utf8_refused(protocol: int, field: str) -> None:
     with pytest.raises(ArgumentsError, match="UTF-8"):
         scan_send(bad)
     batch = call(protocol, "sendBatchSync", {"messages": [message] * 3})
-    with pytest.raises(ArgumentsError, match="UTF-8"):
-        scan_send_batch(batch._replace(frame=batch.frame.replace(b"marker-text", b"marker\xfftext")))
+    for place in range(3):
+        frame = batch.frame.replace(b"marker-text", b"marker-TEXT", place).replace(b"marker-text", b"marker\xfftext", 1)
+        with pytest.raises(TextError, match="UTF-8") as found:
+            scan_send_batch(batch._replace(frame=frame))
+        assert (found.value.place, found.value.count) == (place, 3)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_scan_body_in_the_text_field_is_any_bytes(protocol: int) -> None:
+    """`value` is taken as it came, whatever it holds."""
+    good = call(protocol, "sendSync", {"message": {"topic": "t", "value": "marker-text"}})
+    found = scan_send(good._replace(frame=good.frame.replace(b"marker-text", b"marker\xfftext")))
+    assert found.message.value == b"marker\xfftext"
 
 
 def test_scan_send_body_is_a_slice_of_the_frame() -> None:
@@ -471,3 +489,35 @@ def test_scan_offsets_of_a_whole_batch(first: int, count: int, other: tuple[int,
         offsets[other[0] % count] += other[1]
     found = scan_submit(call(COMPACT, "submit", {"result": {"successOffsets": offsets}}))
     assert found[0].success == offsets
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_scan_keeps_the_beginning_of_a_long_reason_and_any_bytes(protocol: int) -> None:
+    """A reason is for people: what is too long or no UTF-8 fails no call."""
+    said = b"\xff" + b"x" * 5_000
+    if protocol == COMPACT:
+        body = b"\x1c" + b"\x0b\xcc\x01" + b"\x01\x68\x0e" + encode_varint(len(said)) + said + b"\x00\x00"
+    else:
+        body = b"\x0c\x00\x01" + b"\x0d\x00\x66" + struct.pack(">BBiqi", 10, 11, 1, 7, len(said)) + said + b"\x00\x00"
+    [found] = scan_submit(arguments(protocol, "submit", body))
+    assert found.reasons == {7: said[:REASON_BYTES_MAX]}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_scan_bounds_the_numbers_and_reasons_of_a_call(protocol: int) -> None:
+    """They count together over the whole chain, apart from the offsets; of another type they are passed over."""
+    count = OFFSETS_MAX + 1
+    if protocol == COMPACT:
+        pairs = b"".join(b"%b\x02" % encode_varint(number) for number in range(count))
+        many = b"\x0b\xca\x01" + encode_varint(count) + b"\x66" + pairs
+        other = b"\x0b\xca\x01\x01\x88\x01a\x01b"
+        head, end = b"\x1c", b"\x00\x00"
+    else:
+        pairs = b"".join(struct.pack(">qq", number, 1) for number in range(count))
+        many = b"\x0d\x00\x65" + struct.pack(">BBi", 10, 10, count) + pairs
+        other = b"\x0d\x00\x65" + struct.pack(">BBi", 11, 11, 1) + b"\x00\x00\x00\x01a" * 2
+        head, end = b"\x0c\x00\x01", b"\x00\x00"
+    with pytest.raises(ArgumentsError, match="numbers and reasons"):
+        scan_submit(arguments(protocol, "submit", head + many + end))
+    [found] = scan_submit(arguments(protocol, "submit", head + other + end))
+    assert found.deliveries is None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proxy.wire import COMPACT, ArgumentsError, SendMessage, scan_compact_send
 from proxy.wire.call import encode_varint
 from proxy.wire.shapes_compact import Head, Numbers, Shapes, Tail, find_tail
+from proxy.wire.steps import Steps
 from tests.wire_values import call
 
 Outcome = list[SendMessage] | type[Exception]
@@ -34,7 +35,7 @@ def frame_of(batch: list[dict[str, Any]]) -> tuple[bytes, int]:
 def by_shape(frame: bytes, pos: int, count: int) -> Outcome:
     """Scan with whatever shapes are known, and learn."""
     try:
-        return scan_compact_send._messages(frame, pos, count)[0]
+        return scan_compact_send._messages(frame, pos, count, Steps())[0]
     except (IndexError, struct.error, UnicodeDecodeError, ArgumentsError):
         return ArgumentsError
 
@@ -45,7 +46,7 @@ def by_field(frame: bytes, pos: int, count: int) -> Outcome:
     messages = []
     try:
         for _ in range(count):
-            message, pos = scan_compact_send._message(frame, view, pos)
+            message, pos = scan_compact_send._message(Steps(), frame, view, pos)
             messages.append(message)
     except (IndexError, struct.error, UnicodeDecodeError, ArgumentsError):
         return ArgumentsError
@@ -131,7 +132,7 @@ def test_cut_at_every_byte_refused() -> None:
     """A message of a known shape that ends early is an error wherever it ends."""
     frame, pos = frame_of([USUAL, USUAL])
     assert by_shape(frame, pos, 2) == by_field(frame, pos, 2)
-    end = scan_compact_send._messages(frame, pos, 2)[1]
+    end = scan_compact_send._messages(frame, pos, 2, Steps())[1]
     for cut in range(pos, end):
         assert by_shape(frame[:cut], pos, 2) is ArgumentsError
     assert by_shape(frame[:end], pos, 2) == by_field(frame, pos, 2)
@@ -140,7 +141,7 @@ def test_cut_at_every_byte_refused() -> None:
 def test_body_of_a_known_shape_is_a_slice_of_the_frame() -> None:
     """No body is copied."""
     frame, pos = frame_of([USUAL, USUAL])
-    scanned, _ = scan_compact_send._messages(frame, pos, 2)
+    scanned, _ = scan_compact_send._messages(frame, pos, 2, Steps())
     assert all(message.body is not None and message.body.obj is frame for message in scanned)
 
 

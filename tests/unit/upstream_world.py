@@ -31,7 +31,9 @@ QID = "c_b_"
 
 
 class Client:
-    """A connection as the buffer sees it."""
+    """A connection as the buffer sees it, over which every reply has left."""
+
+    heard = carried = 0
 
     def __init__(self, address: str = "10.0.0.1:5000") -> None:
         self.address = address

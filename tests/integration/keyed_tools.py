@@ -1,0 +1,48 @@
+"""What the tests of deduplicating producers share: keys, and the memory of a store."""
+
+from __future__ import annotations
+
+from broker.deduplication.deduplication import Deduplication, WindowLimits
+from broker.metrics import Metrics
+from broker.seams import Disk
+from broker.store import Store
+from proxy.keyed_sends import KeyedSends
+from proxy.publishing import Publishing
+
+START = 0x1234
+NAME = b"FE0102030405%08X" % START
+FIRST = START << 16
+
+
+def key(number: int, name: bytes = NAME) -> bytes:
+    """UNIQ_KEY of a producer's message, counted from 0."""
+    return b"%b%012X" % (name, (int(name[12:], 16) << 16) + number)
+
+
+def keys(first: int, count: int, name: bytes = NAME) -> list[bytes]:
+    """Those of so many in a row."""
+    return [key(number, name) for number in range(first, first + count)]
+
+
+def memory(
+    store: Store, disk: Disk, *, metrics: Metrics | None = None, limits: WindowLimits | None = None
+) -> Deduplication:
+    """Open what a store remembers of deduplicating producers."""
+    steps = Deduplication.opening(store, disk=disk, metrics=metrics or Metrics(), limits=limits or WindowLimits())
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: Deduplication = end.value
+            return made
+
+
+def keyed_sends(store: Store, publishing: Publishing, *, disk: Disk, metrics: Metrics) -> KeyedSends:
+    """Make what answers repeats."""
+    return KeyedSends(
+        memory(store, disk, metrics=metrics),
+        store=store,
+        publishing=publishing,
+        qid_prefix="pyddmq_broker-0_",
+        broker_name="broker-0",
+    )

@@ -1,0 +1,104 @@
+"""What a person on call is told: each trouble shows within five seconds everywhere, and goes when it is over."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from proxy.admin.finding import KINDS
+from tests.simulation.staged import STAGES, Stage
+from tests.simulation.ward import Ward
+
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def rows() -> dict[str, list[str]]:
+    """The rows of the page's table, by finding: trouble, what the page says, what to do."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return {row[0].strip("`"): row[1:] for row in cells if len(row) == 4 and row[0].strip("`") in KINDS}
+
+
+def fits(text: str, said: str) -> bool:
+    """Whether a sentence is what the page says, where … stands for anything."""
+    return re.fullmatch(".*".join(map(re.escape, said.split("…"))), text) is not None
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=list(STAGES))
+def test_trouble_is_told_of_within_seconds_and_no_longer_than_it_lasts(stage: Stage) -> None:
+    """A healthy node has no finding; then the trouble's own is on page, in JSON, readiness and gauge; then it goes."""
+    ward = Ward(stage.prepare)
+    ward.run(5)
+    assert ward.findings() == []
+    staging = stage.run(ward)
+    next(staging)
+    found = ward.appears(stage.kind)
+    assert fits(found.text, rows()[stage.kind][1]), found.text
+    assert next(staging, "over") == "over"
+    ward.goes(stage.kind, seconds=stage.over_seconds)
+
+
+def test_every_kind_of_finding_is_staged() -> None:
+    """No rule is without a trouble that brings it about."""
+    assert {stage.kind for stage in STAGES.values()} == set(KINDS)
+
+
+def test_page_lists_every_finding_with_what_to_do() -> None:
+    """The table of docs/operations.md is that of the code, row by row."""
+    assert {kind: [row[0], row[2]] for kind, row in rows().items()} == {
+        name: [kind.trouble, kind.advice] for name, kind in KINDS.items()
+    }
+    assert list(rows()) == list(KINDS)
+
+
+def test_since_is_the_first_failure_through_all_attempts() -> None:
+    """Neither a redelivery nor a further failure begins it anew, in the lists of keys and of stuck messages."""
+    ward = Ward(lambda wanted: wanted["groups"][0]["topics"][0].update(retryIntervals=[300, -1], maxRetry=-1))
+    ward.send("orders", "k")
+    ward.send("orders", "k")
+
+    def since() -> set[int]:
+        [stuck, *_] = ward.view.stuck(group="by-key", count_max=10)[0]  # type: ignore[index]
+        [key] = ward.view.groups(details_max=10)[0].topics[0].stuck_keys
+        return {stuck.since_ms, key.since_ms}
+
+    ward.fail(1)
+    [first] = since()
+    for _ in range(5):
+        ward.run(2)
+        ward.fail(1)
+        assert since() == {first}
+        ward.pull()
+        assert since() == {first}
+        ward.run(2)
+
+
+def test_time_of_a_failure_before_the_restart_is_told_as_at_least() -> None:
+    """The journal keeps how often a message failed, not since when: the node does not make that up."""
+    ward = Ward(STAGES["poison_key"].prepare)
+    ward.send("orders", "k")
+    ward.fail(6)
+    assert " deliveries in more than " not in ward.appears("poison").text
+    ward.restart(kill=True)
+    found = ward.appears("poison")
+    assert "6 deliveries in more than " in found.text
+    assert found.attempts == 6
+
+
+def test_node_that_starts_says_so_and_has_no_other_finding() -> None:
+    """From its first moment on, before there is a store to ask about; when it is ready there is none."""
+    ward = Ward()
+    ward.send("orders", "k")
+    ward.world.kill()
+    node, task = ward.world.begin()
+    ward.observe(node)
+    seen = set()
+    while not task.done():
+        [finding] = ward.findings()
+        seen.add(finding.text.split(".")[0])
+        ward.world.run(seconds=0.001)
+    assert {"The node is starting", "The node is recovering"} <= seen
+    ward.world.node = node
+    assert ward.findings() == []

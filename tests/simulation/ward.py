@@ -1,0 +1,243 @@
+"""A node in virtual time whose troubles are staged, and everything that tells of them: page, JSON, readiness, gauge."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from broker.testing.sim_disk import SimDisk
+from conf import Loaded, loads
+from proxy.admin import api, page
+from proxy.admin.attention import DETAILS_MAX, findings
+from proxy.admin.exposition import ATTENTION, NodeCollector
+from proxy.admin.finding import Finding
+from proxy.admin.loop_lag import LoopLag
+from proxy.config_watch import ConfigWatch, Signature
+from proxy.node import Node
+from proxy.node_view import LiveNode
+from proxy.reload import Reloader
+from proxy.testing import NetworkFaults
+from tests.simulation.caller import Line, Waiting
+from tests.simulation.ledger import Place
+from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
+from tests.simulation.world import DATA, World, settings
+
+SEGMENT_BYTES = 131_072
+POLL_SECONDS = 0.25
+
+
+class Ward:
+    """A node, a client that does as it is told, and an observer.
+
+    Args:
+        change: Changes the configuration before the node starts.
+    """
+
+    def __init__(self, change: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        self.world = World(1, faults=NetworkFaults(delay_ms_max=0.2, fragment_share=0))
+        self.wanted = copy.deepcopy(settings())
+        change(self.wanted)
+        self._first_group = copy.deepcopy(self.wanted["groups"][0])
+        self.text: str | None = None
+        self.world.config = self._load().config
+        self.signature: Signature = (1, 1, 1)
+        self.lag = LoopLag(self.world.loop, self.world.clock)
+        self.start()
+        self.lag.start()
+        self.consumer = Line(self.world, "10.9.0.1", consumer_codec(), 9713)
+        self.producer = Line(self.world, "10.9.0.1", producer_codec(), 9613)
+
+    # The node.
+
+    @property
+    def node(self) -> Node:
+        """The one that runs."""
+        assert self.world.node is not None
+        return self.world.node
+
+    @property
+    def disk(self) -> SimDisk:
+        """Its disk."""
+        return self.world.disk
+
+    def start(self) -> None:
+        """Start the node, and observe it."""
+        self.observe(self.world.start())
+
+    def observe(self, node: Node) -> None:
+        """Look at a node from now on."""
+        reloader = Reloader(node, self._load, file="node.yaml")
+        self.view = LiveNode(node, reloader)
+        self.watch = ConfigWatch(lambda: self.signature, self.signature, reloader)
+
+    def restart(self, between: Callable[[], None] = lambda: None, *, kill: bool = False) -> None:
+        """End the node, do something to its files, and start it again."""
+        if kill:
+            self.world.kill()
+        else:
+            self.world.stop()
+        between()
+        self.start()
+
+    def _load(self) -> Loaded:
+        text = yaml.safe_dump(self.wanted, sort_keys=False) if self.text is None else self.text
+        return loads(text, file="node.yaml", actions=self.world.registry)
+
+    def reload(self, **node: Any) -> None:
+        """Change settings of the node; it must take them."""
+        self.wanted["node"].update(node)
+        assert self.edit().accepted
+
+    def edit(self, text: str | None = None) -> Any:
+        """Write the file, with this text or as wanted, and have it read as SIGHUP does."""
+        self.text = text
+        result = self.process_run(self.view._reloader.reload)
+        if result.accepted:
+            self.world.config = self.node.config
+        return result
+
+    def edit_group(self, edit: Callable[[list[Any]], Any]) -> None:
+        """Change the groups of the file and have it read; it must be taken."""
+        edit(self.wanted["groups"])
+        result = self.edit()
+        assert result.accepted, result.problems
+
+    @property
+    def first_group(self) -> dict[str, Any]:
+        """The group `by-key` as it was at first."""
+        return copy.deepcopy(self._first_group)
+
+    def line(self, host: str) -> Line:
+        """Return a further connection to the consumer port."""
+        return Line(self.world, host, consumer_codec(), 9713)
+
+    def process_run(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Do something as the node."""
+        assert self.world.process is not None
+        return self.world.process.run(work, *args)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.world.run(seconds=seconds)
+
+    # Clients.
+
+    def call(self, line: Line, method: str, **arguments: Any) -> Reply:
+        """Call the node and wait for its answer."""
+        line.connect()
+        life = self.world.ledger.life
+        assert self.world.run(until=lambda: line.link is not None and line.link.life == life, seconds=40)
+        waiting = Waiting()
+        line.call(method, waiting, **arguments)
+        self.world.run(until=lambda: waiting.reply is not None or waiting.lost, seconds=40)
+        return waiting.reply or Reply(method, 0, None, "the connection was closed")
+
+    def publish(self, topic: str, key: str = "k", *, body_bytes: int = 10, **wait: int) -> int:
+        """Publish one message; returns the result code."""
+        message = producer_idl.Message(topic=topic, key=key, body=b'{"x": "%s"}' % (b"x" * body_bytes), **wait)
+        code: int = self.call(self.producer, "sendSync", message=message, timeout=1_000).value.code
+        return code
+
+    def send(self, topic: str, key: str = "k", **wait: int) -> None:
+        """Publish one message, which must be stored."""
+        assert self.publish(topic, key, **wait) == 0
+
+    def fill(self, segments: int, topic: str = "orders") -> None:
+        """Publish until the log has so many files more."""
+        end = self.node.store.end + segments * SEGMENT_BYTES
+        while self.node.store.end < end:
+            assert self.publish(topic, f"k{self.node.store.end}", body_bytes=20_000) == 0
+
+    def fill_disk(self) -> None:
+        """Leave no space, and publish until that is noticed."""
+        self.disk.capacity_bytes = self.disk._used()
+        for body_bytes in (20_000, 10):
+            while self.publish("orders", f"k{self.node.store.end}", body_bytes=body_bytes) == 0:
+                pass
+
+    def pull(self, group: str = "by-key", *, linger_ms: int = 2_000, count: int = 8) -> list[Place]:
+        """Pull; returns the places of what came."""
+        request = consumer_idl.PullRequest(groupId=group, maxBatchSize=count, maxLingerTime=linger_ms, version="ward")
+        reply = self.call(self.consumer, "pull", request=request)
+        if reply.error is not None:
+            return []
+        response = reply.value
+        context = response.context
+        return [Place(context.topic, context.qid, each.offset) for each in response.messages or ()]
+
+    def answer(self, place: Place, *, success: bool, group: str = "by-key") -> None:
+        """Submit one result."""
+        done, failed = ([place.offset], []) if success else ([], [place.offset])
+        context = consumer_idl.Context(groupId=group, topic=place.topic, qid=place.qid)
+        result = consumer_idl.ConsumeResult(context=context, successOffsets=done, failOffsets=failed)
+        self.call(self.consumer, "submit", result=result)
+
+    def fail(self, times: int) -> None:
+        """Pull and fail until so many messages were failed."""
+        while times > 0:
+            for place in self.pull():
+                self.answer(place, success=False)
+                times -= 1
+
+    def finish(self) -> None:
+        """Pull and acknowledge until nothing comes any more."""
+        while found := self.pull(linger_ms=2_500):
+            for place in found:
+                self.answer(place, success=True)
+
+    # What is seen.
+
+    def findings(self) -> list[Finding]:
+        """What needs attention, looked up as an operator would."""
+        groups = self.view.groups(details_max=DETAILS_MAX)
+        return findings(self.view, groups, self.lag.seconds)
+
+    def shown(self, kind: str) -> bool:
+        """Whether there is a finding of the kind."""
+        return any(each.kind == kind for each in self.findings())
+
+    def appears(self, kind: str, *, seconds: float = 5.0) -> Finding:
+        """Wait for a finding; all that shows findings must show it."""
+        self.wait(lambda: self.shown(kind), f"there is no {kind}", seconds)
+        [found, *_] = [each for each in self.findings() if each.kind == kind]
+        self.everywhere(found)
+        return found
+
+    def goes(self, kind: str, *, seconds: float = 5.0) -> None:
+        """Wait until there is no such finding any more."""
+        self.wait(lambda: not self.shown(kind), f"{kind} does not go", seconds)
+
+    def wait(self, until: Callable[[], bool], problem: str, seconds: float) -> None:
+        """Look several times a second."""
+        end = self.world.loop.time() + seconds
+        while not until():
+            assert self.world.loop.time() < end, f"{problem}: {self.findings()}"
+            self.run(POLL_SECONDS)
+
+    def everywhere(self, finding: Finding) -> None:
+        """Demand that page, readiness, the groups' documents and the gauge show a finding."""
+        lag = self.lag.seconds
+        text = page.render(self.view, loop_lag_seconds=lag)
+        assert text is not None
+        assert "Nothing needs attention" not in text
+        kinds = [finding.kind]
+        documents = [
+            api.readiness(self.view, loop_lag_seconds=lag),
+            api.stats(self.view, limit=10, loop_lag_seconds=lag),
+            api.groups(self.view, limit=10, loop_lag_seconds=lag),
+            api.stuck(self.view, limit=10, loop_lag_seconds=lag),
+        ]
+        for document in documents:
+            assert document is not None
+            assert set(kinds) <= {each["finding"] for each in document["findings"]}
+        for family in NodeCollector(self.view, self.lag, "virtual").collect():
+            if family.name == ATTENTION:
+                labels = [tuple(sample.labels.values()) for sample in family.samples]
+                assert (finding.kind, finding.group, finding.topic) in labels
+
+    def flip(self, path: str, place: int) -> None:
+        """Damage a file of the data directory."""
+        self.disk.flip_bit(f"{DATA}/{path}", place)
