@@ -14,7 +14,7 @@ import platform
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.disk import RealFile
+from broker.disk import RealDisk, RealFile
 from broker.seams import Disk, DiskFile, Scheduler, Syncing, Syncs, Told
 
 _IN_FLIGHT_MAX = 64
@@ -145,7 +145,7 @@ class LinuxAio:
         numbers = _CALLS.get(platform.machine())
         if numbers is None:
             raise OSError(errno.ENOSYS, "the numbers of the calls of this machine are not known")
-        self._loop = loop
+        self._loop, self._disk = loop, disk
         self._at_once = SyncsAtOnce(loop, disk)
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
@@ -190,7 +190,9 @@ class LinuxAio:
         return self._at_once.begin(file, done) if begun is None else begun
 
     def begin_folder(self, path: str, done: Told) -> Syncing:
-        """Begin to sync the folder."""
+        """Begin to sync the folder; of a disk with a sync of its own by that."""
+        if type(self._disk).sync_folder is not RealDisk.sync_folder:
+            return self._at_once.begin_folder(path, done)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:

@@ -141,7 +141,7 @@ class StatsReader:
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._wall_ms = clock.wall_ms()
+        self._wall_us = clock.wall_us()
         self._now = clock.monotonic()
 
     def queue(self, lane: Lane) -> QueueStats:
@@ -152,7 +152,7 @@ class StatsReader:
             try:
                 physical, size, _ = lane.queue.read(max(committed, lane.queue.min_offset), 1)[0]
                 stored_ms = store_timestamp(self._store.read(physical, size))
-                seconds = max(0.0, (self._wall_ms - stored_ms) / 1000)
+                seconds = max(0.0, (self._wall_us - stored_ms * 1000) / 1_000_000)
                 left = self._store.retention.left(physical, stored_ms)
             except (DamagedRecord, RecordGone, IndexError):
                 # The message cannot be read; it will be skipped when its turn comes.
@@ -254,7 +254,7 @@ class StatsReader:
         return stuck_since(job, self._now)
 
     def _to_wall(self, moment: float) -> int:
-        return self._wall_ms - int((self._now - moment) * 1000)
+        return (self._wall_us - round((self._now - moment) * 1_000_000)) // 1000
 
 
 def stuck_since(job: UpstreamJob, now: float) -> float:

@@ -76,7 +76,7 @@ class _Reader:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._now = clock.monotonic()
-        self._wall_ms = clock.wall_ms()
+        self._wall_us = clock.wall_us()
 
     def since(self, job: UpstreamJob) -> float:
         """Monotonic seconds."""
@@ -119,7 +119,7 @@ class _Reader:
         return None if unique_key is None else unique_key.decode("utf-8", "replace")
 
     def _to_wall(self, moment: float) -> int:
-        return self._wall_ms - int((self._now - moment) * 1000)
+        return (self._wall_us - round((self._now - moment) * 1_000_000)) // 1000
 
 
 def _waiting_behind(job: UpstreamJob) -> int:

@@ -31,5 +31,6 @@ def test_a_change_that_breaks_nothing_is_not_called_caught(tmp_path: Path) -> No
     """The judge can say no: a harmless change is missed by the very tests that catch the fault."""
     copy_tree(tmp_path)
     mutant = QUICK[0]
-    verdict = judge(tmp_path, mutant._replace(new=f"{mutant.old}  # nothing is different"))
+    line = "from __future__ import annotations"
+    verdict = judge(tmp_path, mutant._replace(old=line, new=f"{line}  # nothing is different"))
     assert verdict.missed == mutant.caught_by, verdict.output
