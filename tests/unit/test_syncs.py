@@ -204,6 +204,24 @@ def test_file_with_a_sync_of_its_own_is_synced_by_that(runner: asyncio.Runner, t
     assert (synced, error.errno) == (["seen"], errno.EIO)
 
 
+def test_folder_of_a_disk_with_a_sync_of_its_own_is_synced_by_that(runner: asyncio.Runner) -> None:
+    """The kernel is not asked for a folder that only a simulated disk has."""
+
+    async def run() -> OSError | None:
+        loop = asyncio.get_running_loop()
+        disk = SimDisk()
+        disk.make_folder("/nowhere/else")
+        syncs = LinuxAio(loop, disk)
+        told: asyncio.Future[OSError | None] = loop.create_future()
+        syncs.begin_folder("/nowhere/else", told.set_result)
+        error = await told
+        syncs.close()
+        return error
+
+    with runner:
+        assert runner.run(run()) is None
+
+
 def test_without_the_calls_it_syncs_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And tells in the next turn, as the others do; a loop without descriptors is no obstacle."""
     disk, scheduler = SimDisk(), ManualScheduler(ManualClock())
