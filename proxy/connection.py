@@ -392,9 +392,12 @@ class Connection(Reading, asyncio.Protocol):
             self._close_when_done()
 
     def close(self) -> None:
-        """Close after what is queued has been written."""
-        self._ended = True
-        self._server.touch(self)
+        """Close after what was written has left; replies that wait for the end of a turn do not leave any more."""
+        if self._transport is not None:
+            if self.dirty:
+                self._transport.abort()
+            else:
+                self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""

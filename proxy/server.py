@@ -145,6 +145,7 @@ class ThriftServer:
         """Some of those that were idle for long when the last sweep came by, the oldest first."""
         self._listener: Listener | None = None
         self._network: Network | None = None
+        self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
         self._handlers: dict[str, tuple[Handler, Counter]] = {}
         self.serve(handlers)
@@ -172,7 +173,8 @@ class ThriftServer:
             self._listener.close()
 
     def close_connections(self, *, at_once: bool = False) -> None:
-        """Close what is open, after pending replies are written, or at once."""
+        """Close what is open, after what was written has left or at once, and whoever was accepted and comes later."""
+        self._over = True
         for connection in list(self.connections):
             if at_once:
                 connection.abort()
@@ -192,6 +194,8 @@ class ThriftServer:
             connection: It has just been accepted.
             descriptor: Its number, the lowest that was free, so about as many are open; -1 where there is none.
         """
+        if self._over:
+            return False
         limits, host = self.limits, connection.host
         if len(self.connections) >= limits.connections_max and not self._make_room():
             self._refuse("too_many", connection)

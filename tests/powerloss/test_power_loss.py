@@ -13,14 +13,14 @@ from tests.crash.by_disk import DiskReaper
 from tests.crash.campaign import Campaign
 from tests.crash.moments import plan
 from tests.crash.outcome import Outcome
-from tests.powerloss.mount import Mount, missing
+from tests.powerloss.mount import Mount
 
-CUTS = 40
-CAMPAIGNS = 2
+CUTS = 100
+CAMPAIGNS = 4
 TIMEOUT_MS = 6_000
 """The file system is slow: a reply may wait for it for seconds."""
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(missing()), reason=missing() or "all is there")]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("fuse")]
 
 
 def run_campaign(folder: Path, seed: int, cuts: int) -> Outcome:

@@ -12,9 +12,9 @@ import pytest
 
 from tests.integration.bad_pages import SEGMENT_BYTES, fill, hit
 from tests.patient import PATIENCE_SECONDS
-from tests.powerloss.mount import Mount, missing
+from tests.powerloss.mount import Mount
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "all is there")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("fuse")]
 ROOT = Path(__file__).parents[2]
 
 

@@ -182,3 +182,25 @@ def test_request_read_before_a_reply_left_did_not_hear_it() -> None:
     turns.scheduler.run_until_idle()
     assert len(turns.peer.written) == 1
     assert heard == [0, 0]
+
+
+def test_connection_that_comes_after_the_close_is_closed() -> None:
+    """One that was accepted while the node stopped would stay open for as long as the process lives."""
+    turns = Turns()
+    turns.server.close_connections()
+    late = Peer()
+    Connection(turns.server).connection_made(late)
+    assert late.aborted
+    assert list(turns.server.connections) == [turns.connection]
+
+
+def test_close_gives_out_no_reply_whose_turn_has_not_ended() -> None:
+    """After the last turn nothing is journaled, so what stands for an ack may not leave; others close in order."""
+    turns = Turns()
+    turns.server.close_connections()
+    assert (turns.peer.closed, turns.peer.aborted) == (True, False)
+    turns = Turns()
+    turns.receive()
+    turns.server.close_connections()
+    assert turns.peer.aborted
+    assert turns.peer.written == []
