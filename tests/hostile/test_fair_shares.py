@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -116,9 +117,20 @@ def test_long_chain_of_results_is_applied_in_steps(monkeypatch: pytest.MonkeyPat
     assert dict(row.value[0].consumeOffsets) == {"pyddmq_broker-0_0": 3}
 
 
-def test_results_on_a_long_pull_count_before_it_takes_messages() -> None:
+def test_results_on_a_long_pull_count_before_it_takes_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pull whose results are applied in steps is served after the last of them, and answered in its turn."""
     world = HostileWorld()
+    calls: list[str] = []
+
+    def noted(name: str, call: Callable[..., object]) -> Callable[..., object]:
+        def run(*given: object) -> object:
+            calls.append(name)
+            return call(*given)
+
+        return run
+
+    for name in ("apply", "pull"):
+        monkeypatch.setattr(ConsumerGroup, name, noted(name, getattr(ConsumerGroup, name)))
     client = world.connect("consumer")
     world.node.store.put("orders", b"x")
     client.transport.write(world.pull_frame(client, acks=20_000) + world.pull_frame(client, linger_ms=50))
@@ -126,6 +138,7 @@ def test_results_on_a_long_pull_count_before_it_takes_messages() -> None:
     first, second = client.replies
     assert [each.value for each in first.value.messages] == [b"x"]
     assert not second.value.messages
+    assert calls == ["apply"] * -(-20_000 // STEP_RESULTS) + ["pull"] * 2
 
 
 def test_end_of_file_behind_pipelined_frames_loses_none_of_them() -> None:

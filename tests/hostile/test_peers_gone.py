@@ -148,26 +148,30 @@ def test_kernel_tells_of_peers_before_the_loop_does(
 
         listener = await network.listen(accept, "127.0.0.1", 0, backlog=5)
         client = socket.create_connection(listener.address, timeout=PATIENCE_SECONDS)
-        await asyncio.wait_for(accepted.wait(), PATIENCE_SECONDS)
-        (end,) = ends
-        before = end.peer.acknowledged()
-        assert before in (0, 1)
-        assert not end.peer.gone()
-        end.transport.write(b"m" * 1000)
-        assert client.recv(2000) == b"m" * 1000
-        # The answer's arrival says that ours was acknowledged.
-        client.sendall(b"read")
-        await asyncio.wait_for(end.heard.wait(), PATIENCE_SECONDS)
-        assert end.peer.acknowledged() == before + 1000
-        if reset:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.close()
-        # No turn of the loop has passed since.
-        assert end.peer.gone()
-        end.transport.write(b"for nobody")
-        await asyncio.wait_for(end.lost.wait(), PATIENCE_SECONDS)
-        assert end.acknowledged_at_loss in range(before + 1000, before + 1011)
-        listener.close()
+        try:
+            await asyncio.wait_for(accepted.wait(), PATIENCE_SECONDS)
+            (end,) = ends
+            before = end.peer.acknowledged()
+            assert before in (0, 1)
+            assert not end.peer.gone()
+            end.transport.write(b"m" * 1000)
+            assert client.recv(2000) == b"m" * 1000
+            # The answer's arrival says that ours was acknowledged.
+            client.sendall(b"read")
+            await asyncio.wait_for(end.heard.wait(), PATIENCE_SECONDS)
+            assert end.peer.acknowledged() == before + 1000
+            if reset:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            # No turn of the loop has passed since.
+            assert end.peer.gone()
+            end.transport.write(b"for nobody")
+            await asyncio.wait_for(end.lost.wait(), PATIENCE_SECONDS)
+            assert end.acknowledged_at_loss in range(before + 1000, before + 1011)
+        finally:
+            # A loop that is closed waits for it.
+            client.close()
+            listener.close()
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(run())

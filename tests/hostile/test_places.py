@@ -48,14 +48,14 @@ def test_share_of_an_address_is_what_the_configuration_says() -> None:
 
 def test_idle_connection_makes_room_and_a_waiting_pull_does_not() -> None:
     """With all places taken the one that was silent longest goes; parked pulls, and who asked lately, stay."""
-    world = Places("idleTimeout: 60000, maxConnectionsPerAddress: 8, ")
+    world = Places("idleTimeout: 10000, maxConnectionsPerAddress: 8, ")
     clients = [world.come_from("10.0.0.7") for _ in range(8)]
-    world.run(50.0)
-    for each in clients[4:]:
-        world.pull(each)
-    world.run(25.0)
+    world.run(5.0)
     for each in clients[:2]:
         each.transport.write(world.pull_frame(each, linger_ms=30_000))
+    world.run(15.0)
+    for each in clients[4:]:
+        world.pull(each)
     world.run(1.5)
     new = [world.come_from("10.0.0.8") for _ in range(3)]
     assert [each.lost for each in clients] == [False, False, True, True, False, False, False, False]

@@ -66,8 +66,9 @@ class Node:
         segment_bytes: int = 4096,
         ack_flush: Literal["async", "sync"] = "async",
         beside: bool = False,
+        seed: int = 2,
     ) -> None:
-        """Open them; `beside`: syncs that nobody waits for go on beside the loop."""
+        """Open them; `beside`: syncs that nobody waits for go on beside the loop, for as long as `seed` says."""
         self.disk = disk
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
@@ -77,7 +78,7 @@ class Node:
         self.store.create_topic(TOPIC, 2)
         if beside:
             assert isinstance(disk, SimDisk)
-            self.syncs = SimSyncs(disk, self.scheduler, Random(2), seconds_max=SYNC_TAKES)
+            self.syncs = SimSyncs(disk, self.scheduler, Random(seed), seconds_max=SYNC_TAKES)
             self.store.savings.syncs = self.syncs
         self.progress = Progress.open(
             root,

@@ -37,9 +37,9 @@ def names(node: Node) -> list[str]:
     return [name for name in node.disk.list(ACKS) if name != "spare"]
 
 
-def full(disk: SimDisk | None = None, *, fails: int = 0) -> Node:
-    """A node that acked 0 and 7, durably, and whose segment the next ack fills."""
-    node = Node(disk or SimDisk(), beside=True)
+def full(disk: SimDisk | None = None, *, fails: int = 0, seed: int = 2) -> Node:
+    """A node that acked 0 and 7, durably, and whose segment the next ack fills; `seed` says how long syncs take."""
+    node = Node(disk or SimDisk(), beside=True, seed=seed)
     node.publish(200)
     node.ack(0)
     for _ in range(fails):
@@ -55,9 +55,9 @@ def full(disk: SimDisk | None = None, *, fails: int = 0) -> Node:
     return node
 
 
-def rolling(disk: SimDisk | None = None) -> Node:
+def rolling(disk: SimDisk | None = None, *, seed: int = 2) -> Node:
     """The same, after the ack of 9, with which a new segment begins."""
-    node = full(disk)
+    node = full(disk, seed=seed)
     begun = segments(node)
     fill(node, 3)
     node.ack(9)
@@ -89,7 +89,7 @@ def test_no_answered_ack_is_lost_wherever_a_roll_stops(power: bool) -> None:
     stopped = amid = 0
     for changes in range(150):
         disk = SimDisk()
-        node = full(disk)
+        node = full(disk, seed=changes)
         acked = {0, 7}
         told, durable = set(acked), set(acked)
         disk.stop_after(changes)
@@ -127,7 +127,7 @@ def test_what_was_synced_before_a_roll_holds_until_it_is_durable() -> None:
     """A power loss at any moment of it: failed attempts, too, which lie behind the trackers in a snapshot."""
     lost = 0
     for seed in range(60):
-        node = full(fails=3)
+        node = full(fails=3, seed=seed)
         for offset in range(50, 150):
             node.progress.fail(node.tracker(), offset, kind=FailureKind.ERROR, count=2, due_wall_ms=5)
             if offset % 10 == 0:
@@ -150,7 +150,7 @@ def test_what_was_synced_before_a_roll_holds_until_it_is_durable() -> None:
 def test_entry_is_durable_when_the_roll_and_the_sync_after_it_are(ended: int) -> None:
     """What is written while a segment becomes durable is so 100 ms later, as ever (D9)."""
     for seed in range(10):
-        node = rolling()
+        node = rolling(seed=seed)
         node.ack(11)
         if ended == 2:
             node.progress.sync_after_log()
@@ -163,7 +163,7 @@ def test_failed_sync_of_a_roll_refuses_acks_for_good(operation: str) -> None:
     """Nothing is written or synced after it; the segment before stays, and holds what was answered before."""
     for seed in range(10):
         disk = SimDisk()
-        node = full(disk)
+        node = full(disk, seed=seed)
         node.ack(8)
         begun = segments(node)
         while segments(node) == begun:
@@ -186,7 +186,7 @@ def test_failed_write_amid_a_roll_still_makes_earlier_acks_durable() -> None:
     """What was answered before it is in a segment that counts (D9)."""
     for seed in range(20):
         disk = SimDisk()
-        node = rolling(disk)
+        node = rolling(disk, seed=seed)
         node.ack(11)
         disk.fail("write", path_part="/acks/")
         node.tracker().finish(13)
@@ -246,7 +246,7 @@ def close_it(node: Node) -> None:
 def test_what_is_durable_on_return_is_so_amid_a_roll(act: Act) -> None:
     """It waits for the segment's syncs, and a power loss after it takes nothing."""
     for seed in range(10):
-        node = rolling()
+        node = rolling(seed=seed)
         act(node)
         expected = set(range(5)) if act is reset_it else {0, 7, 9}
         node = cut(node, seed)
@@ -274,7 +274,7 @@ def test_begun_commit_amid_a_roll_waits_for_it_beside_the_loop() -> None:
     """The file never has a value that the journal does not know, wherever the power goes."""
     for changes in range(40):
         disk = SimDisk()
-        node = rolling(disk)
+        node = rolling(disk, seed=changes)
         synced = disk.synced_files
         disk.stop_after(changes)
         try:
@@ -288,6 +288,20 @@ def test_begun_commit_amid_a_roll_waits_for_it_beside_the_loop() -> None:
         node = cut(node, changes)
         assert node.metrics.value(reconcile.OFFSETS_FOREIGN) == 0
         assert finished(node) >= {0, 7}
+
+
+def test_sync_that_falls_due_amid_a_roll_is_that_of_the_roll() -> None:
+    """The disk is asked once for what was written once: the segment, and its folder."""
+    for tenths in range(1, 10):
+        node = full(seed=tenths)
+        assert node.syncs is not None
+        # The timer of the first entry is due while the segment becomes durable.
+        node.scheduler.advance(ack_writer.SYNC_SECONDS - SYNC_TAKES * tenths / 10)
+        begun, ended, synced = segments(node), node.syncs.ended, node.metrics.value(ack_writer.JOURNAL_SYNCS)
+        while segments(node) == begun:
+            fill(node)
+        node.scheduler.advance(ack_writer.SYNC_SECONDS / 2)
+        assert (node.syncs.ended, node.metrics.value(ack_writer.JOURNAL_SYNCS)) == (ended + 2, synced + 1)
 
 
 def test_segment_that_is_full_before_it_is_durable_is_waited_for() -> None:
