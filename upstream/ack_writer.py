@@ -31,7 +31,9 @@ SYNC_SPACING_SECONDS = 0.02
 
 JOURNAL_BLOCKS = declare("pyddmq_ack_journal_blocks_total", "Blocks written to the ack journal: one per turn.")
 JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries written to the ack journal.")
-JOURNAL_SYNCS = declare("pyddmq_ack_journal_syncs_total", "Syncs of the ack journal.")
+JOURNAL_SYNCS = declare(
+    "pyddmq_ack_journal_syncs_total", "Syncs of the ack journal; a new segment with its folder counts as one."
+)
 JOURNAL_SEGMENTS = declare("pyddmq_ack_journal_segments_total", "Segments of the ack journal begun.")
 JOURNAL_FAILURES = declare("pyddmq_ack_journal_failures_total", "Writes or syncs of the ack journal that failed.")
 
