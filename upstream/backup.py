@@ -38,7 +38,8 @@ from upstream.journal import scan_segment
 
 MANIFEST = "backup.json"
 FORMAT_VERSION = 1
-
+NAME_BYTES_MAX = 255
+"""Longest name of a file or folder on the file systems of Linux."""
 _CHUNK_BYTES = 1 << 20
 _ATTEMPTS_MAX = 100
 _ACKS = "pyddmq/acks"
@@ -291,8 +292,10 @@ def read_manifest(folder: str, *, disk: Disk) -> dict[str, Any]:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a path of a manifest is one below the folder, each part of it an ordinary name."""
-    return path.isprintable() and all(part not in ("", ".", "..") for part in path.split("/"))
+    """Whether a path of a manifest is one below the folder, each part of it an ordinary name of a possible length."""
+    return path.isprintable() and all(
+        part not in ("", ".", "..") and len(part.encode()) <= NAME_BYTES_MAX for part in path.split("/")
+    )
 
 
 def restore(folder: str, root: str, *, disk: Disk, progress: ProgressCallback | None = None) -> dict[str, Any]:

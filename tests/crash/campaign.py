@@ -187,10 +187,11 @@ class Campaign:
     async def _kill(self, planned: Planned) -> None:
         """Wait for the moment, have the node die, start again."""
         moment, reaper = planned.moment, planned.reaper
-        await self._busy(strictly=reaper is None)
+        outstanding = await self._busy(strictly=reaper is None)
         kill = Kill(moment=moment, reaper=reaper.name if reaper else "", pulls=self._pulls())
         if moment.phase is not Phase.RECOVERY:
-            self._catch(kill)
+            for name, count in outstanding.items():
+                setattr(kill, name, count)
         if reaper is None:
             self._node.kill()
         elif moment.phase is Phase.RECOVERY:
@@ -217,11 +218,6 @@ class Campaign:
             assert self._node.start()
         else:
             assert self._node.start(command=reaper.command)
-
-    def _catch(self, kill: Kill) -> None:
-        """Note what is in the middle."""
-        for name, count in self._outstanding().items():
-            setattr(kill, name, count)
 
     def _outstanding(self) -> dict[str, int]:
         """Count what is in the middle now, by the names of `CAUGHT`."""
@@ -286,14 +282,24 @@ class Campaign:
                 power_lost=self._power is not None, time=now, seconds=0.0 if self._ack_flush == "sync" else lost
             )
 
-    async def _busy(self, *, strictly: bool) -> None:
-        """Wait until things have happened; `strictly`: and publishes, deliveries, pulls and acks are in the middle."""
+    async def _busy(self, *, strictly: bool) -> dict[str, int]:
+        """Wait until things have happened; `strictly`: and publishes, deliveries, pulls and acks are in the middle.
+
+        Returns:
+            What is in the middle, counted once: what waits is due a moment later.
+        """
         aim = self._progress() + self._random.randrange(50, 400 if strictly else 150)
-        await self._wait(
-            lambda: (
-                self._progress() >= aim and (not strictly or (self._pulls() > 0 and all(self._outstanding().values())))
-            )
-        )
+        outstanding: dict[str, int] = {}
+
+        def busy() -> bool:
+            nonlocal outstanding
+            if self._progress() < aim:
+                return False
+            outstanding = self._outstanding()
+            return not strictly or (self._pulls() > 0 and all(outstanding.values()))
+
+        await self._wait(busy)
+        return outstanding
 
     def _pulls(self) -> int:
         """Calls of consumers that are unanswered now."""

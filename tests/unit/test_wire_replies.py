@@ -27,6 +27,7 @@ from proxy.wire import (
     encode_result_reply,
     encode_stats_reply,
 )
+from proxy.wire.codes import Repeat, ResultCode
 from tests.wire_values import I32S, I64S, PROTOCOLS, TEXTS, block, broker_end, record
 
 protocols = st.sampled_from(PROTOCOLS)
@@ -95,13 +96,15 @@ receipt_lists = st.one_of(st.none(), st.lists(st.builds(Receipt, TEXTS, TEXTS, I
 result_names = {"key": "key", "msg_id": "msgId", "qid": "qid", "offset": "offset", "handle": "handle"}
 
 
-@given(protocols, I32S, TEXTS, result_fields, receipt_lists)
+@given(protocols, I32S | st.just(int(ResultCode.FAIL_GAP)), TEXTS, result_fields, receipt_lists)
 def test_result_reply_says_what_was_given(
     protocol: int, code: int, msg: str, fields: dict[str, Any], receipts: list[Receipt] | None
 ) -> None:
     """Code and text always, every other field only when there is one."""
     expected: dict[str, Any] = {"code": code, "msg": msg}
     expected |= {result_names[name]: value for name, value in fields.items()}
+    if code == ResultCode.FAIL_GAP:
+        expected["repeat"] = Repeat.GAP
     if receipts is not None:
         expected["receipts"] = [
             {"msgId": each.msg_id, "qid": each.qid, "offset": each.offset}
