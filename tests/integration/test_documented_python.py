@@ -26,7 +26,7 @@ from broker.store import Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
 from broker.transaction.names import State
 from broker.unique_key import UniqueKeys
-from proxy.client import LocalState, OutgoingMessage, Producer, TransactionProducer
+from pyddmq import LocalState, OutgoingMessage, Producer, TransactionProducer
 from tests.integration.store_tools import HOST
 from tests.integration.transaction_tools import Broker, broker
 from tests.running_node import RunningNode

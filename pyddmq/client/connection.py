@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from proxy.client.errors import (
+from pyddmq.client.errors import (
     CallRejected,
     CallTimedOut,
     CannotConnect,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from proxy import idl
-from proxy.client.connection import Connection, WireProtocol
-from proxy.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
-from proxy.client.reasons import reason_of, reason_text
-from proxy.client.results import PendingResults, QueueResult
+from pyddmq import idl
+from pyddmq.client.connection import Connection, WireProtocol
+from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
+from pyddmq.client.reasons import reason_of, reason_text
+from pyddmq.client.results import PendingResults, QueueResult
 
 VERSION = "pyddmq-python"
 

@@ -1,4 +1,4 @@
-"""Entry point of the command `pyddmq`.
+"""Entry point of the command `pyddmq`, and of `python -m pyddmq`.
 
 The file is kept in the language of Python 3.8, so that an interpreter that is too old reads it and says so in a
 sentence (exit code 8) in the place of a syntax error; everything else is imported after that check.

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from proxy.client.errors import ClientMisuse
+from pyddmq.client.errors import ClientMisuse
 
 ONCE, LOOP, GROWING = 2, 3, 4
 TIMES_MAX = (1 << 31) - 1

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from proxy import idl
-from proxy.client.connection import Connection, WireProtocol
-from proxy.client.delays import Body, DelayedSends, body_bytes
-from proxy.client.errors import (
+from pyddmq import idl
+from pyddmq.client.connection import Connection, WireProtocol
+from pyddmq.client.delays import Body, DelayedSends, body_bytes
+from pyddmq.client.errors import (
     ClientError,
     ClientMisuse,
     NodeShuttingDown,
@@ -21,7 +21,7 @@ from proxy.client.errors import (
     Unreachable,
     send_refusal,
 )
-from proxy.client.numbers import NUMBER_MAX, Numbers
+from pyddmq.client.numbers import NUMBER_MAX, Numbers
 
 HASH_ID_ABSENT = 0
 """On the wire an absent hashId and 0 are the same: the key chooses the queue then (D7)."""
