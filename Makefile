@@ -95,6 +95,8 @@ fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each tar
 
 docs: setup ## write the pages that are made from the code
 	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
+	$(BIN)/python -m proxy.admin.metrics_doc > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+	$(BIN)/python -m proxy.admin.log_events_doc > docs/log-events.md.new && mv docs/log-events.md.new docs/log-events.md
 
 clean: ## remove .venv and all caches; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

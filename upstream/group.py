@@ -245,8 +245,9 @@ class ConsumerGroup:
             self._metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
             if ignored:
                 reason = "unknown_queue" if lane is None else "acks_refused"
-                facts = {"reason": reason, "topic": topic, "qid": queue_id_text}
-                self._notices.note("result_ignored", self.name, ignored, kind=reason, **facts)
+                self._notices.note(
+                    "result_ignored", self.name, ignored, kind=reason, reason=reason, topic=topic, qid=queue_id_text
+                )
             return Applied(ignored=ignored)
         return apply_result(lane, _new(Result, (success, fail, holder, deliveries, reasons)))
 
