@@ -87,7 +87,7 @@ __all__ = [
     "parse_address",
 ]
 
-_MODULES = ("client", "codes")
+_MODULES = ("actions", "broker", "client", "codes")
 
 if not TYPE_CHECKING:
     # Type checkers see the names above, and none that are not there.

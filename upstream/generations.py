@@ -12,7 +12,7 @@ from broker.notices import Notices
 from broker.queue_locks import QueuesOwned
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import SubscriptionConfig
-from upstream.action import Action
+from pyddmq.actions import Action
 from upstream.subscription import Subscription
 
 DRAIN_SECONDS = 30.0

@@ -16,7 +16,7 @@ from broker.queue_locks import QueuesOwned
 from broker.seams import Clock, Scheduler
 from broker.topics import retry_topic
 from conf.models import GroupConfig, SubscriptionConfig
-from upstream.action import Action, BodyUnprocessable
+from pyddmq.actions import Action, BodyUnprocessable
 from upstream.budget import Budget
 from upstream.buffer import Batch, BufferLimits, Parked, ParkedFull, PullBuffer
 from upstream.counters import PARKED_REFUSED, UNKNOWN_QUEUE

@@ -6,9 +6,9 @@ Jobs are light: a job behind its key, in the buffer or out to a client holds pos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from pyddmq.actions import Message
 from upstream.state import State
 
 if TYPE_CHECKING:
@@ -22,18 +22,6 @@ FAILING_ATTEMPTS = 5
 
 OrderKey = str | bytes
 """The value whose jobs run one at a time: bytes of the message key, or text of a JSON value or queue."""
-
-
-class Message(NamedTuple):
-    """A stored message, as actions see it."""
-
-    key: str | None
-    tag: str | None
-    body: bytes
-    properties: Mapping[str, str]
-    """User properties; the names that the broker keeps for itself are left out (R11)."""
-    born_ms: int
-    """When the producer's request arrived, wall clock."""
 
 
 class History:

@@ -13,7 +13,7 @@ from functools import partial
 from broker.notices import Notices
 from broker.seams import Clock, Scheduler
 from conf.models import SubscriptionConfig
-from upstream.action import BodyUnprocessable, MessageUnreadable, Unprocessable
+from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Unprocessable
 from upstream.apart import Apart, settle_successor
 from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters

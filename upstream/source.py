@@ -19,10 +19,10 @@ from broker.java import tags_code
 from broker.locating import message_keys
 from broker.properties import is_system_property, parse_properties
 from broker.record import Located, born_timestamp, locate, split
+from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
 from upstream import job_loops
-from upstream.action import BodyUnprocessable, MessageUnreadable
 from upstream.counters import SubscriptionCounters
-from upstream.job import History, Message, OrderKey, UpstreamJob
+from upstream.job import History, OrderKey, UpstreamJob
 from upstream.lane import Lane, Unit
 from upstream.replay import finish_gone
 from upstream.retry_topic import made_of

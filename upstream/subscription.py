@@ -15,13 +15,13 @@ from broker.notices import Notices
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
+from pyddmq.actions import Action, Message
 from upstream import job_loops
-from upstream.action import Action
 from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters
 from upstream.dead_letters import DeadLetters
 from upstream.gate import Gate
-from upstream.job import Message, UpstreamJob
+from upstream.job import UpstreamJob
 from upstream.lane import Delivery, Lane
 from upstream.limits import TokenBucket
 from upstream.outcomes import PAUSED_LOOK_SECONDS, Outcomes

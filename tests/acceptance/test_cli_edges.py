@@ -252,7 +252,7 @@ def test_action_that_cannot_be_made_is_a_sentence(
 ) -> None:
     """An action whose constructor fails ends `serve` with the code for configurations; a reload with it is refused."""
     (tmp_path / "shaky.py").write_text(
-        "from actions import Action\n\n\nclass Shaky(Action):\n"
+        "from pyddmq.actions import Action\n\n\nclass Shaky(Action):\n"
         "    def __init__(self):\n        raise OSError('no bank')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -401,7 +401,7 @@ def test_version_prints_the_installed_version(capsys: pytest.CaptureFixture[str]
 
 def test_main_is_read_by_an_old_python_and_says_so() -> None:
     """The entry point is in the language of 3.8 and knows which versions will do."""
-    for name in ("__main__.py", "__init__.py"):
+    for name in ("__main__.py", "__init__.py", "rooms.py"):
         ast.parse(Path(main_module.__file__).with_name(name).read_text(), feature_version=(3, 8))
     assert main_module.python_problem((3, 11, 0)) is None
     assert main_module.python_problem((4, 0, 0)) is None

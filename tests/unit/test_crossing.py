@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actions import Status
+from pyddmq.actions import Status
 from tests.unit.test_actions import Probe, probe, scripted, send
 from tests.unit.upstream_world import QID, Client, World
 from upstream.job import UpstreamJob
@@ -228,6 +228,7 @@ def test_late_success_while_an_action_has_the_message_is_its_end(probe: type[Pro
     probe.script = {1: [Status.ASYNCHRONIZED]}
     world.kill()
     [job] = probe.kept
+    assert isinstance(job, UpstreamJob)
     client = Client()
     assert world.group.apply("t", job.qid, [0], [], client) == FINISHED
     assert job.state is State.HELD

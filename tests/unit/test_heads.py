@@ -9,9 +9,9 @@ import pytest
 
 from actions.registry import BUILT_IN, Registry
 from broker.testing import ManualScheduler, PowerCut
+from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import Client, World
 from upstream import heads
-from upstream.action import Action, Status
 from upstream.buffer import Batch
 from upstream.counters import DEAD_LETTERS, SKIPPED
 from upstream.heads import Handled, HeadRefused
@@ -234,7 +234,7 @@ class Moody(Action):
 
     moods: ClassVar[set[str]] = set()
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         return Status.FAIL if bytes(job.body).decode() in self.moods else Status.CONTINUE
 
 

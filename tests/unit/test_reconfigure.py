@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from actions.registry import BUILT_IN, ActionError, Registry
+from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
-from upstream.action import Action, Status
 from upstream.buffer import Batch
 from upstream.job import UpstreamJob
 from upstream.state import State
@@ -24,7 +24,7 @@ class Refuses(Action):
         Refuses.opened += 1
         raise RuntimeError("the target is away")
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         """Never asked."""
         raise AssertionError
 

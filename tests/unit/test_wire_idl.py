@@ -37,7 +37,7 @@ def test_idl_travels_where_the_installed_package_looks(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     shutil.copy(ROOT / "pyddmq" / "idl.py", package)
     for name in idl.NAMES:
-        target = tmp_path / rules["force-include"][f"thrift/{name}.thrift"]
+        target = tmp_path / rules["sources"]["thrift"] / f"{name}.thrift"
         target.parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / "thrift" / f"{name}.thrift", target)
     code = "from pyddmq import idl; print(idl.__file__, idl.path('consumer'), idl.load('producer').Result)"
