@@ -4,8 +4,9 @@ What the demo, the command line and the tests use; docs/client.md explains it wi
 the node but the interface definitions and the table of codes.
 """
 
-from pyddmq.client.connection import Connection, WireProtocol, parse_address
-from pyddmq.client.consumer import Consumer, GroupStats, PulledMessage
+from pyddmq.client.codec import WireProtocol, parse_address
+from pyddmq.client.connection import Connection
+from pyddmq.client.consumer import Consumer
 from pyddmq.client.delays import CancelOutcome
 from pyddmq.client.errors import (
     CallRejected,
@@ -29,7 +30,9 @@ from pyddmq.client.errors import (
     TopicNotFound,
     Unreachable,
 )
-from pyddmq.client.producer import OutgoingMessage, Producer, SendReceipt
+from pyddmq.client.producer import Producer
+from pyddmq.client.pulls import GroupStats, PulledMessage
+from pyddmq.client.sends import OutgoingMessage, SendReceipt
 from pyddmq.client.transaction_producer import TransactionProducer
 from pyddmq.client.transactions import LocalState, TransactionListener, TransactionMessage, TransactionResult
 

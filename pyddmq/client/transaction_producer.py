@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from pyddmq.client.check_thread import CheckThread
-from pyddmq.client.connection import Connection, WireProtocol
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.connection import Connection
 from pyddmq.client.delays import body_bytes
 from pyddmq.client.errors import ClientError, ClientMisuse
-from pyddmq.client.producer import OutgoingMessage, Producer
+from pyddmq.client.producer import Producer
+from pyddmq.client.sends import OutgoingMessage
 from pyddmq.client.transactions import (
     LocalState,
     TransactionListener,
