@@ -32,6 +32,7 @@ from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
 from proxy.server import ServerLimits, ThriftServer
 from upstream.group import ConsumerGroup
+from upstream.group_parts import Runtime
 from upstream.progress import Progress
 
 MESSAGES = 4_800
@@ -149,12 +150,14 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
     }
     group = ConsumerGroup(
         GroupConfig.model_validate({"group": _GROUP, "topics": [subscription]}),
-        store=store,
-        progress=progress,
-        clock=clock,
-        scheduler=scheduler,
-        metrics=metrics,
-        notices=Notices(clock),
+        runtime=Runtime(
+            store=store,
+            progress=progress,
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            notices=Notices(clock),
+        ),
         make_actions=Registry().make,
         qid_prefix="c_b_",
     )

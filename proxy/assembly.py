@@ -49,6 +49,7 @@ from proxy.transaction_service import TransactionService
 from upstream.buffer import BufferLimits
 from upstream.expiry import Expiry
 from upstream.group import ConsumerGroup
+from upstream.group_parts import GroupLimits, Runtime
 from upstream.progress import Progress, ProgressFull
 
 if TYPE_CHECKING:
@@ -209,9 +210,13 @@ def server_limits(node: NodeConfig, seams: Seams) -> ServerLimits:
     )
 
 
-def buffer_limits(node: NodeConfig) -> BufferLimits:
-    """What the configuration allows one group's pull buffer."""
-    return BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls)
+def group_limits(node: NodeConfig) -> GroupLimits:
+    """What the configuration allows one group."""
+    return GroupLimits(
+        buffer=BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls),
+        waiting_max=node.max_waiting_per_topic,
+        drain_seconds=node.drain_seconds,
+    )
 
 
 def starting_servers(node: Node, admin_hint: str) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
@@ -318,17 +323,17 @@ def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> Con
     """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
     return ConsumerGroup(
         config,
-        store=node.store,
-        progress=node.progress,
-        clock=node.seams.clock,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
-        notices=node.notices,
+        runtime=Runtime(
+            store=node.store,
+            progress=node.progress,
+            clock=node.seams.clock,
+            scheduler=node.seams.loop,
+            metrics=node.metrics,
+            notices=node.notices,
+        ),
         make_actions=node.registry.make,
         qid_prefix=node.qid_prefix,
-        limits=buffer_limits(settings),
-        waiting_max=settings.max_waiting_per_topic,
-        drain_seconds=settings.drain_seconds,
+        limits=group_limits(settings),
         budget=node.budget,
         paused=partial(node.pauses.of, config.group),
         client_id=f"proxy@{settings.broker_name}",

@@ -27,11 +27,11 @@ from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig
 from proxy.assembly import (
     Seams,
-    buffer_limits,
     check_settings,
     consumer_group,
     consumer_service,
     expiry,
+    group_limits,
     loops,
     opening_deduplication,
     opening_progress,
@@ -399,12 +399,7 @@ class Node:
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
         node = self.config.node
-        group.reconfigure(
-            settings,
-            limits=buffer_limits(node),
-            waiting_max=node.max_waiting_per_topic,
-            drain_seconds=node.drain_seconds,
-        )
+        group.reconfigure(settings, group_limits(node))
 
     def apply_live_settings(self) -> None:
         """Bring the node's live settings into force after a reload."""

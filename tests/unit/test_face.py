@@ -18,7 +18,8 @@ import pyddmq.__main__
 import pyddmq.broker
 from pyddmq import actions as public
 from pyddmq import client, rooms
-from upstream.job import History, UpstreamJob
+from upstream.history import History
+from upstream.job import UpstreamJob
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,6 +10,7 @@ from actions.registry import BUILT_IN, ActionError, Registry
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
 from upstream.buffer import Batch
+from upstream.group_parts import GroupLimits
 from upstream.job import UpstreamJob
 from upstream.state import State
 
@@ -179,7 +180,7 @@ def test_drain_bound_of_the_node_changes_live() -> None:
     world.publish("a", "b")
     assert world.pull(client, count=1) is not None
     changed = world.config({"topic": "t", "orderKey": "KEY", "timeout": 100_000})
-    world.group.reconfigure(changed, drain_seconds=2)
+    world.group.reconfigure(changed, GroupLimits(drain_seconds=2))
     world.advance(1.5)
     assert world.group.stats().topics[0].state == "draining"
     world.advance(1)
