@@ -28,9 +28,10 @@ from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from proxy import consumer_service
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import ThriftServer
 from upstream.group import ConsumerGroup
 from upstream.group_parts import Runtime
 from upstream.progress import Progress

@@ -33,6 +33,7 @@ from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import GroupConfig, NodeConfig
+from proxy.accepting import ServerLimits
 from proxy.consumer_service import ConsumerService
 from proxy.delay_service import DelayService
 from proxy.held_calls import HeldCalls
@@ -42,7 +43,7 @@ from proxy.message_checks import MessageChecks
 from proxy.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.producer_service import ProducerService
 from proxy.publishing import Publishing
-from proxy.server import Handler, ServerLimits, ThriftServer
+from proxy.server import Handler, ThriftServer
 from proxy.shares import Shares
 from proxy.starting_service import StartingService
 from proxy.transaction_service import TransactionService

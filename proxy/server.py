@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from broker.metrics import Counter, Metrics, declare
 from broker.notices import Notices
 from broker.seams import Clock, Scheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.network import DESCRIPTORS_UNBOUNDED, Listener, Network, NoPeer, Peer
+from proxy.network import Listener, Network, NoPeer, Peer
 from proxy.shares import Shares
 from proxy.too_long import answer_too_long
 from proxy.wire import (
@@ -58,32 +58,6 @@ IDLE_LISTED = 256
 
 Handler = Callable[[Connection, Call], None]
 """Handles one decoded call header: scans the arguments and answers through the connection, now or later."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """What one server allows its peers.
-
-    Attributes:
-        frame_bytes_max: Largest frame (maxReadBufferBytes); a longer one closes its connection before memory is taken.
-        output_bytes_max: Replies waiting for one slow reader; above it nothing more is read from that connection.
-        outstanding_max: Unanswered requests of one connection (D18).
-        connections_max: Connections open at once on this port.
-        address_connections_max: Of these, from one address.
-        idle_seconds: Silence after which a connection makes room for another where there is none.
-        frame_seconds_max: Time for a frame to arrive completely, from its first byte on.
-        descriptors_max: File descriptors from this number on are kept for the store: a connection that gets one is
-            closed.
-    """
-
-    frame_bytes_max: int = 5_000_000
-    output_bytes_max: int = 16_000_000
-    outstanding_max: int = 64
-    connections_max: int = 10_000
-    address_connections_max: int = 10_000
-    idle_seconds: float = 600.0
-    frame_seconds_max: float = 30.0
-    descriptors_max: int = DESCRIPTORS_UNBOUNDED
 
 
 class ThriftServer:

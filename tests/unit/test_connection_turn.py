@@ -8,8 +8,9 @@ from typing import Any
 from broker.metrics import Metrics
 from broker.seams import Buffer
 from broker.testing import ManualClock, ManualScheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import ThriftServer
 from proxy.wire import Call, encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
 

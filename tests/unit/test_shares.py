@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from broker.metrics import Metrics
 from broker.testing import ManualClock, ManualScheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import ThriftServer
 from proxy.shares import HEAVY_SECONDS, SLICE_SECONDS, TURN_SECONDS
 from proxy.wire import Call, encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl

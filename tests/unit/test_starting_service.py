@@ -9,8 +9,9 @@ import pytest
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.testing import ManualClock, ManualScheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import ThriftServer
 from proxy.starting_service import StartingService
 from proxy.wire import decode_reply, encode_call
 from tests.unit.test_connection_turn import Peer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from broker.metrics import Metrics
 from broker.notices import Notices
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import ThriftServer
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.test_connection_turn import Peer
 from tests.unit.upstream_world import World
