@@ -31,7 +31,7 @@ from proxy import consumer_service
 from proxy.accepting import ServerLimits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
-from proxy.server import ThriftServer
+from proxy.server import Commons, ThriftServer
 from upstream.group import ConsumerGroup
 from upstream.group_parts import Runtime
 from upstream.progress import Progress
@@ -166,10 +166,12 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         "consumer",
         {},
         limits=ServerLimits(),
-        clock=clock,
-        scheduler=scheduler,
-        metrics=metrics,
-        request_turn=lambda: None,
+        commons=Commons(
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            request_turn=lambda: None,
+        ),
     )
     server.service_of_pulls = ConsumerService(
         {_GROUP: group},

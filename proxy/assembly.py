@@ -39,7 +39,7 @@ from proxy.message_checks import MessageChecks
 from proxy.parts import Parts, Seams
 from proxy.producer_service import ProducerService
 from proxy.publishing import Publishing
-from proxy.server import Handler, ThriftServer
+from proxy.server import Commons, Handler, ThriftServer
 from proxy.shares import Shares
 from proxy.starting_service import StartingService
 from proxy.transaction_service import TransactionService
@@ -200,30 +200,25 @@ def starting_servers(
 
     Args:
         parts: The node's.
-        request_turn: As for `ThriftServer`.
-        admin_hint: As for `ThriftServer`.
+        request_turn: As in `Commons`.
+        admin_hint: As in `Commons`.
     """
     starting = StartingService(parts.metrics, parts.notices)
-    shares = Shares(parts.seams.clock, parts.seams.loop, parts.metrics)
-
-    def server(service: str, handlers: dict[str, Handler]) -> ThriftServer:
-        return ThriftServer(
-            service,
-            handlers,
-            limits=server_limits(parts.config.node, parts.seams),
-            clock=parts.seams.clock,
-            scheduler=parts.seams.loop,
-            metrics=parts.metrics,
-            request_turn=request_turn,
-            admin_hint=admin_hint,
-            budget=parts.budget,
-            relieve=parts.memory.relieve,
-            notices=parts.notices,
-            shares=shares,
-        )
-
-    consumer = server("consumer", starting.consumer_handlers())
-    return consumer, server("producer", starting.producer_handlers()), starting.held
+    limits = server_limits(parts.config.node, parts.seams)
+    commons = Commons(
+        clock=parts.seams.clock,
+        scheduler=parts.seams.loop,
+        metrics=parts.metrics,
+        request_turn=request_turn,
+        admin_hint=admin_hint,
+        budget=parts.budget,
+        relieve=parts.memory.relieve,
+        notices=parts.notices,
+        shares=Shares(parts.seams.clock, parts.seams.loop, parts.metrics),
+    )
+    consumer = ThriftServer("consumer", starting.consumer_handlers(), limits=limits, commons=commons)
+    producer = ThriftServer("producer", starting.producer_handlers(), limits=limits, commons=commons)
+    return consumer, producer, starting.held
 
 
 def consumer_service(parts: Parts) -> ConsumerService:

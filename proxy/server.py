@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from broker.metrics import Counter, Metrics, declare
 from broker.notices import Notices
@@ -60,6 +61,33 @@ Handler = Callable[[Connection, Call], None]
 """Handles one decoded call header: scans the arguments and answers through the connection, now or later."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commons:
+    """What the ports of one node have in common.
+
+    Attributes:
+        clock: Wall and monotonic time.
+        scheduler: The event loop.
+        metrics: The node's registry.
+        request_turn: Called when a connection has something to write; the node then ends the turn.
+        admin_hint: Where HTTP is served, for the answer to an HTTP client on a port.
+        budget: The node's account of memory; without one there is no ceiling.
+        relieve: Called when a connection brought the account to where others must be closed.
+        notices: Where refusals are told; of each port's own when left out.
+        shares: The loop's time; of each port's own when left out.
+    """
+
+    clock: Clock
+    scheduler: Scheduler
+    metrics: Metrics
+    request_turn: Callable[[], None]
+    admin_hint: str = ""
+    budget: Budget | None = None
+    relieve: Callable[[], None] = lambda: None
+    notices: Notices | None = None
+    shares: Shares | None = None
+
+
 class ThriftServer:
     """One service on one port.
 
@@ -73,15 +101,7 @@ class ThriftServer:
         handlers: Mapping[str, Handler],
         *,
         limits: ServerLimits,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        request_turn: Callable[[], None],
-        admin_hint: str = "",
-        budget: Budget | None = None,
-        relieve: Callable[[], None] = lambda: None,
-        notices: Notices | None = None,
-        shares: Shares | None = None,
+        commons: Commons,
     ) -> None:
         """Set up; nothing listens yet.
 
@@ -89,30 +109,23 @@ class ThriftServer:
             service: Name for metrics and pages: "producer" or "consumer".
             handlers: Method name to handler.
             limits: Bounds per connection and in all.
-            clock: Wall and monotonic time.
-            scheduler: The event loop.
-            metrics: The node's registry.
-            request_turn: Called when a connection has something to write; the node then ends the turn.
-            admin_hint: Where HTTP is served, for the answer to an HTTP client on this port.
-            budget: The node's account of memory; without one there is no ceiling.
-            relieve: Called when a connection brought the account to where others must be closed.
-            notices: Where refusals are told; of its own when left out.
-            shares: The loop's time, shared with other ports; of its own when left out.
+            commons: What it has in common with the other ports of its node.
         """
+        clock, scheduler, metrics = commons.clock, commons.scheduler, commons.metrics
         self.service = service
         self.requests = 0
         self.limits = limits
-        self.admin_hint = admin_hint
-        self.budget = budget or Budget()
-        self.relieve = relieve
-        self.shares = shares or Shares(clock, scheduler, metrics)
-        self._notices = notices or Notices(clock)
+        self.admin_hint = commons.admin_hint
+        self.budget = commons.budget or Budget()
+        self.relieve = commons.relieve
+        self.shares = commons.shares or Shares(clock, scheduler, metrics)
+        self._notices = commons.notices or Notices(clock)
         # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
         self.connections: dict[Connection, None] = {}
         self._clock = clock
         self._scheduler = scheduler
         self._metrics = metrics
-        self._request_turn = request_turn
+        self._request_turn = commons.request_turn
         self._dirty: list[Connection] = []
         self._hosts: dict[str, int] = {}
         self._idle: dict[Connection, None] = {}

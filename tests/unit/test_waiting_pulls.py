@@ -7,7 +7,7 @@ from broker.notices import Notices
 from proxy.accepting import ServerLimits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
-from proxy.server import ThriftServer
+from proxy.server import Commons, ThriftServer
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.test_connection_turn import Peer
 from tests.unit.upstream_world import World
@@ -24,10 +24,12 @@ class Port:
             "consumer",
             {},
             limits=ServerLimits(),
-            clock=world.clock,
-            scheduler=world.scheduler,
-            metrics=metrics,
-            request_turn=lambda: None,
+            commons=Commons(
+                clock=world.clock,
+                scheduler=world.scheduler,
+                metrics=metrics,
+                request_turn=lambda: None,
+            ),
         )
         service = ConsumerService(
             {"g": world.group},
