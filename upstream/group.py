@@ -6,7 +6,7 @@ generations, so that a reload of one topic disturbs neither parked pulls nor del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.errors import BodyUnusable
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from broker.topics import Topic
 
 _new = tuple.__new__
-_NO_LANES: Mapping[str, Lane] = {}
 
 MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
 """Makes the pipeline of one subscription: one instance per entry of `actions`."""
@@ -242,7 +241,11 @@ class ConsumerGroup:
             topic, queue_id_text: Topic and qid of the context.
             success, fail, holder, deliveries, reasons: As those of `Result`.
         """
-        lane = self._lanes.get(topic, _NO_LANES).get(queue_id_text)
+        lane: Lane | None
+        try:
+            lane = self._lanes[topic][queue_id_text]
+        except KeyError:
+            lane = None
         if lane is None or self._progress.failed is not None:
             # Unknown, or the ack journal cannot be written: then no ack counts and keys wait (D5).
             ignored = len(success) + len(fail)
