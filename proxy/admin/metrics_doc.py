@@ -10,6 +10,8 @@ from broker.metrics import SPECS, Spec
 
 ROOMS = ("broker", "upstream", "actions", "proxy")
 _ASIDE = ("testing", "cli", "demo", "client", "__main__")
+_FORMER = ("upstream.action",)
+"""Names of one version before, which warn when they are imported."""
 
 _INTRODUCTION = """\
 # Metrics
@@ -32,7 +34,7 @@ def modules_of(package: str) -> Iterator[str]:
     """
     yield package
     for found in pkgutil.iter_modules(importlib.import_module(package).__path__, prefix=f"{package}."):
-        if found.name.rpartition(".")[2] in _ASIDE:
+        if found.name in _FORMER or found.name.rpartition(".")[2] in _ASIDE:
             continue
         if found.ispkg:
             yield from modules_of(found.name)
