@@ -79,7 +79,10 @@ def test_what_is_copied_is_there_and_not_left_out() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
-    needed = [*packages, "pyproject.toml", "hatch_build.py", "compile_leaves.py", "examples/container.yaml"]
+    copied = [text.split() for name, text in instructions() if name == "COPY" and "--from=" not in text]
+    needed = [*packages, "pyproject.toml", "hatch_build.py", "compile_leaves.py"]
+    needed += [source for *sources, _ in copied for source in sources if source != "."]
+    assert CONFIGURATION.relative_to(ROOT).as_posix() in needed
     needed.append(project["project"]["readme"])
     assert not [each for each in needed if not (ROOT / each).exists()]
     assert not [each for each in needed for pattern in ignored if fnmatch.fnmatch(each, pattern)]
