@@ -41,10 +41,10 @@ Every line that a node writes to stderr: one JSON object, or a line for people o
 one of the names below, `level` its level, `timestamp` the moment in UTC; the other fields are listed here. A field that
 is not known in a case is left out. `...` stands for facts that differ from case to case.
 
-Events with `count` are rate-limited: the first of a kind, group and minute is written at once, the others of that minute
-are counted, and one line says how many there were, with the facts of the first of them. [Metrics](metrics.md) count
-all. `fault` and `at` say what was raised and where; `exception` is the traceback. The place is the module that writes
-the line.
+Events with `count` are rate-limited: the first of a kind, group and minute is written at once, the others of that
+minute are counted, and one line says how many there were, with the facts of the first of them.
+[Metrics](metrics.md) count all. `fault` and `at` say what was raised and where; `exception` is the traceback. The place
+is the module that writes the line.
 
 Look at each `error`. `warning` tells of something that was skipped, refused, repaired or has to wait. `info` tells of
 the life of the node: start, recovery, reload, stop, deleted log files. What to do about a trouble stands in
