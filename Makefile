@@ -39,8 +39,8 @@ $(STAMP): pyproject.toml
 	fi
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(VENV) has a Python older than 3.11: remove the folder and run this again." >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[speed,dev]'
-	@$(BIN)/python -m compileall -q conf broker upstream actions proxy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev]'
+	@$(BIN)/python -m compileall -q pyddmq conf broker upstream actions proxy
 	@touch $@
 
 # Compiled anew when their sources change; says so in a line where that cannot be.
@@ -74,7 +74,7 @@ lifecycle: setup ## every kill point of the tables of states in docs/
 	$(BIN)/python -m pytest -s tests/lifecycle -m long
 
 powerloss: setup ## power losses under a real process, over a file system that forgets; needs FUSE
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[speed,dev,fuse]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,fuse]'
 	$(BIN)/python -m pytest -s tests/powerloss -m long
 
 simulate: setup ## many seeds of the simulated node
@@ -95,6 +95,8 @@ fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each tar
 
 docs: setup ## write the pages that are made from the code
 	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
+	$(BIN)/python -m proxy.admin.metrics_doc > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+	$(BIN)/python -m proxy.admin.log_events_doc > docs/log-events.md.new && mv docs/log-events.md.new docs/log-events.md
 
 clean: ## remove .venv and all caches; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,10 +1,18 @@
 """The built-in actions and the registry that finds others by name, entry point or dotted path.
 
-May import `upstream` and `conf`. An action sees its job and nothing of connections or files. The protocol is
-re-exported here, for people who write their own.
+May import `upstream`, `conf` and `pyddmq.actions`. An action sees its job and nothing of connections or files.
 """
 
-from upstream.action import Action, MessageUnreadable, Status, Unprocessable
-from upstream.job import Message, UpstreamJob
+import warnings
+from typing import TYPE_CHECKING
 
-__all__ = ["Action", "Message", "MessageUnreadable", "Status", "Unprocessable", "UpstreamJob"]
+from pyddmq import actions as _public
+
+if not TYPE_CHECKING:
+    # Names that people who write actions took from here; they go with the next version.
+
+    def __getattr__(name: str) -> object:
+        if name not in ("Action", "Message", "MessageUnreadable", "Status", "Unprocessable", "UpstreamJob"):
+            raise AttributeError(f"module 'actions' has no attribute {name!r}")
+        warnings.warn(f"actions.{name} is now in pyddmq.actions", DeprecationWarning, stacklevel=2)
+        return getattr(_public, "Job" if name == "UpstreamJob" else name)

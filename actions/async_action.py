@@ -6,8 +6,7 @@ names mark the same gate. `upstream.pipeline` acts on the mark; the action itsel
 
 from __future__ import annotations
 
-from upstream.action import Action, Status
-from upstream.job import UpstreamJob
+from pyddmq.actions import Action, Job, Status
 
 
 class AsyncAction(Action):
@@ -16,5 +15,5 @@ class AsyncAction(Action):
     is_gate = True
     needs_data = False
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         return Status.CONTINUE

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from upstream.action import Action, MessageUnreadable, Status, Unprocessable
-from upstream.job import UpstreamJob
+from pyddmq.actions import Action, Job, MessageUnreadable, Status, Unprocessable
 
 _CONTINUE = Status.CONTINUE
 _NAMES = {type(None): "null", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
@@ -26,11 +25,11 @@ class JsonAction(Action):
     def __init__(self) -> None:
         self._decode = msgspec.json.Decoder().decode
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         job.data = self.parse(job.body)
         return Status.CONTINUE
 
-    def act_many(self, jobs: Sequence[UpstreamJob]) -> Sequence[Status | Exception]:
+    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
         answers: list[Status | Exception] = []
         parse = self.parse
         for job in jobs:

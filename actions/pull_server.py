@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from upstream.action import Action, Status
+from pyddmq.actions import Action, Job, Status
 from upstream.job import UpstreamJob
 
 
@@ -14,10 +15,11 @@ class PullServerAction(Action):
     may_be_last = True
     needs_data = False
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         return self.act_many([job])[0]
 
-    def act_many(self, jobs: Sequence[UpstreamJob]) -> Sequence[Status]:
+    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status]:
         # All jobs of a pipeline belong to one subscription, which knows the buffer of its group.
-        jobs[0].subscription.offer(jobs)
+        own = cast("Sequence[UpstreamJob]", jobs)
+        own[0].subscription.offer(own)
         return [Status.ASYNCHRONIZED] * len(jobs)

@@ -13,7 +13,8 @@ from actions.json_action import JsonAction
 from actions.pull_server import PullServerAction
 from conf.actions import ActionError, ActionSpec
 from conf.models import SubscriptionConfig
-from upstream.action import Action
+from pyddmq.actions import Action
+from pyddmq.rooms import ROOMS
 
 ENTRY_POINT_GROUP = "pyddmq.actions"
 
@@ -88,12 +89,15 @@ class Registry(Mapping[str, ActionSpec]):
         except ActionError:
             raise
         except Exception as error:
+            module = name.partition(":")[0].partition(".")[0]
+            advice = "install its package in this environment or put its folder on PYTHONPATH"
+            if module in ROOMS:
+                advice = f"{module} is a module of pyddmq itself: give yours another name"
             raise ActionError(
-                f"action {name!r} cannot be imported ({type(error).__name__}: {error}); install its package in this "
-                "environment or put its folder on PYTHONPATH"
+                f"action {name!r} cannot be imported ({type(error).__name__}: {error}); {advice}"
             ) from error
         if not (isinstance(found, type) and issubclass(found, Action)):
-            raise ActionError(f"action {name!r} is {found!r}; name a class derived from upstream.action.Action")
+            raise ActionError(f"action {name!r} is {found!r}; name a class derived from pyddmq.actions.Action")
         self._classes[name] = found
         return found
 

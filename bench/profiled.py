@@ -12,7 +12,7 @@ import sys
 
 def main() -> None:
     """Run the command that follows the file's name."""
-    from proxy.cli.main import main as product
+    from pyddmq.__main__ import main as product
 
     file, *words = sys.argv[1:]
     profiler = cProfile.Profile()

@@ -28,10 +28,12 @@ from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from proxy import consumer_service
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import Commons, ThriftServer
 from upstream.group import ConsumerGroup
+from upstream.group_parts import Runtime
 from upstream.progress import Progress
 
 MESSAGES = 4_800
@@ -149,12 +151,14 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
     }
     group = ConsumerGroup(
         GroupConfig.model_validate({"group": _GROUP, "topics": [subscription]}),
-        store=store,
-        progress=progress,
-        clock=clock,
-        scheduler=scheduler,
-        metrics=metrics,
-        notices=Notices(clock),
+        runtime=Runtime(
+            store=store,
+            progress=progress,
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            notices=Notices(clock),
+        ),
         make_actions=Registry().make,
         qid_prefix="c_b_",
     )
@@ -162,10 +166,12 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         "consumer",
         {},
         limits=ServerLimits(),
-        clock=clock,
-        scheduler=scheduler,
-        metrics=metrics,
-        request_turn=lambda: None,
+        commons=Commons(
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            request_turn=lambda: None,
+        ),
     )
     server.service_of_pulls = ConsumerService(
         {_GROUP: group},

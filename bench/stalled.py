@@ -132,7 +132,7 @@ def watch_everything(watch: Watch) -> None:
 
 def main() -> None:
     """Run the command that follows the file's name."""
-    from proxy.cli.main import main as product
+    from pyddmq.__main__ import main as product
 
     file, *words = sys.argv[1:]
     watch = Watch()

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
+from broker.commit_log import CommitLog
+from broker.log_reader import LogReader
 from broker.record import (
     BLANK_BYTES,
     CLAIM,
@@ -30,10 +31,6 @@ from broker.record import (
     RECORD_OVERHEAD_BYTES,
     sum_matches,
 )
-
-if TYPE_CHECKING:
-    from broker.commit_log import CommitLog
-    from broker.log_scan import LogReader
 
 _HOST_BYTES_MAX = 4 << 20
 """Largest host whose header need not be right; others need one that is."""

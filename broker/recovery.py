@@ -28,7 +28,8 @@ from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.delay.levels import STANDARD, DelayLevels
 from broker.fillers import is_repeat
 from broker.foreign import Foreign
-from broker.log_scan import LogReader, LogScan, record_at, scan
+from broker.log_reader import LogReader
+from broker.log_scan import LogScan, record_at, scan
 from broker.queue_build import QueueBuild
 from broker.store_json import Checkpoint
 from broker.topics import QUEUES_MAX, Topics

@@ -6,6 +6,7 @@ Each check yields `(path, text)`: the path below the piece it was given, as keys
 from __future__ import annotations
 
 import difflib
+import ipaddress
 from collections.abc import Collection, Iterator, Mapping
 
 from pydantic import ValidationError
@@ -33,8 +34,36 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"did you mean {folded[close[0]]}? " if close else ""
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address: 127.0.0.0/8, ::1, and the name `localhost`.
+
+    Any other name may resolve to anything, also to something else tomorrow, so it counts as an address of the network.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (address if mapped is None else mapped).is_loopback
+
+
+def check_access(node: NodeConfig) -> Iterator[Finding]:
+    """Find listeners that the network reaches although the configuration does not say `access: open`."""
+    if node.access == "open":
+        return
+    for key, host in (("host", node.host), ("adminHost", node.admin_host)):
+        if not is_loopback(host):
+            yield (
+                (key,),
+                f"{host} is no address of the loopback, and there is no authentication: who reaches it may publish, "
+                "pull and acknowledge for any group; write `access: open` under node where that is meant, or "
+                "127.0.0.1 here",
+            )
+
+
 def check_node(node: NodeConfig) -> Iterator[Finding]:
-    """Find ports that collide and sizes that do not fit into each other."""
+    """Find listeners that are not meant to be open, ports that collide and sizes that do not fit into each other."""
+    yield from check_access(node)
     ports = [("producerPort", node.host, node.producer_port), ("consumerPort", node.host, node.consumer_port)]
     ports.append(("adminPort", node.admin_host, node.admin_port))
     for index, (key, host, port) in enumerate(ports):

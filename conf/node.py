@@ -16,6 +16,7 @@ _MIB = 1024 * 1024
 FlushMode = Literal["sync", "async"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
+Access = Literal["loopback", "open"]
 
 
 def _check_path(path: str) -> str:
@@ -60,17 +61,28 @@ class NodeConfig(Model):
 
     host: str = setting(
         "127.0.0.1",
-        "Address that the two Thrift ports bind. DDMQ binds every interface (W99); here the loopback, unless said "
-        "otherwise: `0.0.0.0` opens the node to the network, which has no authentication.",
+        "Address that the two Thrift ports bind. DDMQ binds every interface (W99); here the loopback. Another address, "
+        "such as `0.0.0.0`, needs `access: open`.",
         reload=_RESTART,
         min_length=1,
     )
     producer_port: Port = setting(9613, "Port of ProducerService; 0 takes any free port.", reload=_RESTART)
     consumer_port: Port = setting(9713, "Port of ConsumerService; 0 takes any free port.", reload=_RESTART)
     admin_host: str = setting(
-        "127.0.0.1", "Address of the admin HTTP port: health, metrics, status page.", reload=_RESTART, min_length=1
+        "127.0.0.1",
+        "Address of the admin HTTP port: health, metrics, status page. Another address than the loopback needs "
+        "`access: open`.",
+        reload=_RESTART,
+        min_length=1,
     )
     admin_port: Port = setting(9813, "Port of the admin HTTP server; 0 takes any free port.", reload=_RESTART)
+    access: Access = setting(
+        "loopback",
+        "`open` lets `host` and `adminHost` be other addresses than the loopback. There is no authentication yet: who "
+        "reaches the Thrift ports may publish, pull and acknowledge for any group, who reaches the admin port may "
+        "read, and change what `adminTokenFile` does not guard.",
+        reload=_RESTART,
+    )
     admin_token_file: str | None = setting(
         None,
         "File that holds the token which admin requests that change something must bring (`Authorization: Bearer`); "

@@ -11,14 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# The checkout's rooms are import packages; an installed pyddmq needs no path.
+# For a checkout; an installed pyddmq needs no path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from broker.consume_queue import FILLER
-from broker.embedded import open_store
-from broker.properties import parse_properties
-from broker.record import split
-from broker.store import DamagedRecord, Store, Topic
+from pyddmq.broker import FILLER, DamagedRecord, Store, Topic, open_store, parse_properties, split
 
 
 def messages(store: Store, topic: Topic) -> Iterator[tuple[int, int, bytes, dict[str, str]]]:

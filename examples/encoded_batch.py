@@ -10,15 +10,19 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-# The checkout's rooms are import packages; an installed pyddmq needs no path.
+# For a checkout; an installed pyddmq needs no path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from broker.batch import BatchMessage, decode_batch, encode_batch
-from broker.embedded import open_store
-from broker.errors import MessageRefused
-from broker.put_batch import put_batch
-from broker.seams import SystemClock
-from broker.unique_key import UniqueKeys
+from pyddmq.broker import (
+    BatchMessage,
+    MessageRefused,
+    SystemClock,
+    UniqueKeys,
+    decode_batch,
+    encode_batch,
+    open_store,
+    put_batch,
+)
 
 
 def main(folder: str) -> int:

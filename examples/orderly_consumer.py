@@ -13,15 +13,22 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-# The checkout's rooms are import packages; an installed pyddmq needs no path.
+# For a checkout; an installed pyddmq needs no path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from broker.consumer import ConsumedMessage, ConsumerOptions, Consumers, OrderlyContext, OrderlyStatus
-from broker.disk import RealDisk
-from broker.embedded import open_store
-from broker.metrics import Metrics
-from broker.seams import SystemClock
-from broker.selectors import put_selected, select_by_hash
+from pyddmq.broker import (
+    ConsumedMessage,
+    ConsumerOptions,
+    Consumers,
+    Metrics,
+    OrderlyContext,
+    OrderlyStatus,
+    RealDisk,
+    SystemClock,
+    open_store,
+    put_selected,
+    select_by_hash,
+)
 
 FAILURES = 2
 

@@ -20,7 +20,7 @@ from typing import Any
 # The checkout's rooms are import packages; an installed pyddmq needs no path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from proxy.client import LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
+from pyddmq import LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
 
 CHECKS_PATIENT = 3
 """Checks until an order that is not there counts as one that will never be."""

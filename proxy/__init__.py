@@ -1,4 +1,4 @@
-"""The network edge: Thrift codec and servers, both services, the Python client, admin HTTP, command line, assembly.
+"""The network edge: Thrift codec and servers, both services, admin HTTP, command line, assembly.
 
 May import every other room. Rules about messages, order and offsets do not belong here.
 """

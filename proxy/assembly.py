@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.deduplication.deduplication import Deduplication, WindowLimits
 from broker.delay.delays import Delays
@@ -22,7 +19,6 @@ from broker.loop.returning import returning
 from broker.metrics import Metrics
 from broker.recovery import RecoveryProgress
 from broker.retention import Keeper, RetentionLimits
-from broker.seams import Clock, Disk, Scheduler, Syncs
 from broker.shared_walk import together
 from broker.store import Store, StoreOptions, StoreUnwritable
 from broker.store_seams import StoreSeams
@@ -33,48 +29,25 @@ from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import GroupConfig, NodeConfig
+from proxy.accepting import ServerLimits
 from proxy.consumer_service import ConsumerService
 from proxy.delay_service import DelayService
 from proxy.held_calls import HeldCalls
 from proxy.keyed_sends import KeyedSends
 from proxy.limited_sends import LimitedSends
 from proxy.message_checks import MessageChecks
-from proxy.network import DESCRIPTORS_UNBOUNDED, Network
+from proxy.parts import Parts, Seams
 from proxy.producer_service import ProducerService
 from proxy.publishing import Publishing
-from proxy.server import Handler, ServerLimits, ThriftServer
+from proxy.server import Commons, Handler, ThriftServer
 from proxy.shares import Shares
 from proxy.starting_service import StartingService
 from proxy.transaction_service import TransactionService
 from upstream.buffer import BufferLimits
 from upstream.expiry import Expiry
 from upstream.group import ConsumerGroup
+from upstream.group_parts import GroupLimits, Runtime
 from upstream.progress import Progress, ProgressFull
-
-if TYPE_CHECKING:
-    from proxy.node import Node
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seams:
-    """What a node takes from the outside world.
-
-    Attributes:
-        descriptors_max: As in `ServerLimits`.
-        step_pause_seconds: Time left to others between two steps of a recovery; 0 is one turn of the loop.
-        alarms: Makes the calls whose lateness counts; the loop, when absent.
-        syncs: Makes syncs in the background; without it they are made at once.
-    """
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    disk: Disk
-    randomness: random.Random
-    network: Network
-    descriptors_max: int = DESCRIPTORS_UNBOUNDED
-    step_pause_seconds: float = 0.0
-    alarms: Scheduler | None = None
-    syncs: Syncs | None = None
 
 
 def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator[RecoveryProgress, None, Store]:
@@ -132,56 +105,58 @@ def check_settings(node: NodeConfig) -> CheckSettings:
     )
 
 
-def opening_waiting(node: Node) -> Generator[None, None, tuple[Delays, Timers, Transactions]]:
+def opening_waiting(parts: Parts) -> Generator[None, None, tuple[Delays, Timers, Transactions]]:
     """Find out what is pending in a store that has just been opened, with one walk of the log, in steps.
 
     Raises OSError.
     """
-    store = node.store
+    store = parts.store
     seams: StoreSeams = {
-        "disk": node.seams.disk,
-        "clock": node.seams.clock,
-        "scheduler": node.steps,
-        "metrics": node.metrics,
-        "notices": node.notices,
+        "disk": parts.seams.disk,
+        "clock": parts.seams.clock,
+        "scheduler": parts.steps,
+        "metrics": parts.metrics,
+        "notices": parts.notices,
     }
     delays, timers, transactions = yield from together(
         store,
         Delays.reading(store, **seams),
         Timers.reading(store, **seams),
-        Transactions.reading(store, offsets=node.progress.offsets, settings=check_settings(node.config.node), **seams),
+        Transactions.reading(
+            store, offsets=parts.progress.offsets, settings=check_settings(parts.config.node), **seams
+        ),
     )
     for pace in (delays.pace, timers.entering.pace, timers.due.pace, transactions.pace):
-        pace.requests = lambda: node.consumer.requests + node.producer.requests
-    yield from returning(store, disk=node.seams.disk)
+        pace.requests = lambda: parts.consumer.requests + parts.producer.requests
+    yield from returning(store, disk=parts.seams.disk)
     return delays, timers, transactions
 
 
-def opening_deduplication(node: Node) -> Generator[None, None, Deduplication]:
+def opening_deduplication(parts: Parts) -> Generator[None, None, Deduplication]:
     """Find out which messages of deduplicating producers a store has that was just opened, in steps. Raises OSError."""
-    config = node.config.node
+    config = parts.config.node
     limits = WindowLimits(
         silence_ms=config.deduplication_sec * 1000,
         messages=config.deduplication_messages,
         producers=config.deduplication_producers,
     )
-    return Deduplication.opening(node.store, disk=node.seams.disk, metrics=node.metrics, limits=limits)
+    return Deduplication.opening(parts.store, disk=parts.seams.disk, metrics=parts.metrics, limits=limits)
 
 
-def loops(node: Node) -> Loops:
+def loops(parts: Parts) -> Loops:
     """Make what knows the loops among the timers, and have the timers ask it."""
-    made = Loops(node.store, clock=node.seams.clock, metrics=node.metrics, notices=node.notices)
-    node.timers.due.follower = made
+    made = Loops(parts.store, clock=parts.seams.clock, metrics=parts.metrics, notices=parts.notices)
+    parts.timers.due.follower = made
     return made
 
 
-def retention_keepers(node: Node) -> list[Keeper]:
+def retention_keepers(parts: Parts) -> list[Keeper]:
     """Make those who put elsewhere what they need of a log file before it goes."""
     return [
-        DelayKeeper(node.delays, node.metrics),
-        TimerKeeper(node.timers, node.metrics),
-        TransactionKeeper(node.transactions, node.metrics),
-        node.deduplication,
+        DelayKeeper(parts.delays, parts.metrics),
+        TimerKeeper(parts.timers, parts.metrics),
+        TransactionKeeper(parts.transactions, parts.metrics),
+        parts.deduplication,
     ]
 
 
@@ -209,139 +184,146 @@ def server_limits(node: NodeConfig, seams: Seams) -> ServerLimits:
     )
 
 
-def buffer_limits(node: NodeConfig) -> BufferLimits:
-    """What the configuration allows one group's pull buffer."""
-    return BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls)
+def group_limits(node: NodeConfig) -> GroupLimits:
+    """What the configuration allows one group."""
+    return GroupLimits(
+        buffer=BufferLimits(reply_bytes_max=node.max_recv_msgs_length, parked_max=node.max_parked_pulls),
+        waiting_max=node.max_waiting_per_topic,
+        drain_seconds=node.drain_seconds,
+    )
 
 
-def starting_servers(node: Node, admin_hint: str) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
-    """Make the consumers' and the producers' port, answering that the node is starting, and what they hold."""
-    starting = StartingService(node.metrics, node.notices)
-    shares = Shares(node.seams.clock, node.seams.loop, node.metrics)
+def starting_servers(
+    parts: Parts, *, request_turn: Callable[[], None], admin_hint: str
+) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
+    """Make the consumers' and the producers' port, answering that the node is starting, and what they hold.
 
-    def server(service: str, handlers: dict[str, Handler]) -> ThriftServer:
-        return ThriftServer(
-            service,
-            handlers,
-            limits=server_limits(node.config.node, node.seams),
-            clock=node.seams.clock,
-            scheduler=node.seams.loop,
-            metrics=node.metrics,
-            request_turn=node.request_turn,
-            admin_hint=admin_hint,
-            budget=node.budget,
-            relieve=node.memory.relieve,
-            notices=node.notices,
-            shares=shares,
-        )
+    Args:
+        parts: The node's.
+        request_turn: As in `Commons`.
+        admin_hint: As in `Commons`.
+    """
+    starting = StartingService(parts.metrics, parts.notices)
+    limits = server_limits(parts.config.node, parts.seams)
+    commons = Commons(
+        clock=parts.seams.clock,
+        scheduler=parts.seams.loop,
+        metrics=parts.metrics,
+        request_turn=request_turn,
+        admin_hint=admin_hint,
+        budget=parts.budget,
+        relieve=parts.memory.relieve,
+        notices=parts.notices,
+        shares=Shares(parts.seams.clock, parts.seams.loop, parts.metrics),
+    )
+    consumer = ThriftServer("consumer", starting.consumer_handlers(), limits=limits, commons=commons)
+    producer = ThriftServer("producer", starting.producer_handlers(), limits=limits, commons=commons)
+    return consumer, producer, starting.held
 
-    consumer = server("consumer", starting.consumer_handlers())
-    return consumer, server("producer", starting.producer_handlers()), starting.held
 
-
-def consumer_service(node: Node) -> ConsumerService:
+def consumer_service(parts: Parts) -> ConsumerService:
     """Make what answers consumers, over the node's groups."""
     return ConsumerService(
-        node.groups,
-        store=node.store,
-        clock=node.seams.clock,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
-        linger_ms_max=node.config.node.max_linger_time,
-        acks_refused=lambda: node.progress.failed,
-        budget=node.budget,
-        notices=node.notices,
-        leaving=lambda name: next((group for group in node.leaving if group.name == name), None),
+        parts.groups,
+        store=parts.store,
+        clock=parts.seams.clock,
+        scheduler=parts.seams.loop,
+        metrics=parts.metrics,
+        linger_ms_max=parts.config.node.max_linger_time,
+        acks_refused=lambda: parts.progress.failed,
+        budget=parts.budget,
+        notices=parts.notices,
+        leaving=lambda name: next((group for group in parts.leaving if group.name == name), None),
     )
 
 
-def message_checks(node: Node) -> MessageChecks:
+def message_checks(parts: Parts) -> MessageChecks:
     """Make what asks every message that is sent, over the node's ports."""
     return MessageChecks(
-        node.ports.by_name,
-        store=node.store,
-        clock=node.seams.clock,
-        randomness=node.seams.randomness,
-        body_bytes_max=node.config.node.max_message_bytes,
-        auto_create=lambda name: node.ports.auto_create(name, node.config),
-        disabled=lambda name: name in node.config.topics and not node.config.topics[name].enabled,
+        parts.ports.by_name,
+        store=parts.store,
+        clock=parts.seams.clock,
+        randomness=parts.seams.randomness,
+        body_bytes_max=parts.config.node.max_message_bytes,
+        auto_create=lambda name: parts.ports.auto_create(name, parts.config),
+        disabled=lambda name: name in parts.config.topics and not parts.config.topics[name].enabled,
     )
 
 
-def producer_handlers(node: Node, *, state: Callable[[], str]) -> dict[str, Handler]:
+def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Handler]:
     """Make what answers producers; `state` is that of the node's life."""
-    checks = message_checks(node)
+    checks = message_checks(parts)
     publishing = Publishing(
-        store=node.store,
-        clock=node.seams.clock,
-        metrics=node.metrics,
+        store=parts.store,
+        clock=parts.seams.clock,
+        metrics=parts.metrics,
         state=state,
-        budget=node.budget,
-        notices=node.notices,
+        budget=parts.budget,
+        notices=parts.notices,
     )
     limited = LimitedSends(
-        scheduler=node.seams.loop,
-        budget=node.budget,
-        metrics=node.metrics,
-        waiting_max=lambda: node.config.node.limiter_failure_retry_queue_size,
+        scheduler=parts.seams.loop,
+        budget=parts.budget,
+        metrics=parts.metrics,
+        waiting_max=lambda: parts.config.node.limiter_failure_retry_queue_size,
     )
-    names = {"qid_prefix": node.qid_prefix, "broker_name": node.config.node.broker_name}
-    keyed = KeyedSends(node.deduplication, store=node.store, publishing=publishing, **names)
+    names = {"qid_prefix": parts.qid_prefix, "broker_name": parts.config.node.broker_name}
+    keyed = KeyedSends(parts.deduplication, store=parts.store, publishing=publishing, **names)
     sends = ProducerService(checks, publishing, keyed, limited, **names)
     transactions = TransactionService(
-        node.transactions,
+        parts.transactions,
         checks,
         publishing,
         keyed,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
+        scheduler=parts.seams.loop,
+        metrics=parts.metrics,
         state=state,
-        budget=node.budget,
-        settings=lambda: node.config.node,
+        budget=parts.budget,
+        settings=lambda: parts.config.node,
     )
     delays = DelayService(
         checks,
         publishing,
         keyed,
         limited,
-        node.loops,
-        DelayCancels(node.store, node.timers),
-        clock=node.seams.clock,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
-        interval_max=node.config.node.timer_max_delay_sec,
+        parts.loops,
+        DelayCancels(parts.store, parts.timers),
+        clock=parts.seams.clock,
+        scheduler=parts.seams.loop,
+        metrics=parts.metrics,
+        interval_max=parts.config.node.timer_max_delay_sec,
     )
     return {**sends.handlers(), **transactions.handlers(), **delays.handlers()}
 
 
-def consumer_group(node: Node, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:
+def consumer_group(parts: Parts, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:
     """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
     return ConsumerGroup(
         config,
-        store=node.store,
-        progress=node.progress,
-        clock=node.seams.clock,
-        scheduler=node.seams.loop,
-        metrics=node.metrics,
-        notices=node.notices,
-        make_actions=node.registry.make,
-        qid_prefix=node.qid_prefix,
-        limits=buffer_limits(settings),
-        waiting_max=settings.max_waiting_per_topic,
-        drain_seconds=settings.drain_seconds,
-        budget=node.budget,
-        paused=partial(node.pauses.of, config.group),
+        runtime=Runtime(
+            store=parts.store,
+            progress=parts.progress,
+            clock=parts.seams.clock,
+            scheduler=parts.seams.loop,
+            metrics=parts.metrics,
+            notices=parts.notices,
+        ),
+        make_actions=parts.registry.make,
+        qid_prefix=parts.qid_prefix,
+        limits=group_limits(settings),
+        budget=parts.budget,
+        paused=partial(parts.pauses.of, config.group),
         client_id=f"proxy@{settings.broker_name}",
     )
 
 
-def expiry(node: Node) -> Expiry:
+def expiry(parts: Parts) -> Expiry:
     """Make what keeps and gives up messages when log files go."""
     return Expiry(
-        store=node.store,
-        progress=node.progress,
-        clock=node.seams.clock,
-        metrics=node.metrics,
-        notices=node.notices,
-        groups=node.all_groups,
+        store=parts.store,
+        progress=parts.progress,
+        clock=parts.seams.clock,
+        metrics=parts.metrics,
+        notices=parts.notices,
+        groups=parts.all_groups,
     )

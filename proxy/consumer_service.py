@@ -2,7 +2,7 @@
 
 Rules: results are applied before anything else and never fail their pull (D13); each result counts for its own group
 (W4) and may be null, unknown or late (counted, W2, W5, W46); a pull that cannot be served for a reason the client
-can act on is a PullException with a code of `proxy.wire.codes` (W6), after its results were taken: where those cannot
+can act on is a PullException with a code of `pyddmq.codes` (W6), after its results were taken: where those cannot
 be recorded, the call ends without an answer, since libraries throw results away with an exception; a known group
 without messages parks the request for max(maxLingerTime, 20 ms), at most `linger_ms_max` (R48, W7).
 """
@@ -41,7 +41,7 @@ from proxy.wire import (
     scan_stats,
     scan_submit,
 )
-from proxy.wire.codes import PullCode
+from pyddmq.codes import PullCode
 from upstream import job_loops
 from upstream.budget import Budget, Pressure
 from upstream.group import Batch, ConsumerGroup, ParkedFull

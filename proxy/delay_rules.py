@@ -23,7 +23,7 @@ from broker.loop.occurrence import (
     parse_id,
 )
 from proxy.message_rules import Refusal
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 
 ADD, CANCEL = 1, 2
 AHEAD_SECONDS_MAX = 62 * 86_400

@@ -36,7 +36,7 @@ from proxy.reply_slot import Slot
 from proxy.server import Handler
 from proxy.topic_ports import TopicPort
 from proxy.wire import Call, SendMessage, TextError, encode_delay_result_reply, scan_delay
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 
 RECENT_MAX = 16_384
 """Adds that are known by their id if they come again."""

@@ -15,8 +15,8 @@ from proxy.change_steps import durable, run_steps
 from proxy.node import Node
 from upstream import heads
 from upstream.group import ConsumerGroup
-from upstream.heads import Handled, HeadRefused
-from upstream.job import UpstreamJob
+from upstream.heads import Handled, Head, HeadRefused
+from upstream.job import UpstreamJob, text_of
 from upstream.pauses import PauseConflict
 from upstream.state import State
 
@@ -132,32 +132,32 @@ class _Groups:
         return {"group": body.group, "changed": changed, "pausedTopics": paused}
 
     async def retry(self, body: HeadBody) -> Document:
-        job = self._head(body)
+        head = self._head(body)
         clock = self._node.seams.clock
-        handled = _handle(lambda: heads.retry_now(job, force=body.force, progress=self._node.progress, clock=clock))
+        handled = _handle(lambda: heads.retry_now(head, force=body.force, progress=self._node.progress, clock=clock))
         await durable(self._node)
-        return _handled(job, handled)
+        return _handled(head.job, handled)
 
     def skip(self, body: HeadBody) -> Document:
-        job = self._head(body)
+        head = self._head(body)
         # Its key goes on in this turn, and only with what is durable: the loop waits for the disk.
-        handled = _handle(lambda: heads.skip(job, force=body.force, progress=self._node.progress))
+        handled = _handle(lambda: heads.skip(head, force=body.force, progress=self._node.progress))
         self._node.settle()
-        return _handled(job, handled)
+        return _handled(head.job, handled)
 
     async def dead_letter(self, body: HeadBody) -> Document:
-        job = self._head(body)
-        handled = _handle(lambda: heads.dead_letter(job, force=body.force, who=ASKER.get()))
+        head = self._head(body)
+        handled = _handle(lambda: heads.dead_letter(head, force=body.force, who=ASKER.get()))
         await durable(self._node)
-        if job.state is State.BURYING:
+        if head.job.state is State.BURYING:
             text = (
                 "The store does not take the dead letter now, as on a full disk. It is tried again every second and "
                 "the key waits; `skip` ends that."
             )
             raise ChangeRefused(503, text)
-        return _handled(job, handled)
+        return _handled(head.job, handled)
 
-    def _head(self, body: HeadBody) -> UpstreamJob:
+    def _head(self, body: HeadBody) -> Head:
         need_ready(self._node)
         group = group_of(self._node, body.group)
         if body.topic != retry_topic(group.name):
@@ -167,7 +167,7 @@ class _Groups:
             raise ChangeRefused(
                 404, f"Topic {body.topic} has no queue {body.queue}, or the group has not begun with it."
             )
-        return _handle(lambda: heads.find_head(lane, body.offset, key=body.key))
+        return _handle(lambda: heads.find_head(group, lane, body.offset, key=body.key))
 
 
 def _written(steps: AwaitedSteps[bool]) -> AwaitedSteps[bool]:
@@ -193,5 +193,5 @@ def _handled(job: UpstreamJob, handled: Handled) -> Document:
         "topic": job.topic,
         "queue": job.queue_id,
         "offset": job.offset,
-        "key": heads.text_of(job.key),
+        "key": text_of(job.key),
     }

@@ -14,7 +14,7 @@ from broker.notices import Notices
 from proxy.connection import Connection
 from proxy.reply_slot import Slot
 from proxy.wire import Call, ConsumeResult
-from proxy.wire.codes import PullCode
+from pyddmq.codes import PullCode
 
 RESULTS_UNANSWERED = declare(
     "pyddmq_results_unanswered_total",

@@ -24,7 +24,7 @@ from proxy.message_rules import Refusal
 from proxy.publishing import Publishing, Refused
 from proxy.reply_slot import Slot
 from proxy.wire import Call, Receipt
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 
 _KEYS_NAME = b"KEYS"
 

@@ -20,7 +20,7 @@ from broker.topics import is_system
 from proxy.message_rules import Limited, PropertyRules, Refusal
 from proxy.topic_ports import TopicPort
 from proxy.wire import SendMessage
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from upstream.limits import TokenBucket
 
 _HASHES_MAX = 65_536

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.properties import LETTER_PROPERTIES, PRIVATE_PREFIX, SYSTEM_PROPERTIES
-from proxy.wire.codes import ResultCode
 from proxy.wire.values import Properties
+from pyddmq.codes import ResultCode
 
 KEY_CHARS_MAX = 255
 TAGS_CHARS_MAX = 255

@@ -13,25 +13,18 @@ from collections.abc import Generator
 import structlog
 
 from actions.registry import Registry
-from broker.deduplication.deduplication import Deduplication
-from broker.delay.delays import Delays
 from broker.landed import seconds_early
-from broker.loop.loops import Loops
 from broker.metrics import Metrics, declare
-from broker.notices import Notices
 from broker.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
 from broker.store import Store, StoreError
-from broker.timer.timers import Timers
-from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig
 from proxy.assembly import (
-    Seams,
-    buffer_limits,
     check_settings,
     consumer_group,
     consumer_service,
     expiry,
+    group_limits,
     loops,
     opening_deduplication,
     opening_progress,
@@ -44,20 +37,16 @@ from proxy.assembly import (
     starting_servers,
 )
 from proxy.connection import Connection
-from proxy.consumer_service import ConsumerService
 from proxy.index_work import IndexWork
-from proxy.memory import MemoryWatch
+from proxy.parts import Parts, Seams
 from proxy.periodic import PeriodicWork
 from proxy.retaining import STEP_SECONDS, Retaining
-from proxy.server import ThriftServer
 from proxy.startup import Startup
 from proxy.topic_ports import TopicPorts
 from proxy.vitals import Vitals
-from proxy.yielding import Yielding
-from upstream.budget import Budget
 from upstream.group import ConsumerGroup
 from upstream.pauses import Pauses
-from upstream.progress import Progress, ProgressFailed
+from upstream.progress import ProgressFailed
 
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +58,7 @@ _FLUSH_ROUNDS_MAX = 8
 SWEEP_SECONDS = 1.0
 
 
-class Node:
+class Node(Parts):
     """One process's worth of pyddmq, without admin HTTP, signals and file watching."""
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -81,50 +70,19 @@ class Node:
             registry: Where actions are found by name.
             metrics: A registry to count in; a new one when absent.
         """
-        self.config = config
-        self.seams = seams
-        self.registry = registry
-        self.metrics = metrics or Metrics()
-        self.notices = Notices(seams.clock)
+        super().__init__(config, seams=seams, registry=registry, metrics=metrics)
         self.vitals = Vitals(self.metrics, seams.clock)
-        self.budget = Budget(config.node.memory_max)
-        self.memory = MemoryWatch(
-            self.budget,
-            groups=self.all_groups,
-            clock=seams.clock,
-            scheduler=seams.loop,
-            metrics=self.metrics,
-            notices=self.notices,
-        )
-        self.groups: dict[str, ConsumerGroup] = {}
-        self.leaving: list[ConsumerGroup] = []
-        """Groups that a reload took out and that still drain."""
         self.started_monotonic = 0.0
         self._state = "starting"
         self._turn_asked = False
         self.periodic = PeriodicWork(seams.loop, self.notices)
-        self.steps = Yielding(seams.alarms or seams.loop, lambda: self.store.unsettled)
-        """Schedules what waits in the store: it is delivered in steps."""
         self.is_open = False
         """Whether store and progress have been opened and recovered."""
         self.startup: Startup | None = None
         """How far the recovery is, while there is one."""
         self._turns = self.metrics.counter(TURNS)
-        self.store: Store
-        self.ports: TopicPorts
         self._index_work: IndexWork
-        self.progress: Progress
-        self.delays: Delays
-        self.timers: Timers
-        self.loops: Loops
-        self.transactions: Transactions
-        self.deduplication: Deduplication
-        self.redrives: Redrives
-        self.pauses: Pauses
         self.retaining: Retaining
-        self.consumer: ThriftServer
-        self.producer: ThriftServer
-        self.consumer_service: ConsumerService
 
     @property
     def state(self) -> str:
@@ -147,11 +105,6 @@ class Node:
         failed = None if self._state == "starting" else self.store.failed
         return 0 if failed is None else failed.at_ms
 
-    @property
-    def qid_prefix(self) -> str:
-        """Text in front of the queue number in every qid (W35: made in one place)."""
-        return f"{self.config.node.broker_cluster}_{self.config.node.broker_name}_"
-
     # Life.
 
     async def start(self, *, admin_hint: str = "") -> None:
@@ -169,7 +122,9 @@ class Node:
         steps = opening_store(node, seams, self.metrics)
         next(steps)
         try:
-            self.consumer, self.producer, held = starting_servers(self, admin_hint)
+            self.consumer, self.producer, held = starting_servers(
+                self, request_turn=self.request_turn, admin_hint=admin_hint
+            )
             self.memory.servers = (self.consumer, self.producer)
             await self.consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
             await self.producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
@@ -399,12 +354,7 @@ class Node:
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
         node = self.config.node
-        group.reconfigure(
-            settings,
-            limits=buffer_limits(node),
-            waiting_max=node.max_waiting_per_topic,
-            drain_seconds=node.drain_seconds,
-        )
+        group.reconfigure(settings, group_limits(node))
 
     def apply_live_settings(self) -> None:
         """Bring the node's live settings into force after a reload."""
@@ -416,10 +366,6 @@ class Node:
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
-
-    def all_groups(self) -> list[ConsumerGroup]:
-        """Return the configured groups and those that leave."""
-        return [*self.groups.values(), *self.leaving]
 
     def _run_timers(self) -> None:
         """Keep checkpoint, commit and sweep going."""

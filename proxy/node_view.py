@@ -136,9 +136,7 @@ class LiveNode:
         found: list[StuckView] = []
         total = 0
         for each in node.groups.values() if group is None else [node.groups[group]]:
-            messages, count = stuck_messages(
-                each.lanes(), store=node.store, clock=node.seams.clock, count_max=count_max
-            )
+            messages, count = stuck_messages(each, store=node.store, clock=node.seams.clock, count_max=count_max)
             total += count
             found += [
                 StuckView(

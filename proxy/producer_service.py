@@ -32,7 +32,7 @@ from proxy.wire import (
     scan_send,
     scan_send_batch,
 )
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 
 HEARTBEAT_TOPIC = b"carrera_heartbeat"
 """R90: a send to it is answered 0 and stores nothing."""

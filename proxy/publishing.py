@@ -14,7 +14,7 @@ from proxy.message_rules import Refusal
 from proxy.reply_slot import Slot
 from proxy.topic_ports import TopicPort
 from proxy.wire import Call, TextError, encode_result_reply
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from upstream.budget import Budget, Pressure
 
 SENDS_REFUSED = declare(

@@ -2,61 +2,81 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import Self
 
-from proxy.shares import SLICE_FRAMES, SLICE_SECONDS
+from proxy.accepting import Accepting
+from proxy.replying import Replying
+from proxy.shares import SLICE_FRAMES, SLICE_SECONDS, Share
 from proxy.wire.errors import FrameError
 from upstream.budget import Pressure
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections import deque
-
-    from proxy.connection import Connection
-    from proxy.reply_slot import Lost, Slot
-    from proxy.server import ThriftServer
-    from proxy.wire.frames import FrameSplitter
 
 INPUT_BYTES_SLOWED = 64 * 1024
 """Unfinished input up to which a connection is read on whatever the pressure: every ordinary call fits."""
 
 
-class Reading:
-    """The part of `proxy.connection.Connection` that handles what arrived."""
+class Reading(Replying):
+    """The way in of a connection.
 
-    __slots__ = ("_fed", "_marks", "_reading", "_steps", "_unread", "heard", "partial_since", "requests")
+    Attributes:
+        heard: Replies that had left when the request being handled was read: the client can have had no later one
+            (D40).
+        favoured: Whether it is read on whatever the pressure.
+        partial_since: Monotonic seconds since when a frame has been arriving; None while none is.
+        share: What it took of the loop's time.
+    """
 
-    if TYPE_CHECKING:
-        _ended: bool
-        _fed: int
-        _marks: deque[tuple[int, int]]
-        _out: deque[tuple[bytes, Lost | None]]
-        _out_bytes: int
-        _reading: bool
-        _server: ThriftServer
-        _slot_bytes: int
-        _slots: deque[Slot]
-        _splitter: FrameSplitter
-        _steps: Iterator[None] | None
-        _stuck_replies: int
-        _transport: asyncio.Transport | None
-        _unread: int
-        closed: bool
-        deferred: bool
-        favoured: bool
-        heard: int
-        partial_since: float | None
-        requests: int
+    __slots__ = ("_fed", "_marks", "_steps", "favoured", "heard", "partial_since", "share")
 
-        def _account(self, count: int) -> None: ...
-        def _refuse(self, error: FrameError) -> None: ...
+    def __init__(self, server: Accepting[Self]) -> None:
+        super().__init__(server)
+        self._steps: Iterator[None] | None = None
+        self._fed = 0
+        self._marks: deque[tuple[int, int]] = deque()
+        self.heard = 0
+        self.favoured = False
+        self.partial_since: float | None = None
+        self.share = Share()
 
-    def _read_frames(self) -> None:
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes received of frames that are not handled yet."""
+        return self._unread
+
+    def favour(self: Self, on: bool) -> None:
+        """Read on whatever the pressure, or no more so; then see what that means now."""
+        changed = on != self.favoured
+        self.favoured = on
+        if changed or not self._reading:
+            self._server.resume_soon(self)
+
+    def read_on(self) -> None:
+        """Handle frames that were held back: while too much was unanswered, or for the sake of others."""
+        if not self.closed:
+            self._read_frames()
+
+    def work(self, steps: Iterator[None]) -> None:
+        """Have the request being handled worked off in steps, one per turn; later frames wait for the last one."""
+        assert self._steps is None, "no frame is handled while another one is worked off"
+        self._steps = steps
+
+    def go_on(self: Self) -> None:
+        """Write what waited for the peer, then start and read what waited for that."""
+        if self.dirty:
+            # Replies of this turn leave with its end and not before: only then are their acks written (D9).
+            self._server.go_on_soon(self)
+            return
+        self.flush()
+        if not self.closed:
+            self.settle()
+            if not self.deferred:
+                self._read_frames()
+
+    def _read_frames(self: Self) -> None:
         """Handle what is there, for as long as the connection's share of this turn lasts."""
         splitter = self._splitter
         server = self._server
-        connection = cast("Connection", self)
         limits = server.limits
         shares = server.shares
         handled = self.requests
@@ -79,18 +99,18 @@ class Reading:
                     break
                 self._hear()
                 self.requests += 1
-                server.handle(connection, frame)
+                server.handle(self, frame)
                 if self.closed:
                     return
                 moment = shares.now()
         except FrameError as error:
             self._refuse(error)
             return
-        shares.charge(connection, began)
+        shares.charge(self, began)
         if self._steps is not None or (splitter.ready and not self._is_full()):
-            shares.defer(connection)
+            shares.defer(self)
         elif self._ended:
-            server.touch(connection)
+            server.touch(self)
         self._note_input(handled)
 
     def _note_left(self, count: int) -> None:
@@ -112,14 +132,14 @@ class Reading:
             marks.popleft()
         self.heard = marks[0][1]
 
-    def _step(self, steps: Iterator[None]) -> None:
+    def _step(self: Self, steps: Iterator[None]) -> None:
         try:
             next(steps)
         except StopIteration:
             self._steps = None
         except Exception as error:
             self._steps = None
-            self._server.step_failed(cast("Connection", self), error)
+            self._server.step_failed(self, error)
 
     def _is_full(self) -> bool:
         """Whether so much is unanswered or unread by the peer that no further frame is handled."""
@@ -156,3 +176,20 @@ class Reading:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+    def _refuse(self: Self, error: FrameError) -> None:
+        """Close a connection whose bytes are no frames (nothing but this connection is affected)."""
+        self._server.refused(self, error)
+        if error.answer and self._transport is not None:
+            self._out.append((error.answer, None))
+            self._out_bytes += len(error.answer)
+            self._account(len(error.answer))
+        self._ended = True
+        if self.dirty:
+            # Replies of this turn leave with its end (D9), which closes the connection.
+            if self._transport is not None:
+                self._transport.pause_reading()
+            return
+        self.flush()
+        if self._transport is not None and not self._slots:
+            self._transport.close()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from proxy.connection import Connection
+from typing import Protocol
 
 Lost = Callable[[], bytes | None]
 """Called when a reply is known never to have reached the client; may return what to answer in its place."""
@@ -15,12 +12,23 @@ SLOT_BYTES = 2 * 1024
 """What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
 
 
+class SlotOwner(Protocol):
+    """What a slot needs of its connection."""
+
+    closed: bool
+    requests: int
+
+    def answered(self, slot: Slot, data: bytes, lost: Lost | None) -> None:
+        """Take the answer that a slot just got."""
+        ...
+
+
 class Slot:
     """The place of one unanswered request in its connection's order of replies."""
 
     __slots__ = ("_connection", "data", "kept_bytes", "lost", "number", "start", "withdraw")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SlotOwner) -> None:
         self._connection = connection
         self.number = connection.requests
         """Which of the connection's replies is its: each request has one."""

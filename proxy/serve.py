@@ -30,6 +30,7 @@ from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
+from conf.checks import check_access
 from proxy import logs
 from proxy.action_places import unmakeable
 from proxy.alarms import alarms_of
@@ -100,6 +101,9 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     except ConfigError as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, error)
     config = options.over(loaded.config)
+    for path, text in check_access(config.node):
+        # What the command line put over a file that is right by itself.
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", *path), text))
     try:
         _token(config)
     except OSError as error:
@@ -344,6 +348,7 @@ def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None
         producer=producer,
         consumer=consumer,
         admin=admin_text,
+        access=node.config.node.access,
         recovery_seconds=round(node.seams.clock.monotonic() - node.started_monotonic, 3),
         clean=node.store.recovery.clean,
         pid=os.getpid(),

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from broker.metrics import Counter, Metrics, declare
 from broker.notices import Notices
 from broker.seams import Clock, Scheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.network import DESCRIPTORS_UNBOUNDED, Listener, Network, NoPeer, Peer
+from proxy.network import Listener, Network, NoPeer, Peer
 from proxy.shares import Shares
 from proxy.too_long import answer_too_long
 from proxy.wire import (
@@ -61,29 +62,30 @@ Handler = Callable[[Connection, Call], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """What one server allows its peers.
+class Commons:
+    """What the ports of one node have in common.
 
     Attributes:
-        frame_bytes_max: Largest frame (maxReadBufferBytes); a longer one closes its connection before memory is taken.
-        output_bytes_max: Replies waiting for one slow reader; above it nothing more is read from that connection.
-        outstanding_max: Unanswered requests of one connection (D18).
-        connections_max: Connections open at once on this port.
-        address_connections_max: Of these, from one address.
-        idle_seconds: Silence after which a connection makes room for another where there is none.
-        frame_seconds_max: Time for a frame to arrive completely, from its first byte on.
-        descriptors_max: File descriptors from this number on are kept for the store: a connection that gets one is
-            closed.
+        clock: Wall and monotonic time.
+        scheduler: The event loop.
+        metrics: The node's registry.
+        request_turn: Called when a connection has something to write; the node then ends the turn.
+        admin_hint: Where HTTP is served, for the answer to an HTTP client on a port.
+        budget: The node's account of memory; without one there is no ceiling.
+        relieve: Called when a connection brought the account to where others must be closed.
+        notices: Where refusals are told; of each port's own when left out.
+        shares: The loop's time; of each port's own when left out.
     """
 
-    frame_bytes_max: int = 5_000_000
-    output_bytes_max: int = 16_000_000
-    outstanding_max: int = 64
-    connections_max: int = 10_000
-    address_connections_max: int = 10_000
-    idle_seconds: float = 600.0
-    frame_seconds_max: float = 30.0
-    descriptors_max: int = DESCRIPTORS_UNBOUNDED
+    clock: Clock
+    scheduler: Scheduler
+    metrics: Metrics
+    request_turn: Callable[[], None]
+    admin_hint: str = ""
+    budget: Budget | None = None
+    relieve: Callable[[], None] = lambda: None
+    notices: Notices | None = None
+    shares: Shares | None = None
 
 
 class ThriftServer:
@@ -99,15 +101,7 @@ class ThriftServer:
         handlers: Mapping[str, Handler],
         *,
         limits: ServerLimits,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        request_turn: Callable[[], None],
-        admin_hint: str = "",
-        budget: Budget | None = None,
-        relieve: Callable[[], None] = lambda: None,
-        notices: Notices | None = None,
-        shares: Shares | None = None,
+        commons: Commons,
     ) -> None:
         """Set up; nothing listens yet.
 
@@ -115,30 +109,23 @@ class ThriftServer:
             service: Name for metrics and pages: "producer" or "consumer".
             handlers: Method name to handler.
             limits: Bounds per connection and in all.
-            clock: Wall and monotonic time.
-            scheduler: The event loop.
-            metrics: The node's registry.
-            request_turn: Called when a connection has something to write; the node then ends the turn.
-            admin_hint: Where HTTP is served, for the answer to an HTTP client on this port.
-            budget: The node's account of memory; without one there is no ceiling.
-            relieve: Called when a connection brought the account to where others must be closed.
-            notices: Where refusals are told; of its own when left out.
-            shares: The loop's time, shared with other ports; of its own when left out.
+            commons: What it has in common with the other ports of its node.
         """
+        clock, scheduler, metrics = commons.clock, commons.scheduler, commons.metrics
         self.service = service
         self.requests = 0
         self.limits = limits
-        self.admin_hint = admin_hint
-        self.budget = budget or Budget()
-        self.relieve = relieve
-        self.shares = shares or Shares(clock, scheduler, metrics)
-        self._notices = notices or Notices(clock)
+        self.admin_hint = commons.admin_hint
+        self.budget = commons.budget or Budget()
+        self.relieve = commons.relieve
+        self.shares = commons.shares or Shares(clock, scheduler, metrics)
+        self._notices = commons.notices or Notices(clock)
         # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
         self.connections: dict[Connection, None] = {}
         self._clock = clock
         self._scheduler = scheduler
         self._metrics = metrics
-        self._request_turn = request_turn
+        self._request_turn = commons.request_turn
         self._dirty: list[Connection] = []
         self._hosts: dict[str, int] = {}
         self._idle: dict[Connection, None] = {}

@@ -11,13 +11,10 @@ without end; a single frame is never cut in two, and what one may cost is bounde
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.metrics import Metrics, declare
 from broker.seams import Clock, Scheduler
-
-if TYPE_CHECKING:
-    from proxy.connection import Connection
 
 DEFERRED = declare("pyddmq_connections_deferred_total", "Times that a connection's frames had to wait for others' turn")
 
@@ -31,82 +28,6 @@ HEAVY_SECONDS = 0.010
 """Time taken lately from which on a connection is a heavy user."""
 FORGIVEN_SHARE = 0.1
 """Share of the loop that a connection may take for ever without being a heavy user."""
-
-
-class Shares:
-    """The loop's time, shared by the connections of all ports of a node.
-
-    Attributes:
-        spent: Seconds taken by frames served as they arrived, since the last end of a turn.
-        turns: Turns in which something that waited was served.
-    """
-
-    def __init__(self, clock: Clock, scheduler: Scheduler, metrics: Metrics) -> None:
-        """Set up.
-
-        Args:
-            clock: Its monotonic part measures.
-            scheduler: Runs the turns.
-            metrics: The node's registry.
-        """
-        self.spent = 0.0
-        self.turns = 0
-        self.now = clock.monotonic
-        self._scheduler = scheduler
-        self._waiting: deque[Connection] = deque()
-        self._asked = False
-        self._deferred = metrics.counter(DEFERRED)
-
-    @property
-    def waiting(self) -> int:
-        """Connections whose frames wait."""
-        return len(self._waiting)
-
-    def admits(self, connection: Connection) -> bool:
-        """Whether a frame that just arrived may be served at once."""
-        return not connection.deferred and (
-            self.spent < TURN_SECONDS or connection.share.used(self.now()) < HEAVY_SECONDS
-        )
-
-    def charge(self, connection: Connection, began: float) -> float:
-        """Note what a connection took from `began` on; returns the moment up to which that is."""
-        now = self.now()
-        self.spent += now - began
-        connection.share.add(began, now)
-        return now
-
-    def turn_over(self) -> None:
-        """Note the end of a turn: what is served as it arrives has all the time again."""
-        self.spent = 0.0
-
-    def defer(self, connection: Connection) -> None:
-        """Have a connection's frames served when its turn comes; harmless twice."""
-        if not connection.deferred:
-            connection.deferred = True
-            self._deferred.value += 1
-            self._waiting.append(connection)
-        if not self._asked:
-            self._asked = True
-            self._scheduler.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        """Serve those that wait, once each and for so long at most."""
-        self._asked = False
-        self.turns += 1
-        self.spent = 0.0
-        until = self.now() + TURN_SECONDS
-        waiting = self._waiting
-        try:
-            for _ in range(len(waiting)):
-                connection = waiting.popleft()
-                connection.deferred = False
-                connection.read_on()
-                if self.now() >= until:
-                    break
-        finally:
-            if waiting and not self._asked:
-                self._asked = True
-                self._scheduler.call_soon(self._turn)
 
 
 class Share:
@@ -136,3 +57,95 @@ class Share:
         used = self._used - (began - self._at) * FORGIVEN_SHARE
         self._used = (used if used > 0.0 else 0.0) + now - began
         self._at = now
+
+
+class Sharing(Protocol):
+    """What the shares need of a connection.
+
+    Attributes:
+        deferred: Whether its frames wait for its turn; kept here.
+        share: What it took.
+    """
+
+    deferred: bool
+    share: Share
+
+    def read_on(self) -> None:
+        """Handle frames that were held back."""
+        ...
+
+
+class Shares:
+    """The loop's time, shared by the connections of all ports of a node.
+
+    Attributes:
+        spent: Seconds taken by frames served as they arrived, since the last end of a turn.
+        turns: Turns in which something that waited was served.
+    """
+
+    def __init__(self, clock: Clock, scheduler: Scheduler, metrics: Metrics) -> None:
+        """Set up.
+
+        Args:
+            clock: Its monotonic part measures.
+            scheduler: Runs the turns.
+            metrics: The node's registry.
+        """
+        self.spent = 0.0
+        self.turns = 0
+        self.now = clock.monotonic
+        self._scheduler = scheduler
+        self._waiting: deque[Sharing] = deque()
+        self._asked = False
+        self._deferred = metrics.counter(DEFERRED)
+
+    @property
+    def waiting(self) -> int:
+        """Connections whose frames wait."""
+        return len(self._waiting)
+
+    def admits(self, connection: Sharing) -> bool:
+        """Whether a frame that just arrived may be served at once."""
+        return not connection.deferred and (
+            self.spent < TURN_SECONDS or connection.share.used(self.now()) < HEAVY_SECONDS
+        )
+
+    def charge(self, connection: Sharing, began: float) -> float:
+        """Note what a connection took from `began` on; returns the moment up to which that is."""
+        now = self.now()
+        self.spent += now - began
+        connection.share.add(began, now)
+        return now
+
+    def turn_over(self) -> None:
+        """Note the end of a turn: what is served as it arrives has all the time again."""
+        self.spent = 0.0
+
+    def defer(self, connection: Sharing) -> None:
+        """Have a connection's frames served when its turn comes; harmless twice."""
+        if not connection.deferred:
+            connection.deferred = True
+            self._deferred.value += 1
+            self._waiting.append(connection)
+        if not self._asked:
+            self._asked = True
+            self._scheduler.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Serve those that wait, once each and for so long at most."""
+        self._asked = False
+        self.turns += 1
+        self.spent = 0.0
+        until = self.now() + TURN_SECONDS
+        waiting = self._waiting
+        try:
+            for _ in range(len(waiting)):
+                connection = waiting.popleft()
+                connection.deferred = False
+                connection.read_on()
+                if self.now() >= until:
+                    break
+        finally:
+            if waiting and not self._asked:
+                self._asked = True
+                self._scheduler.call_soon(self._turn)

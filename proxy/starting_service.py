@@ -37,7 +37,7 @@ from proxy.wire import (
     scan_stats,
     scan_submit,
 )
-from proxy.wire.codes import PullCode, ResultCode
+from pyddmq.codes import PullCode, ResultCode
 
 _PULL_TEXT = "the node is starting: pull again in a moment"
 _SEND_TEXT = "the node is starting: send to another node, or again in a moment"

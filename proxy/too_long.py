@@ -10,7 +10,7 @@ from proxy.wire import (
     encode_half_reply,
     encode_result_reply,
 )
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 
 _RESULTS = frozenset(("sendSync", "sendAsync", "sendBatchSync", "endTransaction"))
 _CARRY_RESULTS = frozenset(("pull", "submit", "ack", "fetchChecks"))

@@ -45,7 +45,7 @@ from proxy.wire import (
     scan_fetch_checks,
     scan_half,
 )
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 from upstream.budget import Budget, Pressure
 
 FETCHES_REFUSED = declare(

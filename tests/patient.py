@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from proxy import client
-from proxy.client import TransactionListener
+from pyddmq import TransactionListener, client
 
 PATIENCE_SECONDS = float(os.environ.get("PYDDMQ_TESTS_PATIENCE", "240"))
 """When what never came is given up: far above what any machine takes, so that it is no assertion of a time. Less where

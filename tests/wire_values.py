@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from broker.record import CRC_PREFIX, HEADER, MAGIC_V1, batch_property
-from proxy import idl
 from proxy.wire import BINARY, COMPACT, Call
 from proxy.wire import binary as codes
 from proxy.wire.call import CALL, message_head
 from proxy.wire.generic_write import encode_struct
 from proxy.wire.tables import Field, StructType, Type, method, struct_type
+from pyddmq import idl
 
 PROTOCOLS = (COMPACT, BINARY)
 

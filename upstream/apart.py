@@ -14,8 +14,7 @@ from collections.abc import Callable
 from broker.notices import Notices
 from broker.seams import Clock
 from upstream.counters import SubscriptionCounters
-from upstream.job import UpstreamJob
-from upstream.lane import Delivery
+from upstream.job import Delivery, UpstreamJob
 from upstream.limits import Permits
 from upstream.state import Event, State, move
 from upstream.timers import Deadlines
@@ -111,4 +110,4 @@ def settle_successor(job: UpstreamJob) -> None:
     """End the job that took the place of one whose generation has ended, if its record is durable by now."""
     successor = job.lane.live.get(job.offset)
     if successor is not None and successor.state is State.UNDECIDED and job.lane.tracker.is_finished(job.offset):
-        successor.subscription.outcomes.apart.settle(successor)
+        successor.subscription.settle_undecided(successor)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from broker.seams import Clock
 from upstream import job_loops
 from upstream.budget import Budget, Pressure
-from upstream.job import UpstreamJob
-from upstream.lane import Delivery, Holder, Lane
+from upstream.job import Delivery, Holder, Lane, TopicLine, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)
@@ -70,19 +69,6 @@ class Parked:
         self.open = True
 
 
-class TopicLine:
-    """One topic in the buffer: the rotation of its lanes, the pulls that wait for it, and how many jobs it has."""
-
-    __slots__ = ("jobs", "lanes", "listed", "parked", "topic")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.lanes: deque[Lane] = deque()
-        self.listed = False
-        self.parked: deque[Parked] = deque()
-        self.jobs = 0
-
-
 class PullBuffer:
     """The buffer of one group.
 
@@ -102,6 +88,8 @@ class PullBuffer:
         self._lines: dict[str, TopicLine] = {}
         self._rotation: deque[TopicLine] = deque()
         self._parked: deque[Parked] = deque()
+        self._parked_at: dict[str, deque[Parked]] = {}
+        """Those that are bound to a topic; of each that has a line."""
         self._numbers = 0
         # A process begins where no earlier one can have come to: at its wall clock, with a million numbers for each
         # millisecond.
@@ -114,6 +102,7 @@ class PullBuffer:
         line = self._lines.get(topic)
         if line is None:
             line = self._lines[topic] = TopicLine(topic)
+            self._parked_at[topic] = deque()
         return line
 
     def has_room(self, line: TopicLine, batch: int) -> bool:
@@ -274,8 +263,11 @@ class PullBuffer:
             raise ParkedFull(f"{self.parked_count} pulls wait already")
         self._numbers += 1
         parked = Parked(self._numbers, topic, count_max, holder, wake)
-        line_parked = self._parked if topic is None else self.line(topic).parked
-        line_parked.append(parked)
+        if topic is None:
+            self._parked.append(parked)
+        else:
+            self.line(topic)
+            self._parked_at[topic].append(parked)
         self.parked_count += 1
         return parked
 
@@ -289,15 +281,15 @@ class PullBuffer:
             return
         parked.open = False
         self.parked_count -= 1
-        line_parked = self._parked if parked.topic is None else self.line(parked.topic).parked
+        waiting = self._parked if parked.topic is None else self._parked_at[parked.topic]
         # Lingers end in about the order of parking, so the withdrawn one is at or near the head and goes at once.
         # What is withdrawn further back is passed over when its turn comes, unless such ones are most of the line.
-        while line_parked and not line_parked[0].open:
-            line_parked.popleft()
-        if len(line_parked) > 2 * self.parked_count + 64:
-            alive = [each for each in line_parked if each.open]
-            line_parked.clear()
-            line_parked.extend(alive)
+        while waiting and not waiting[0].open:
+            waiting.popleft()
+        if len(waiting) > 2 * self.parked_count + 64:
+            alive = [each for each in waiting if each.open]
+            waiting.clear()
+            waiting.extend(alive)
 
     def _list(self, lane: Lane) -> None:
         lane.listed = True
@@ -341,7 +333,7 @@ class PullBuffer:
     def _first_parked(self, line: TopicLine) -> Parked | None:
         """Return the longest waiting pull that this line can answer, dropping those of closed connections."""
         first = None
-        for waiting in (self._parked, line.parked):
+        for waiting in (self._parked, self._parked_at[line.topic]):
             while waiting:
                 head = waiting[0]
                 if not head.open:

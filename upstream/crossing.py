@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from upstream.lane import Delivery, Holder, Lane
+from upstream.job import Delivery, Holder, Lane
 
 
 def is_of_present(lane: Lane, offset: int, delivery: Delivery | None, holder: Holder, number: int | None) -> bool:

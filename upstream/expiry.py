@@ -39,8 +39,7 @@ from broker.topics import dead_letter_topic
 from upstream.counters import SubscriptionCounters
 from upstream.dead_letters import dead_letter, is_dead_letter_topic
 from upstream.group import ConsumerGroup
-from upstream.job import UpstreamJob
-from upstream.lane import Lane
+from upstream.job import Lane, UpstreamJob
 from upstream.progress import Progress, ProgressFailed
 from upstream.state import Event, State, move
 from upstream.stats import StatsReader
@@ -369,7 +368,7 @@ def _settle(lane: Lane | None, offset: int) -> None:
     if job.state is State.OUT:
         move(job, Event.EXPIRE)
     elif job.state in _ENDED_AT_ONCE:
-        _end(job)
+        job.subscription.expire(job)
 
 
 def _leave(lane: Lane, minimum: int) -> None:
@@ -380,21 +379,7 @@ def _leave(lane: Lane, minimum: int) -> None:
     for offset in [each for each in lane.unanswered if each < minimum and each not in lane.live]:
         del lane.unanswered[offset]
     for job in [job for offset, job in lane.live.items() if offset < minimum and job.state in _ENDED_AT_ONCE]:
-        _end(job)
-
-
-def _end(job: UpstreamJob) -> None:
-    """Forget a job, with its permit; its key goes on with the next one."""
-    state, subscription = job.state, job.subscription
-    if state is State.BUFFERED:
-        subscription.buffer.forget(job)
-    move(job, Event.EXPIRE)
-    job.drop_data()
-    if state in (State.READ, State.WAITING):
-        # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
-        job.lane.forget(job.offset)
-    else:
-        subscription.outcomes.over(job, held_permit=state is not State.READY)
+        job.subscription.expire(job)
 
 
 def _pump(lanes: Iterable[Lane]) -> None:

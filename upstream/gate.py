@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from upstream.action import Status
+from pyddmq.actions import Status
 from upstream.job import UpstreamJob
 from upstream.order import compile_path
 from upstream.pipeline import ActionMisbehaved, Pipeline, run_action

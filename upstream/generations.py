@@ -12,11 +12,9 @@ from broker.notices import Notices
 from broker.queue_locks import QueuesOwned
 from broker.seams import Clock, Handle, Scheduler
 from conf.models import SubscriptionConfig
-from upstream.action import Action
+from pyddmq.actions import Action
 from upstream.subscription import Subscription
 
-DRAIN_SECONDS = 30.0
-"""How long an old generation may take before the new one starts anyway (D22)."""
 _DRAIN_CHECK_SECONDS = 0.05
 _START_AGAIN_SECONDS = 5.0
 _OWNED_LOOK_SECONDS = 1.0
@@ -174,9 +172,11 @@ class Generations:
             self._end(slot)
             return
         try:
-            subscription = self._make(config, slot)
-            subscription.start()
+            slot.subscription = self._make(config, slot)
+            # What it hands out now may come back before this returns.
+            slot.subscription.start()
         except QueuesOwned as owned:
+            slot.subscription = None
             slot.problem = ""
             slot.owner = owned.owner
             self._notices.note(
@@ -185,6 +185,7 @@ class Generations:
             slot.again = self._scheduler.call_later(_OWNED_LOOK_SECONDS, self.start_slot, slot)
             return
         except Exception as error:
+            slot.subscription = None
             slot.problem = f"{type(error).__name__}: {error}"
             self._notices.note(
                 "subscription_start_failed",
@@ -197,7 +198,6 @@ class Generations:
             return
         slot.owner = None
         slot.problem = ""
-        slot.subscription = subscription
 
     def _end(self, slot: Slot) -> None:
         """Forget a topic, and give up its queues: it was taken out, and nothing of it runs."""

@@ -10,24 +10,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.errors import BodyUnusable
-from broker.metrics import Metrics
-from broker.notices import Notices
 from broker.queue_locks import QueuesOwned
-from broker.seams import Clock, Scheduler
 from broker.topics import retry_topic
 from conf.models import GroupConfig, SubscriptionConfig
-from upstream.action import Action, BodyUnprocessable
+from pyddmq.actions import Action, BodyUnprocessable
 from upstream.budget import Budget
-from upstream.buffer import Batch, BufferLimits, Parked, ParkedFull, PullBuffer
+from upstream.buffer import Batch, Parked, ParkedFull, PullBuffer
 from upstream.counters import PARKED_REFUSED, UNKNOWN_QUEUE
 from upstream.dead_letters import DeadLetters, recover_dead_letters
-from upstream.generations import DRAIN_SECONDS, Generations, Slot, same_generation
+from upstream.generations import Generations, Slot, same_generation
 from upstream.group_lanes import GroupLanes, UnknownTopic
-from upstream.job import UpstreamJob
-from upstream.lane import Holder, Lane
+from upstream.group_parts import GroupLimits, GroupParts, Runtime
+from upstream.job import Holder, Lane, UpstreamJob
 from upstream.ownership import QueueOwnership
 from upstream.pauses import Pause
-from upstream.progress import Progress
 from upstream.results import Applied, Result, apply_result
 from upstream.retry_topic import RetryTopic, recover_retries
 from upstream.state import State
@@ -35,7 +31,6 @@ from upstream.stats import LISTED_MAX, GroupStats, StatsReader, TopicOffsets, To
 from upstream.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.store import Store
     from broker.topics import Topic
 
 _new = tuple.__new__
@@ -56,17 +51,10 @@ class ConsumerGroup:
         self,
         config: GroupConfig,
         *,
-        store: Store,
-        progress: Progress,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        notices: Notices,
+        runtime: Runtime,
         make_actions: MakeActions,
         qid_prefix: str,
-        limits: BufferLimits | None = None,
-        waiting_max: int = 100_000,
-        drain_seconds: float = DRAIN_SECONDS,
+        limits: GroupLimits | None = None,
         budget: Budget | None = None,
         paused: Callable[[str], Pause | None] = lambda _: None,
         client_id: str = "proxy",
@@ -75,17 +63,10 @@ class ConsumerGroup:
 
         Args:
             config: The group as configured.
-            store: The broker.
-            progress: Trackers and ack journal.
-            clock: Wall and monotonic time.
-            scheduler: The event loop.
-            metrics: The node's registry.
-            notices: Rate-limited log lines.
+            runtime: What it has of its node.
             make_actions: Makes the actions of a subscription; raises when one cannot be made.
             qid_prefix: Text before the queue number in a qid: `<brokerCluster>_<brokerName>_` (section 1.5).
-            limits: Bounds of the pull buffer.
-            waiting_max: Jobs of one subscription that may wait behind their keys (D15).
-            drain_seconds: How long a replaced generation may take to drain (D22).
+            limits: Its bounds; the defaults when absent.
             budget: The node's account of memory; without one there is no ceiling.
             paused: The pause that holds for a topic; asked when a generation starts and by `apply_pauses`.
             client_id: Who the proxy is where queue locks are held (D36): `proxy@` and the node's name.
@@ -93,21 +74,29 @@ class ConsumerGroup:
         Raises:
             Exception: What `make_actions` raised.
         """
+        limits = limits or GroupLimits()
+        store, progress, notices = runtime.store, runtime.progress, runtime.notices
         self.name = config.group
         self.name_bytes = config.group.encode()
         self.config = config
-        self._store = store
+        self._runtime = runtime
         self._progress = progress
-        self._clock = clock
-        self._scheduler = scheduler
-        self._metrics = metrics
         self._notices = notices
         self._make_actions = make_actions
-        self._waiting_max = waiting_max
+        self._waiting_max = limits.waiting_max
         self._paused = paused
-        self._buffer = PullBuffer(clock=clock, limits=limits or BufferLimits(), budget=budget)
-        self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=scheduler)
-        self._retry_topic = RetryTopic(config.group, store=store, progress=progress, metrics=metrics, notices=notices)
+        self._buffer = PullBuffer(clock=runtime.clock, limits=limits.buffer, budget=budget)
+        self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=runtime.scheduler)
+        self._retry_topic = RetryTopic(
+            config.group, store=store, progress=progress, metrics=runtime.metrics, notices=notices
+        )
+        self._parts = GroupParts(
+            group=config.group,
+            runtime=runtime,
+            buffer=self._buffer,
+            dead_letters=self._dead_letters,
+            retry_topic=self._retry_topic,
+        )
         self._queues = GroupLanes(
             config.group, store=store, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
         )
@@ -118,8 +107,8 @@ class ConsumerGroup:
             client_id,
             store=store,
             progress=progress,
-            scheduler=scheduler,
-            metrics=metrics,
+            scheduler=runtime.scheduler,
+            metrics=runtime.metrics,
             notices=notices,
             lost=self._lost,
         )
@@ -127,10 +116,10 @@ class ConsumerGroup:
             config.group,
             self._slots,
             make=self._subscription,
-            clock=clock,
-            scheduler=scheduler,
+            clock=runtime.clock,
+            scheduler=runtime.scheduler,
             notices=notices,
-            drain_seconds=drain_seconds,
+            drain_seconds=limits.drain_seconds,
             ended=self._ended,
         )
 
@@ -177,7 +166,7 @@ class ConsumerGroup:
         try:
             return self._buffer.park(topic, count_max, holder, wake)
         except ParkedFull:
-            self._metrics.counter(PARKED_REFUSED, self.name).add()
+            self._runtime.metrics.counter(PARKED_REFUSED, self.name).add()
             raise
 
     def unpark(self, parked: Parked) -> None:
@@ -186,8 +175,8 @@ class ConsumerGroup:
 
     def give_back(self, batch: Batch, holder: Holder) -> None:
         """Take back a batch whose reply never left the node: at once available again and uncounted (D18, W9)."""
-        subscription = batch.jobs[0].subscription if batch.jobs else None
-        if subscription is not None and not subscription.outcomes.stopped:
+        subscription = self._generation_with(batch.jobs[0]) if batch.jobs else None
+        if subscription is not None:
             subscription.outcomes.give_back(batch.jobs, holder)
 
     @property
@@ -197,28 +186,42 @@ class ConsumerGroup:
 
     def drop_unreadable(self, batch: Batch, jobs: Sequence[UpstreamJob]) -> None:
         """Finish jobs of a batch whose records turned out damaged or gone when the reply was assembled."""
+        subscription = self._generation_with(jobs[0]) if jobs else None
+        if subscription is None:
+            return
         for job in jobs:
-            outcomes = job.subscription.outcomes
-            if job.state is State.OUT and not outcomes.stopped:
-                outcomes.leave_delivery(job)
-                outcomes.skip(job, "damaged")
-        if jobs:
-            jobs[0].subscription.pump()
+            if job.state is State.OUT:
+                subscription.outcomes.leave_delivery(job)
+                subscription.outcomes.skip(job, "damaged")
+        subscription.pump()
 
     def drop_unusable(self, jobs: Sequence[tuple[UpstreamJob, BodyUnusable]]) -> None:
         """Dead-letter jobs of a batch whose bodies cannot be unpacked, as the reply's assembly found (D17)."""
+        subscription = self._generation_with(jobs[0][0]) if jobs else None
+        if subscription is None:
+            return
         for job, error in jobs:
-            outcomes = job.subscription.outcomes
-            if job.state is State.OUT and not outcomes.stopped:
-                outcomes.leave_delivery(job)
-                outcomes.error(job, BodyUnprocessable(error.reason, str(error)))
-        if jobs:
-            jobs[0][0].subscription.pump()
+            if job.state is State.OUT:
+                subscription.outcomes.leave_delivery(job)
+                subscription.outcomes.error(job, BodyUnprocessable(error.reason, str(error)))
+        subscription.pump()
 
     def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
         """Take back jobs of a batch that its reply has no room for: at once available again and uncounted (D18)."""
-        if jobs and not jobs[0].subscription.outcomes.stopped:
-            jobs[0].subscription.outcomes.return_undelivered([job for job in jobs if job.delivery is not None])
+        subscription = self._generation_with(jobs[0]) if jobs else None
+        if subscription is not None:
+            subscription.outcomes.return_undelivered([job for job in jobs if job.delivery is not None])
+
+    def generation_of(self, lane: Lane) -> Subscription | None:
+        """Return the generation that reads a lane; None while none does."""
+        slot = self._slots.get(lane.line.topic)
+        running = None if slot is None else slot.subscription
+        return running if running is lane.subscription else None
+
+    def _generation_with(self, job: UpstreamJob) -> Subscription | None:
+        """The generation that a job is of; None once that has ended."""
+        running = self.generation_of(job.lane)
+        return running if running is job.subscription else None
 
     # Results
 
@@ -238,17 +241,27 @@ class ConsumerGroup:
             topic, queue_id_text: Topic and qid of the context.
             success, fail, holder, deliveries, reasons: As those of `Result`.
         """
-        lane = self._lanes.get(topic, {}).get(queue_id_text)
+        lane: Lane | None
+        try:
+            lane = self._lanes[topic][queue_id_text]
+        except KeyError:
+            lane = None
         if lane is None or self._progress.failed is not None:
             # Unknown, or the ack journal cannot be written: then no ack counts and keys wait (D5).
             ignored = len(success) + len(fail)
-            self._metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
+            self._runtime.metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
             if ignored:
                 reason = "unknown_queue" if lane is None else "acks_refused"
-                facts = {"reason": reason, "topic": topic, "qid": queue_id_text}
-                self._notices.note("result_ignored", self.name, ignored, kind=reason, **facts)
+                self._notices.note(
+                    "result_ignored", self.name, ignored, kind=reason, reason=reason, topic=topic, qid=queue_id_text
+                )
             return Applied(ignored=ignored)
-        return apply_result(lane, _new(Result, (success, fail, holder, deliveries, reasons)))
+        # `generation_of`, inline.
+        slot = self._slots.get(topic)
+        running = None if slot is None else slot.subscription
+        if running is not lane.subscription:
+            running = None
+        return apply_result(running, lane, _new(Result, (success, fail, holder, deliveries, reasons)))
 
     # By an operator's hand
 
@@ -309,9 +322,9 @@ class ConsumerGroup:
 
     def start(self) -> None:
         """Finish what retries and dead letters prove to be finished, make the trackers and begin to read."""
-        recover_retries(self.name, store=self._store, progress=self._progress, begin=self._begin)
+        recover_retries(self.name, store=self._runtime.store, progress=self._progress, begin=self._begin)
         self._retry_topic.recovered = True
-        recover_dead_letters(self.name, store=self._store, progress=self._progress, begin=self._begin)
+        recover_dead_letters(self.name, store=self._runtime.store, progress=self._progress, begin=self._begin)
         self._generations.start()
 
     def _begin(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -319,15 +332,12 @@ class ConsumerGroup:
         config = next((each for each in self.config.enabled_topics if each.topic == topic), None)
         return None if group != self.name or config is None else self._queues.begin(config, queue_id)
 
-    def reconfigure(
-        self,
-        config: GroupConfig,
-        *,
-        limits: BufferLimits | None = None,
-        waiting_max: int | None = None,
-        drain_seconds: float | None = None,
-    ) -> None:
+    def reconfigure(self, config: GroupConfig, limits: GroupLimits | None = None) -> None:
         """Take a changed configuration (D22): limits live, the rest as new generations, removed topics end (W24).
+
+        Args:
+            config: The configuration.
+            limits: Changed bounds; as they are when absent.
 
         Raises:
             Exception: An action cannot be made; nothing has changed then.
@@ -340,11 +350,9 @@ class ConsumerGroup:
         }
         self.config = config
         if limits is not None:
-            self._buffer.limits = limits
-        if waiting_max is not None:
-            self._waiting_max = waiting_max
-        if drain_seconds is not None:
-            self._generations.drain_seconds = drain_seconds
+            self._buffer.limits = limits.buffer
+            self._waiting_max = limits.waiting_max
+            self._generations.drain_seconds = limits.drain_seconds
         self._generations.reconfigure(wanted, made, waiting_max=self._waiting_max)
 
     @property
@@ -375,7 +383,7 @@ class ConsumerGroup:
 
     def stats(self) -> GroupStats:
         """Lag, what is out to whom since when, and keys that hold others up."""
-        reader = StatsReader(store=self._store, clock=self._clock)
+        reader = StatsReader(store=self._runtime.store, clock=self._runtime.clock)
         topics, out = [], []
         for name, slot in self._slots.items():
             lanes = self._lanes.get(name, {}).values()
@@ -444,22 +452,13 @@ class ConsumerGroup:
         for lane in lanes:
             self._progress.follow(lane.tracker)
         subscription = Subscription(
-            self.name,
+            self._parts,
             config,
             topic=topic,
+            retries=retries,
             lanes=lanes,
             more_lanes=lambda: self._more_lanes(topic, slot.config),
             actions=slot.actions,
-            buffer=self._buffer,
-            dead_letters=self._dead_letters,
-            retry_topic=self._retry_topic,
-            retries=retries,
-            store=self._store,
-            progress=self._progress,
-            clock=self._clock,
-            scheduler=self._scheduler,
-            metrics=self._metrics,
-            notices=self._notices,
             waiting_max=self._waiting_max,
         )
         if self._paused(config.topic) is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker.time_search import offset_at
 from broker.topics import retry_topic
 from upstream.dead_letters import is_dead_letter_topic
-from upstream.lane import Lane
+from upstream.job import Lane
 
 if TYPE_CHECKING:
     from broker.consume_queue import ConsumeQueue

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.topics import retry_topic
 from upstream.dead_letters import is_dead_letter_topic
-from upstream.job import OrderKey, UpstreamJob
-from upstream.lane import Lane
+from upstream.job import Lane, UpstreamJob, text_of
 from upstream.outcomes import WITHOUT_PERMIT
 from upstream.state import Event, State, move
 from upstream.tracker import FailureKind
 
 if TYPE_CHECKING:
     from broker.seams import Clock
+    from upstream.group import ConsumerGroup
     from upstream.progress import Progress
     from upstream.subscription import Subscription
 
@@ -51,15 +51,18 @@ class Handled(NamedTuple):
     text: str
 
 
-def text_of(key: OrderKey | None) -> str | None:
-    """Text of an order key, as stats show it; None for a message without one."""
-    return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+class Head(NamedTuple):
+    """An unfinished job that waits behind no other, and the generation that has it."""
+
+    job: UpstreamJob
+    subscription: Subscription
 
 
-def find_head(lane: Lane, offset: int, *, key: str | None = None) -> UpstreamJob:
+def find_head(group: ConsumerGroup, lane: Lane, offset: int, *, key: str | None = None) -> Head:
     """Return the unfinished job at `offset` that waits behind no other.
 
     Args:
+        group: Its group.
         lane: Its queue.
         offset: Its offset.
         key: If given, the order key that it must have.
@@ -67,7 +70,7 @@ def find_head(lane: Lane, offset: int, *, key: str | None = None) -> UpstreamJob
     Raises:
         HeadRefused: There is no such job now.
     """
-    subscription = lane.subscription
+    subscription = group.generation_of(lane)
     if subscription is None or subscription.draining:
         raise HeadRefused(f"The subscription of topic {lane.topic} starts, drains or has ended; try again in a moment.")
     job = lane.live.get(offset)
@@ -80,7 +83,7 @@ def find_head(lane: Lane, offset: int, *, key: str | None = None) -> UpstreamJob
         head = _head_of(subscription, job)
         where = f": queue {head.queue_id}, offset {head.offset}" if head is not None else ""
         raise HeadRefused(f"Offset {offset} waits behind another message of key {found!r}{where}; name that one.")
-    return job
+    return Head(job, subscription)
 
 
 def _why_absent(lane: Lane, offset: int) -> str:
@@ -111,13 +114,13 @@ def _head_of(subscription: Subscription, waiting: UpstreamJob) -> UpstreamJob | 
     return next((job for job in jobs if job.key == waiting.key and job.state is not State.WAITING), None)
 
 
-def retry_now(job: UpstreamJob, *, force: bool, progress: Progress, clock: Clock) -> Handled:
+def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> Handled:
     """Make the next attempt due now; the attempts so far stay counted.
 
     Raises:
         HeadRefused: It is out or in an action and `force` is not given, or its dead letter is being written.
     """
-    subscription = job.subscription
+    job, subscription = head
     outcomes = subscription.outcomes
     if job.state is State.RETRYING or subscription.gate_holder is job:
         _journal_due_now(job, progress, clock)
@@ -136,7 +139,7 @@ def retry_now(job: UpstreamJob, *, force: bool, progress: Progress, clock: Clock
             True, f"It was taken back from {holder}: the next pull gets it. A success from there still counts."
         )
     if job.state is State.HELD:
-        return _let_go(job, force)
+        return _let_go(head, force)
     if job.state is State.BURYING:
         raise HeadRefused("It is out of attempts and its dead letter is being written; `skip` can still end it.")
     if job.state is State.SENDING:
@@ -159,35 +162,35 @@ def _journal_due_now(job: UpstreamJob, progress: Progress, clock: Clock) -> None
             progress.fail(job.lane.tracker, job.offset, kind=kind, count=failure.count(kind), due_wall_ms=now_ms)
 
 
-def skip(job: UpstreamJob, *, force: bool, progress: Progress) -> Handled:
+def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
     """Finish a message without a dead letter: counted, journaled durably, and only then its key goes on.
 
     Raises:
         HeadRefused: It is out or in an action and `force` is not given, or its dead letter is being written.
         ProgressFailed: The journal cannot be written; the message may come again.
     """
+    job, subscription = head
     if job.state is State.HELD:
-        return _let_go(job, force)
-    text = _may_end(job, force)
-    outcomes = job.subscription.outcomes
+        return _let_go(head, force)
+    text = _may_end(head, force)
     job.lane.tracker.finish(job.offset)
     progress.sync()
     held_permit = job.state not in WITHOUT_PERMIT
-    held_gate = _take_out(job)
+    held_gate = _take_out(head)
     move(job, Event.SKIP)
-    job.subscription.counters.skipped("operator").add()
-    outcomes.over(job, held_permit=held_permit)
-    _go_on(job.subscription, held_gate)
+    subscription.counters.skipped("operator").add()
+    subscription.outcomes.over(job, held_permit=held_permit)
+    _go_on(subscription, held_gate)
     return Handled(True, f"It is finished without a dead letter.{text}")
 
 
-def dead_letter(job: UpstreamJob, *, force: bool, who: str) -> Handled:
+def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
     """Give a message up to the group's dead letters; its key goes on when that record is durable.
 
     To be followed by the end of the turn; a job that is BURYING after it could not be written yet and is tried again.
 
     Args:
-        job: The message.
+        head: The message.
         force: Also when it is out or in an action.
         who: Stands in the record's reason.
 
@@ -195,21 +198,23 @@ def dead_letter(job: UpstreamJob, *, force: bool, who: str) -> Handled:
         HeadRefused: It is out or in an action and `force` is not given, is on its way there already, or is a dead
             letter itself (D16).
     """
+    job, subscription = head
     if is_dead_letter_topic(job.topic):
         raise HeadRefused("It is a dead letter, and there are none of those; `skip` finishes it where it is.")
     if job.state is State.HELD:
         raise HeadRefused("It is finished already; its key waits for the answer of its present holder. See `skip`.")
     if job.state is State.BURYING:
         raise HeadRefused("It is on its way to the dead letters already, as soon as the store takes the record.")
-    text = _may_end(job, force)
-    held_gate = _take_out(job)
-    job.subscription.outcomes.give_up(job, f"given up by an operator at {who}")
-    _go_on(job.subscription, held_gate)
+    text = _may_end(head, force)
+    held_gate = _take_out(head)
+    subscription.outcomes.give_up(job, f"given up by an operator at {who}")
+    _go_on(subscription, held_gate)
     return Handled(True, f"It is in the dead letters.{text}")
 
 
-def _may_end(job: UpstreamJob, force: bool) -> str:
+def _may_end(head: Head, force: bool) -> str:
     """Refuse to end a job that somebody has, unless forced; returns what there is to say about that."""
+    job, subscription = head
     if job.state is State.OUT:
         return f" {_insist(job, force)} had it and may still be at work."
     if job.state is State.RUNNING:
@@ -220,7 +225,7 @@ def _may_end(job: UpstreamJob, force: bool) -> str:
         raise HeadRefused(_SENDING)
     if job.state is State.UNDECIDED:
         raise HeadRefused(_UNDECIDED)
-    if job.state is State.BURYING and not job.subscription.outcomes.call_off_burial(job):
+    if job.state is State.BURYING and not subscription.outcomes.call_off_burial(job):
         raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
     return ""
 
@@ -236,9 +241,9 @@ def _insist(job: UpstreamJob, force: bool) -> str:
     return holder
 
 
-def _take_out(job: UpstreamJob) -> bool:
+def _take_out(head: Head) -> bool:
     """Take a job that is about to end out of where it stands; returns whether it held the order gate."""
-    subscription = job.subscription
+    job, subscription = head
     held_gate = subscription.gate_holder is job
     if job.state is State.OUT:
         subscription.outcomes.leave_delivery(job)
@@ -256,9 +261,10 @@ def _go_on(subscription: Subscription, held_gate: bool) -> None:
     subscription.pump()
 
 
-def _let_go(job: UpstreamJob, force: bool) -> Handled:
+def _let_go(head: Head, force: bool) -> Handled:
     """Let the key of a finished job go on although its present holder has not answered."""
+    job, subscription = head
     holder = _insist(job, force)
-    job.subscription.outcomes.let_go(job)
-    job.subscription.pump()
+    subscription.outcomes.let_go(job)
+    subscription.pump()
     return Handled(True, f"It was finished already; its key no longer waits for {holder}.")

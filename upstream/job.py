@@ -1,69 +1,153 @@
-"""A message on its way through one subscription.
+"""Messages on their way through one subscription: jobs, the deliveries they go out in, the lanes that they come from.
 
 Jobs are light: a job behind its key, in the buffer or out to a client holds positions and counters, never a body
 (D15). Body, key, tag and properties are read from the log when an action asks for them.
+
+A lane is one queue of a topic as one group sees it. It outlives the generations of its subscription (D22): it keeps
+the tracker, what may have been delivered before, and what is still out from an earlier generation.
+
+These refer to each other, and to the subscription that has them by what they need of it (`Generation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from pyddmq.actions import Message
+from upstream.history import History
 from upstream.state import State
 
 if TYPE_CHECKING:
-    from upstream.lane import Delivery, Lane
-    from upstream.subscription import Subscription
+    from broker.consume_queue import ConsumeQueue
+    from conf.models import SubscriptionConfig
+    from upstream.tracker import OffsetTracker
 
 _READ = State.READ
-
-FAILING_ATTEMPTS = 5
-"""Failed attempts from which on a message is told of as one that fails again and again."""
 
 OrderKey = str | bytes
 """The value whose jobs run one at a time: bytes of the message key, or text of a JSON value or queue."""
 
+EARLIER_MAX = 16
+"""Deliveries of one message that ended without an answer and are remembered, the latest."""
 
-class Message(NamedTuple):
-    """A stored message, as actions see it."""
-
-    key: str | None
-    tag: str | None
-    body: bytes
-    properties: Mapping[str, str]
-    """User properties; the names that the broker keeps for itself are left out (R11)."""
-    born_ms: int
-    """When the producer's request arrived, wall clock."""
+Unit = tuple[int, int, int, int, "Lane"]
+"""Physical offset, size, tags code, queue offset, lane: sorts in commit-log order."""
 
 
-class History:
-    """What went wrong with a job so far; only jobs in trouble have one.
+def text_of(key: OrderKey | None) -> str | None:
+    """Text of an order key, as people see it; None for a message without one."""
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+
+
+class Holder(Protocol):
+    """A connection, as the buffer sees it.
 
     Attributes:
-        fails: Business failures counted against retryIntervals.
-        errors: Exceptions counted against maxRetry.
-        timeouts: Deliveries without an answer counted against maxRetry, together with `errors` (D17).
-        due_wall_ms: When the next attempt is due.
-        since: Monotonic seconds of the first failure that this process knows of.
-        reason: Text of the last failure.
-        earlier: It had failed before that, in an earlier process or generation.
+        heard: Number of the last reply that the client can have had when it sent the request being handled.
+        carried: Number of the last reply with messages.
     """
 
-    __slots__ = ("due_wall_ms", "earlier", "errors", "fails", "reason", "since", "timeouts")
-
-    def __init__(self, since: float, *, earlier: bool = False) -> None:
-        self.earlier = earlier
-        self.fails = 0
-        self.errors = 0
-        self.timeouts = 0
-        self.due_wall_ms = 0
-        self.since = since
-        self.reason = ""
+    heard: int
+    carried: int
 
     @property
-    def attempts(self) -> int:
-        """Failed attempts of all kinds, over restarts."""
-        return self.fails + self.errors + self.timeouts
+    def address(self) -> str:
+        """`ip:port` of the client."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone."""
+        ...
+
+
+class Generation(Protocol):
+    """What jobs and lanes need of the subscription that has them, and those who work on jobs alone.
+
+    `upstream.subscription` is the one there is.
+
+    Attributes:
+        group: Name of the group.
+        config: Its configuration in force.
+        hands_out: Whether pulls get messages of it.
+        batch_max: Messages of one pull at most.
+        timeout_seconds: Time for a client's answer.
+    """
+
+    group: str
+    config: SubscriptionConfig
+    hands_out: bool
+    batch_max: int
+    timeout_seconds: float
+
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Read a job's body; raises MessageUnreadable."""
+        ...
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a job's message; raises MessageUnreadable."""
+        ...
+
+    def offer(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Put RUNNING jobs into the pull buffer."""
+        ...
+
+    def resume(self, job: UpstreamJob) -> None:
+        """Go on with a job that an action kept."""
+        ...
+
+    def settle(self, job: UpstreamJob, success: bool, reason: str) -> bool:
+        """Settle a job that an action kept; whether this call did it."""
+        ...
+
+    def settle_undecided(self, job: UpstreamJob) -> None:
+        """End an UNDECIDED job whose offset is finished by now."""
+        ...
+
+    def expire(self, job: UpstreamJob) -> None:
+        """End a job that nobody has, for its log file goes."""
+        ...
+
+    def handed_out(self, delivery: Delivery) -> None:
+        """Watch a batch that was given to a client."""
+        ...
+
+    def pump(self) -> None:
+        """Go on, as far as permits, rate and caps allow."""
+        ...
+
+
+class Delivery:
+    """One batch that was handed out: all of its jobs share holder, start and deadline.
+
+    Attributes:
+        holder: Who has it.
+        since: Monotonic seconds when it was handed out.
+        deadline: Monotonic seconds when its timeout passes.
+        jobs: Its jobs; None once none of them is out, so that no reference cycle keeps them alive.
+        open: Jobs of it still unanswered.
+        number: Tells it from every other delivery of its messages; 0 where none of them can have been delivered before.
+        reply: Number of its reply on the holder's connection; 0 until that is made.
+    """
+
+    __slots__ = ("deadline", "holder", "jobs", "number", "open", "reply", "since")
+
+    def __init__(self, holder: Holder, since: float, deadline: float, jobs: list[UpstreamJob]) -> None:
+        self.holder = holder
+        self.since = since
+        self.deadline = deadline
+        self.jobs: list[UpstreamJob] | None = jobs
+        self.open = len(jobs)
+        self.number = 0
+        self.reply = 0
+
+    def moved_on(self, jobs: list[UpstreamJob]) -> Delivery:
+        """Return the same delivery as the next generation sees it, with those of its jobs that are left."""
+        moved = Delivery(self.holder, self.since, self.deadline, jobs)
+        moved.number, moved.reply = self.number, self.reply
+        return moved
 
 
 class UpstreamJob:
@@ -103,7 +187,7 @@ class UpstreamJob:
 
     # Positional, because one is made for every message: keywords would cost a tenth of a microsecond.
     def __init__(  # noqa: PLR0917
-        self, subscription: Subscription, lane: Lane, offset: int, physical: int, size: int, key: OrderKey | None
+        self, subscription: Generation, lane: Lane, offset: int, physical: int, size: int, key: OrderKey | None
     ) -> None:
         self.subscription = subscription
         self.lane = lane
@@ -199,3 +283,127 @@ class UpstreamJob:
 
     def __repr__(self) -> str:
         return f"<job {self.topic} {self.queue_id}:{self.offset} {self.state.name}>"
+
+
+class TopicLine:
+    """One topic in the pull buffer: the rotation of its lanes, and how many jobs it has."""
+
+    __slots__ = ("jobs", "lanes", "listed", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.lanes: deque[Lane] = deque()
+        self.listed = False
+        self.jobs = 0
+
+
+class Lane:
+    """State of one (group, topic, queue).
+
+    Attributes:
+        subscription: The generation that runs it now, or None.
+        live: Unfinished jobs that were read, by offset.
+        retries: Whether the queue is the group's retry topic's, of which the lane has one topic's messages (D37).
+        delivered_until: Offsets below may have been delivered before this process began, or by an earlier generation.
+        uncertain_until: Offsets below may have been delivered before this process (or generation) began, so nobody
+            can tell whose answer a result is; those from here on only by what this process remembers.
+        check_until: Offsets below may be finished already although they are not read yet.
+        adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12). Of a
+            finished message its key waits for their answer or timeout.
+        apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, and
+            those whose retry or dead letter is not known to be durable. Each keeps its key.
+        unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
+        next: Next offset to look up in the queue.
+        pending: Units looked up but not yet given to the merge.
+        waiting: Jobs in the pull buffer, oldest first; some may be finished meanwhile (`gone` of them).
+        front: Heap of (offset, job) that came back and go first.
+        listed: Whether the lane stands in its topic's rotation.
+    """
+
+    __slots__ = (
+        "adopted",
+        "apart",
+        "check_until",
+        "delivered_until",
+        "front",
+        "gone",
+        "line",
+        "listed",
+        "live",
+        "next",
+        "pending",
+        "qid",
+        "queue",
+        "queue_id",
+        "retries",
+        "subscription",
+        "topic",
+        "tracker",
+        "unanswered",
+        "uncertain_until",
+        "waiting",
+    )
+
+    def __init__(self, line: TopicLine, queue: ConsumeQueue, qid: str, tracker: OffsetTracker) -> None:
+        self.line = line
+        self.topic = queue.topic
+        self.queue_id = queue.queue_id
+        self.qid = qid
+        self.queue = queue
+        self.tracker = tracker
+        self.subscription: Generation | None = None
+        self.live: dict[int, UpstreamJob] = {}
+        self.retries = line.topic != queue.topic
+        self.delivered_until = self.uncertain_until = queue.max_offset
+        self.check_until = tracker.high
+        self.adopted: dict[int, Delivery] = {}
+        self.apart: set[int] = set()
+        self.unanswered: dict[int, list[Delivery]] = {}
+        self.next = tracker.watermark
+        self.pending: list[Unit] = []
+        self.waiting: deque[UpstreamJob] = deque()
+        self.front: list[tuple[int, UpstreamJob]] = []
+        self.gone = 0
+        self.listed = False
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that are out with clients; counted when asked."""
+        return len(self.adopted) + sum(job.delivery is not None for job in self.live.values())
+
+    def is_over(self, offset: int) -> bool:
+        """Whether an offset need not be read: it is finished, and its key waits for nobody."""
+        return self.tracker.is_finished(offset) and offset not in self.apart
+
+    def note_unanswered(self, offset: int, delivery: Delivery) -> None:
+        """Remember that a delivery of a message ended without an answer."""
+        earlier = self.unanswered.setdefault(offset, [])
+        if len(earlier) == EARLIER_MAX:
+            del earlier[0]
+        earlier.append(delivery)
+
+    def forget(self, offset: int) -> None:
+        """Forget a message that is over, and who had it."""
+        self.live.pop(offset, None)
+        self.adopted.pop(offset, None)
+        self.apart.discard(offset)
+        self.unanswered.pop(offset, None)
+
+    def rewind(self) -> None:
+        """Forget everything read and start again at the watermark, for a new generation."""
+        self.live.clear()
+        self.pending = []
+        self.waiting.clear()
+        self.front.clear()
+        self.gone = 0
+        self.check_until = self.tracker.high
+        self.uncertain_until = max(self.uncertain_until, self.queue.max_offset)
+        for offset in [each for each in self.adopted if each < self.queue.min_offset]:
+            # Retention has taken its record, which would tell its key.
+            del self.adopted[offset]
+        self.apart = {offset for offset in self.adopted if self.tracker.is_finished(offset)}
+        self.apart.update(offset for offset in self.tracker.undecided if not self.tracker.is_finished(offset))
+        self.apart = {offset for offset in self.apart if offset >= self.queue.min_offset}
+        self.next = min(self.tracker.watermark, *self.apart) if self.apart else self.tracker.watermark
+        for offset in [each for each in self.unanswered if self.is_over(each)]:
+            del self.unanswered[offset]

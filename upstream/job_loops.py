@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.leaves import leaf
-from upstream.job import OrderKey, UpstreamJob
+from upstream.job import Delivery, Generation, Holder, Lane, OrderKey, Unit, UpstreamJob
 from upstream.state import Event, State, next_state
-
-if TYPE_CHECKING:
-    from upstream.lane import Delivery, Holder, Lane, Unit
-    from upstream.order import OrderQueue
-    from upstream.subscription import Subscription
 
 _READY = next_state(State.READ, Event.PASS_GATE)
 _WAITING = next_state(State.READ, Event.QUEUE_BEHIND)
@@ -27,14 +22,22 @@ _OUT = next_state(_BUFFERED, Event.TAKE)
 _FINISHED = next_state(_OUT, Event.SUCCEED)
 
 
+class Chains(Protocol):
+    """What `settle` needs of the order per key (`upstream.order`)."""
+
+    tails: dict[OrderKey, UpstreamJob]
+
+    def release(self, job: UpstreamJob) -> UpstreamJob | None:
+        """End the first job of a key; returns its next one."""
+        ...
+
+
 def _placed(units: Sequence[tuple[int, int, int]], start: int, lane: Lane) -> list[Unit]:
     """Return the units of a lane's queue, whose first is of offset `start`, with offset and lane."""
     return [(physical, size, code, offset, lane) for offset, (physical, size, code) in enumerate(units, start)]
 
 
-def _make(
-    subscription: Subscription, units: Sequence[Unit], keys: Sequence[OrderKey | None]
-) -> list[UpstreamJob] | None:
+def _make(subscription: Generation, units: Sequence[Unit], keys: Sequence[OrderKey | None]) -> list[UpstreamJob] | None:
     """Make the jobs of units with their keys, and register them in their lanes.
 
     Returns:
@@ -47,7 +50,7 @@ def _make(
 def _submit(
     tails: dict[OrderKey, UpstreamJob], jobs: Sequence[UpstreamJob], ready: Callable[[UpstreamJob], None]
 ) -> tuple[int, int]:
-    """Put READ jobs behind those of their keys; see `OrderQueue.submit_many`.
+    """Put READ jobs behind those of their keys; see `upstream.order`.
 
     Returns:
         How many have no key, and how many wait behind another job.
@@ -144,7 +147,7 @@ def _settle(  # noqa: PLR0917
     at: int,
     lane: Lane,
     holder: Holder,
-    order: OrderQueue | None,
+    order: Chains | None,
     ready: Callable[[UpstreamJob], None],
     found: tuple[list[int], list[int]],
     deliveries: Mapping[int, int] | None,

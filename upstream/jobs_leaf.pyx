@@ -12,7 +12,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from broker.leaf_parts cimport LEAF_SOURCE
 
 from upstream.job import UpstreamJob
-from upstream.lane import Delivery, Lane
+from upstream.job import Delivery, Lane
 from upstream.state import State
 from upstream.tracker import OffsetTracker
 

@@ -10,21 +10,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.notices import Notices
-from broker.seams import Clock, Scheduler
 from conf.models import SubscriptionConfig
-from upstream.action import BodyUnprocessable, MessageUnreadable, Unprocessable
+from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Unprocessable
 from upstream.apart import Apart, settle_successor
-from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters
-from upstream.dead_letters import UNDECIDED, DeadLetters, is_dead_letter_topic
-from upstream.job import FAILING_ATTEMPTS, History, UpstreamJob
-from upstream.lane import Delivery
+from upstream.dead_letters import UNDECIDED, is_dead_letter_topic
+from upstream.group_parts import GroupParts
+from upstream.history import FAILING_ATTEMPTS, History
+from upstream.job import Delivery, UpstreamJob
 from upstream.limits import Permits
 from upstream.order import OrderQueue
-from upstream.progress import Progress
 from upstream.retry import error_delay_ms, may_retry_error, next_interval_ms
-from upstream.retry_topic import RetryTopic
 from upstream.state import Event, State, move
 from upstream.timers import Deadlines, DueJobs
 from upstream.tracker import FailureKind
@@ -52,17 +48,10 @@ class Outcomes:
 
     def __init__(
         self,
-        group: str,
+        parts: GroupParts,
         config: SubscriptionConfig,
-        *,
         counters: SubscriptionCounters,
-        buffer: PullBuffer,
-        dead_letters: DeadLetters,
-        retry_topic: RetryTopic,
-        progress: Progress,
-        clock: Clock,
-        scheduler: Scheduler,
-        notices: Notices,
+        *,
         rerun: Callable[[list[UpstreamJob]], None],
         delay_gate: Callable[[float], None],
         pump: Callable[[], None],
@@ -70,21 +59,15 @@ class Outcomes:
         """Set up.
 
         Args:
-            group: Name of the group.
+            parts: What the subscription has of its group.
             config: Intervals and counts; replaced when they change live.
             counters: Series of the subscription.
-            buffer: The group's pull buffer.
-            dead_letters: The group's dead-letter topic.
-            retry_topic: The group's retry topic.
-            progress: Where failed attempts are journaled.
-            clock: Wall and monotonic time.
-            scheduler: The event loop.
-            notices: Rate-limited log lines.
             rerun: Runs RUNNING jobs through their actions again.
             delay_gate: Keeps the order gate closed for so many seconds, for a job that failed before it.
             pump: Called when something was freed outside a call of the subscription.
         """
-        self.group = group
+        clock, scheduler, notices = parts.runtime.clock, parts.runtime.scheduler, parts.runtime.notices
+        self.group = parts.group
         self.config = config
         self.counters = counters
         self.order = OrderQueue()
@@ -94,10 +77,10 @@ class Outcomes:
         self.draining = False
         self.paused = False
         self.stopped = False
-        self._buffer = buffer
-        self._dead_letters = dead_letters
-        self._retry_topic = retry_topic
-        self._progress = progress
+        self._buffer = parts.buffer
+        self._dead_letters = parts.dead_letters
+        self._retry_topic = parts.retry_topic
+        self._progress = parts.runtime.progress
         self._clock = clock
         self._notices = notices
         self._rerun = rerun
@@ -106,7 +89,7 @@ class Outcomes:
         self._due = DueJobs(clock=clock, scheduler=scheduler, due=self._come_again)
         self.deadlines = Deadlines(clock=clock, scheduler=scheduler, expired=self._expire)
         self.apart = Apart(
-            group,
+            parts.group,
             permits=self.permits,
             counters=counters,
             deadlines=self.deadlines,

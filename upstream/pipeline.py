@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upstream.action import Action, Status
+from pyddmq.actions import Action, Status
 from upstream.job import UpstreamJob
 
 

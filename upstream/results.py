@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from upstream import job_loops
 from upstream.crossing import is_of_only, is_of_present
-from upstream.job import History, UpstreamJob
-from upstream.lane import Holder, Lane
+from upstream.history import History
+from upstream.job import Holder, Lane, UpstreamJob
 from upstream.reasons import clean_reason
 from upstream.state import Event, State, move
 from upstream.subscription import Subscription
@@ -67,10 +67,12 @@ class Result(NamedTuple):
         return f"failed by {self.holder.address}" + (f": {said}" if said else "")
 
 
-def apply_result(lane: Lane, result: Result) -> Applied:
-    """Apply one result to one queue: successes first, then fails (R44). Never raises for what a client sent."""
+def apply_result(subscription: Subscription | None, lane: Lane, result: Result) -> Applied:
+    """Apply one result to one queue of a generation: successes first, then fails (R44).
+
+    Never raises for what a client sent. Without a generation successes of earlier deliveries count.
+    """
     success, fail, holder, deliveries, _ = result
-    subscription = lane.subscription
     if subscription is None:
         return _apply_idle(lane, result)
     done: list[int] = []

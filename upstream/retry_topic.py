@@ -24,16 +24,16 @@ from broker.record import prepared_offset, reconsume_times, split, topic_of
 from broker.release import REAL_TOPIC_NAME
 from broker.retry.metrics import REFUSED, SENT_BACK
 from broker.retry.puts import RETRY_TOPIC_NAME, Counts, is_retry_topic, read_counts, send_back_for
+from broker.seams import Clock
 from broker.store import Store
 from broker.timer.names import TIMER_NAME, TIMER_TOPIC
 from broker.topics import RETRY_PREFIX, retry_topic
-from upstream.job import History, UpstreamJob
+from upstream.history import History
+from upstream.job import Generation, Unit, UpstreamJob
 from upstream.progress import Begin, Origin, Progress
 
 if TYPE_CHECKING:
     from broker.consume_queue import ConsumeQueue
-    from upstream.lane import Unit
-    from upstream.subscription import Subscription
 
 Settled = Callable[[UpstreamJob, bool], None]
 """Told that the retry record of a job is durable, or that the disk failed and nobody can tell before a restart."""
@@ -120,7 +120,9 @@ class RetryTopic:
                 self._progress.dead_letters_settled(queue.topic, queue.queue_id, queue.max_offset)
 
 
-def made_of(subscription: Subscription, units: Sequence[Unit], *, store: Store) -> Iterator[UpstreamJob | Unit]:
+def made_of(
+    subscription: Generation, units: Sequence[Unit], *, store: Store, clock: Clock
+) -> Iterator[UpstreamJob | Unit]:
     """Make jobs of those units of the retry topic whose messages were sent to a subscription's topic.
 
     Others are left alone: another subscription has them, or they stay pending until one does. Tags and pressure
@@ -144,7 +146,7 @@ def made_of(subscription: Subscription, units: Sequence[Unit], *, store: Store) 
             continue
         job = UpstreamJob(subscription, lane, offset, physical, size, None)
         counts = read_counts(block, reconsume_times(record))
-        history = job.history = History(subscription.now(), earlier=True)
+        history = job.history = History(clock.monotonic(), earlier=True)
         history.fails, history.errors, history.timeouts = counts
         lane.live[offset] = job
         yield job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from upstream.action import Status
+from pyddmq.actions import Status
 from upstream.job import UpstreamJob
 from upstream.pipeline import Pipeline, run_action
 from upstream.state import Event, State, next_state

@@ -19,18 +19,16 @@ from broker.java import tags_code
 from broker.locating import message_keys
 from broker.properties import is_system_property, parse_properties
 from broker.record import Located, born_timestamp, locate, split
+from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
 from upstream import job_loops
-from upstream.action import BodyUnprocessable, MessageUnreadable
 from upstream.counters import SubscriptionCounters
-from upstream.job import History, Message, OrderKey, UpstreamJob
-from upstream.lane import Lane, Unit
+from upstream.history import History
+from upstream.job import Generation, Lane, OrderKey, Unit, UpstreamJob
 from upstream.replay import finish_gone
 from upstream.retry_topic import made_of
 
 if TYPE_CHECKING:
-    from broker.notices import Notices
-    from broker.store import Store
-    from upstream.subscription import Subscription
+    from upstream.group_parts import Runtime
 
 CHUNK_UNITS = 256
 """Units looked up at once per queue: 8 KiB of tuples, and rarely more than one look-up per pump."""
@@ -90,49 +88,42 @@ class EmbeddedSource:
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: Generation,
         lanes: Sequence[Lane],
         *,
-        store: Store,
+        runtime: Runtime,
         counters: SubscriptionCounters,
-        notices: Notices,
-        strict_order: bool,
-        message_keys: bool,
-        queue_keys: bool,
-        tags: frozenset[str] | None,
-        pressure_traffic: bool,
         keeps_record: bool,
     ) -> None:
         """Stand at the lanes' positions.
 
         Args:
-            subscription: Owner of the jobs that are made.
+            subscription: Owner of the jobs that are made; its configuration says which messages it wants, and their
+                order key.
             lanes: All queues; more may be added by `add_lane`.
-            store: Where records are read.
+            runtime: Where records are read, and what cannot be is told.
             counters: Series of the subscription.
-            notices: Told about skipped records.
-            strict_order: A queue that its lag limit stops also stops those behind it in commit-log order (D14).
-            message_keys: The order key is the message key: put into `job.key`.
-            queue_keys: The order key is the queue (QID).
-            tags: Only messages with one of these tags; None: all.
-            pressure_traffic: Whether stress-test messages are handed out (R14).
             keeps_record: Actions read the body at once, before the order gate: leave the record with the job.
         """
+        config, store = subscription.config, runtime.store
         self._subscription = subscription
         self._lanes = list(lanes)
         self._store = store
+        self._clock = runtime.clock
         self._read = store.read
         self._body_bytes_max = body_limit(store.options.message_bytes_max)
         self._counters = counters
-        self._notices = notices
-        self._strict_order = strict_order
-        self._message_keys = message_keys
-        self._queue_keys = queue_keys
+        self._notices = runtime.notices
+        # A queue that its lag limit stops also stops those behind it in commit-log order (D14).
+        self._strict_order = config.order_key is not None
+        self._message_keys = config.order_key == "KEY"
+        self._queue_keys = config.order_key == "QID"
+        tags = config.wanted_tags
         self._tags = None if tags is None else frozenset(tag.encode() for tag in tags)
         self._codes = None if self._tags is None else frozenset(tags_code(tag) for tag in self._tags)
-        self._pressure_traffic = pressure_traffic
+        self._pressure_traffic = config.pressure_traffic
         self._keeps_record = keeps_record
-        self._inspects = message_keys or self._tags is not None or not pressure_traffic
+        self._inspects = self._message_keys or self._tags is not None or not config.pressure_traffic
         self._has_retries = any(lane.retries for lane in lanes)
         self.lag_max: int | None = None
         self._merged: list[Unit] = []
@@ -274,7 +265,7 @@ class EmbeddedSource:
     def _make_retries(self, units: Sequence[Unit]) -> list[UpstreamJob]:
         """Make jobs of what came back from the retry topic."""
         jobs = []
-        for made in made_of(self._subscription, units, store=self._store):
+        for made in made_of(self._subscription, units, store=self._store, clock=self._clock):
             if isinstance(made, UpstreamJob):
                 self._recall(made)
                 jobs.append(made)
@@ -404,7 +395,7 @@ class EmbeddedSource:
         failure = job.lane.tracker.failures.get(job.offset)
         if failure is None and job.offset not in job.lane.apart:
             return
-        history = job.history = History(self._subscription.now(), earlier=True)
+        history = job.history = History(self._clock.monotonic(), earlier=True)
         if failure is not None:
             history.fails = failure.fails
             history.errors = failure.errors

@@ -8,10 +8,7 @@ cannot disagree with the table either.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from upstream.job import UpstreamJob
+from typing import Protocol
 
 
 class State(enum.Enum):
@@ -197,7 +194,14 @@ def next_state(state: State, event: Event) -> State:
     return TABLE[state][event]
 
 
-def move(job: UpstreamJob, event: Event) -> None:
+class Moved(Protocol):
+    """What has a state here: a job."""
+
+    state: State
+    offset: int
+
+
+def move(job: Moved, event: Event) -> None:
     """Take a job to its next state; a step that is not in the table is a bug and trips an assertion."""
     following = TABLE[job.state].get(event)
     assert following is not None, f"offset {job.offset}: {event.name} in {job.state.name}"

@@ -11,9 +11,8 @@ from broker.record import store_timestamp
 from broker.retention import Left
 from broker.seams import Clock
 from broker.store import Store
-from upstream.heads import text_of
-from upstream.job import FAILING_ATTEMPTS, UpstreamJob
-from upstream.lane import Lane
+from upstream.history import FAILING_ATTEMPTS
+from upstream.job import Lane, UpstreamJob, text_of
 from upstream.losses import NONE, Loss
 from upstream.pauses import Pause
 from upstream.state import State
@@ -199,8 +198,8 @@ class StatsReader:
                     out.append(
                         DeliveryStats(topic=name, qid=lane.qid, offset=job.offset, holder=address, since_ms=since_ms)
                     )
-                elif job.state is State.BURYING and job.subscription.outcomes.burial_refused(job):
-                    burials_refused += 1
+                elif job.state is State.BURYING and subscription is not None:
+                    burials_refused += subscription.outcomes.burial_refused(job)
                 if job.successor is not None:
                     heads.append(job)
                 if job.history is not None and job.history.attempts >= FAILING_ATTEMPTS:

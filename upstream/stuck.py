@@ -5,7 +5,6 @@ Cold path: it looks at every job that was read, which are a hundred thousand at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.errors import DamagedRecord, RecordGone
@@ -13,11 +12,11 @@ from broker.properties import find_property
 from broker.record import split
 from broker.seams import Clock
 from broker.store import Store
-from upstream.heads import text_of
-from upstream.job import UpstreamJob
-from upstream.lane import Lane
+from upstream.group import ConsumerGroup
+from upstream.job import UpstreamJob, text_of
 from upstream.state import State
 from upstream.stats import stuck_since
+from upstream.subscription import Subscription
 
 DEAD_LETTER_REFUSED = "dead letter refused"
 """State of a BURYING job whose dead letter the store has not taken; it is tried again every second."""
@@ -57,13 +56,19 @@ class StuckMessage:
 
 
 def stuck_messages(
-    lanes: Iterable[Lane], *, store: Store, clock: Clock, count_max: int
+    group: ConsumerGroup, *, store: Store, clock: Clock, count_max: int
 ) -> tuple[list[StuckMessage], int]:
-    """Return the longest stuck messages of these queues, the oldest first, and how many there are in all."""
+    """Return the longest stuck messages of a group, the oldest first, and how many there are in all."""
     reader = _Reader(store, clock)
-    found = [(reader.since(job), job) for lane in lanes for job in lane.live.values() if _is_stuck(job)]
+    found = [
+        (reader.since(job), job, subscription)
+        for lane in group.lanes()
+        if (subscription := group.generation_of(lane)) is not None
+        for job in lane.live.values()
+        if _is_stuck(job)
+    ]
     found.sort(key=lambda each: each[0])
-    return [reader.read(job, since) for since, job in found[:count_max]], len(found)
+    return [reader.read(job, subscription, since) for since, job, subscription in found[:count_max]], len(found)
 
 
 def _is_stuck(job: UpstreamJob) -> bool:
@@ -82,7 +87,7 @@ class _Reader:
         """Monotonic seconds."""
         return stuck_since(job, self._now)
 
-    def read(self, job: UpstreamJob, since: float) -> StuckMessage:
+    def read(self, job: UpstreamJob, subscription: Subscription, since: float) -> StuckMessage:
         delivery = job.delivery
         return StuckMessage(
             topic=job.topic,
@@ -91,23 +96,24 @@ class _Reader:
             qid=job.qid,
             offset=job.offset,
             message_id=self._message_id(job),
-            state=self._state(job),
+            state=self._state(job, subscription),
             attempts=max(job.deliveries, job.attempts),
             holder=delivery.holder.address if delivery is not None else None,
             since_ms=self._to_wall(since),
-            due_ms=self._due_ms(job),
+            due_ms=self._due_ms(job, subscription),
             waiting=_waiting_behind(job),
             reason=job.history.reason if job.history is not None else "",
         )
 
-    def _state(self, job: UpstreamJob) -> str:
-        refused = job.state is State.BURYING and job.subscription.outcomes.burial_refused(job)
+    @staticmethod
+    def _state(job: UpstreamJob, subscription: Subscription) -> str:
+        refused = job.state is State.BURYING and subscription.outcomes.burial_refused(job)
         return DEAD_LETTER_REFUSED if refused else job.state.value
 
-    def _due_ms(self, job: UpstreamJob) -> int | None:
+    def _due_ms(self, job: UpstreamJob, subscription: Subscription) -> int | None:
         if job.delivery is not None:
             return self._to_wall(job.delivery.deadline)
-        if job.history is not None and (job.state is State.RETRYING or job.subscription.gate_holder is job):
+        if job.history is not None and (job.state is State.RETRYING or subscription.gate_holder is job):
             return job.history.due_wall_ms
         return None
 

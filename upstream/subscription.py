@@ -10,31 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.seams import Clock, Handle, Scheduler
+from broker.seams import Handle
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
+from pyddmq.actions import Action, Message
 from upstream import job_loops
-from upstream.action import Action
-from upstream.buffer import PullBuffer
 from upstream.counters import SubscriptionCounters
-from upstream.dead_letters import DeadLetters
 from upstream.gate import Gate
-from upstream.job import Message, UpstreamJob
-from upstream.lane import Delivery, Lane
+from upstream.group_parts import GroupParts
+from upstream.job import Delivery, Lane, UpstreamJob
 from upstream.limits import TokenBucket
 from upstream.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.pipeline import Pipeline
-from upstream.retry_topic import RetryTopic
 from upstream.running import Running
 from upstream.source import EmbeddedSource
 from upstream.state import Event, State, move, next_state
 
 if TYPE_CHECKING:
-    from broker.store import Store
     from broker.topics import Topic
-    from upstream.progress import Progress
 
 READ_JOBS = 256
 """Jobs read at once."""
@@ -64,44 +57,30 @@ class Subscription:
 
     def __init__(
         self,
-        group: str,
+        parts: GroupParts,
         config: SubscriptionConfig,
         *,
         topic: Topic,
+        retries: Topic | None,
         lanes: Sequence[Lane],
         more_lanes: Callable[[], Sequence[Lane]],
         actions: Sequence[Action],
-        buffer: PullBuffer,
-        dead_letters: DeadLetters,
-        retry_topic: RetryTopic,
-        retries: Topic | None,
-        store: Store,
-        progress: Progress,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        notices: Notices,
         waiting_max: int,
     ) -> None:
         """Set up; nothing is read before `start`.
 
         Args:
-            group, config: Name of the group; what it reads, and how.
+            parts: What it has of its group.
+            config: What it reads, and how.
             topic: The topic in the store.
-            lanes: Its queues as the group sees them, and the retry topic's.
+            retries: The group's retry topic in the store, if messages of this topic may come from there.
+            lanes: The topic's queues as the group sees them, and the retry topic's.
             more_lanes: Makes the lanes of queues that were added since; called when the topic grew.
             actions: The pipeline, first action first; each instance belongs to this subscription.
-            buffer: The group's pull buffer.
-            dead_letters: The group's dead-letter topic.
-            retry_topic: Sends back what failed.
-            retries: The group's retry topic in the store, if messages of this topic may come from there.
-            store: The broker.
-            progress: Trackers and ack journal.
-            clock, scheduler: Wall and monotonic time, and the event loop.
-            metrics, notices: The node's registry, and rate-limited log lines.
             waiting_max: Jobs that may wait behind their keys; then reading stops (D15).
         """
-        self.group = group
+        runtime, buffer = parts.runtime, parts.buffer
+        self.group = parts.group
         self.config = config
         self.topic = topic
         self._topics = [topic] if retries is None else [topic, retries]
@@ -110,21 +89,9 @@ class Subscription:
         self.hands_out = True
         self.waiting_max = waiting_max
         self.buffer = buffer
-        self.counters = SubscriptionCounters(metrics, group, config.topic)
+        self.counters = SubscriptionCounters(runtime.metrics, parts.group, config.topic)
         self.outcomes = Outcomes(
-            group,
-            config,
-            counters=self.counters,
-            buffer=buffer,
-            dead_letters=dead_letters,
-            retry_topic=retry_topic,
-            progress=progress,
-            clock=clock,
-            scheduler=scheduler,
-            notices=notices,
-            rerun=self._run,
-            delay_gate=self._delay_gate,
-            pump=self.pump,
+            parts, config, self.counters, rerun=self._run, delay_gate=self._delay_gate, pump=self.pump
         )
         self.order = self.outcomes.order
         self.permits = self.outcomes.permits
@@ -133,26 +100,16 @@ class Subscription:
         self._ready = self.outcomes.ready
         self._more_lanes = more_lanes
         self._line = buffer.line(config.topic)
-        self._clock = clock
-        self._scheduler = scheduler
-        self._notices = notices
-        self._bucket = TokenBucket(config.tps_max, clock)
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._notices = runtime.notices
+        self._bucket = TokenBucket(config.tps_max, runtime.clock)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
         self._running = Running(self._pipeline, self.outcomes)
         self._gate = None if path is None else Gate(self.outcomes, self._pipeline, path)
         self._source = EmbeddedSource(
-            self,
-            self.lanes,
-            store=store,
-            counters=self.counters,
-            notices=notices,
-            strict_order=config.order_key is not None,
-            message_keys=config.order_key == "KEY",
-            queue_keys=config.order_key == "QID",
-            tags=config.wanted_tags,
-            pressure_traffic=config.pressure_traffic,
-            keeps_record=self._gate is not None,
+            self, self.lanes, runtime=runtime, counters=self.counters, keeps_record=self._gate is not None
         )
         self._adopting = False
         self._pumping = False
@@ -455,6 +412,23 @@ class Subscription:
         self.counters.batches.value += 1
         if not self._pumping and self._line.jobs < self._read_ahead:
             self.pump()
+
+    def settle_undecided(self, job: UpstreamJob) -> None:
+        """End an UNDECIDED job whose offset is finished: its record, of an earlier generation, is durable after all."""
+        self.outcomes.apart.settle(job)
+
+    def expire(self, job: UpstreamJob) -> None:
+        """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
+        state = job.state
+        if state is State.BUFFERED:
+            self.buffer.forget(job)
+        move(job, Event.EXPIRE)
+        job.drop_data()
+        if state in (State.READ, State.WAITING):
+            # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
+            job.lane.forget(job.offset)
+        else:
+            self.outcomes.over(job, held_permit=state is not State.READY)
 
     def now(self) -> float:
         """Monotonic seconds."""

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from broker.seams import Clock, Handle, Scheduler
-from upstream.job import UpstreamJob
-from upstream.lane import Delivery
+from upstream.job import Delivery, UpstreamJob
 
 _EARLY_SECONDS = 1e-4
 """Loops round their timers; what is due within this is due now, so that a call never spins for the rest."""

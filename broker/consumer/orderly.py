@@ -153,7 +153,9 @@ class OrderlyWork(QueueWork):
             self._roll_back(batch, context)
         else:
             if context.auto_commit and status is not OrderlyStatus.SUCCESS:
-                self._note("orderly_status_without_effect", status.value)
+                self.owner.consumers.notices.note(
+                    "orderly_status_without_effect", self.owner.group, **self._place(), what=status.value
+                )
             self.owner.consumers.metrics.counter(CONSUMED, self.owner.group).add(len(batch))
             self._consumed(batch, commit=context.auto_commit or status is OrderlyStatus.COMMIT)
 
@@ -186,7 +188,8 @@ class OrderlyWork(QueueWork):
         how = "answered" if status is not None else "nothing" if error is None else "raised"
         owner.consumers.metrics.counter(FAILED, owner.group, how).add(len(batch))
         if status is None:
-            self._note("listener_failed", repr(error) if error is not None else "it returned no status")
+            what = repr(error) if error is not None else "it returned no status"
+            owner.consumers.notices.note("listener_failed", owner.group, **self._place(), what=what)
         most = owner.options.reconsume_max
         exhausted = [message for message in batch if 0 <= most <= message.reconsume_times]
         others = [message.failed_again() for message in batch if not 0 <= most <= message.reconsume_times]
@@ -214,10 +217,9 @@ class OrderlyWork(QueueWork):
         if not self.dropped:
             self.pause(clamp_suspend(wanted) / 1000)
 
-    def _note(self, event: str, what: str) -> None:
-        self.owner.consumers.notices.note(
-            event, self.owner.group, topic=self.name.topic, queue=self.name.queue_id, what=what
-        )
+    def _place(self) -> dict[str, Any]:
+        """What a log line says of this queue."""
+        return {"topic": self.name.topic, "queue": self.name.queue_id}
 
     # Dead letters
 

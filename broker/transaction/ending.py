@@ -104,7 +104,8 @@ class Ending:
     def _count(self, done: Told, outcome: EndOutcome) -> None:
         if not outcome.settled:
             self._halves.metrics.counter(counted.REFUSED, outcome.end.value).add()
-            self._halves.notices.note(f"transaction_end_{outcome.end.value}", reason=outcome.text)
+            end = outcome.end.value
+            self._halves.notices.note("transaction_end_refused", kind=end, end=end, reason=outcome.text)
         done(outcome)
 
     def _half_at(self, handle: Handle) -> Half | None:

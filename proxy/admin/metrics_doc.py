@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from broker.metrics import SPECS, Spec
 
 ROOMS = ("broker", "upstream", "actions", "proxy")
 _ASIDE = ("testing", "cli", "demo", "client", "__main__")
+_FORMER = ("upstream.action",)
+"""Names of one version before, which warn when they are imported."""
 
 _INTRODUCTION = """\
 # Metrics
 
 What `/metrics` on the admin port shows, in Prometheus' text form. This page is made from the table in the code
-(`python -m proxy.admin.metrics_doc > docs/metrics.md`); a test keeps the two equal.
+(`python -m proxy.admin.metrics_doc`, `make docs`); a test keeps the two equal. The log's lines are in
+[log events](log-events.md).
 
 Every message that is skipped, dropped, damaged or refused is counted here (promise 6), and the log has one line per
 kind, group and minute with the count and the first example. Two kinds are counted only: what the configuration wants
@@ -24,13 +27,26 @@ process. `process_*` come beside these from the Prometheus client.
 """
 
 
+def modules_of(package: str) -> Iterator[str]:
+    """Yield the names of a package's modules, at every depth, but for programs of their own and what tests take.
+
+    A package that is left out is not imported either, as `pkgutil.walk_packages` would.
+    """
+    yield package
+    for found in pkgutil.iter_modules(importlib.import_module(package).__path__, prefix=f"{package}."):
+        if found.name in _FORMER or found.name.rpartition(".")[2] in _ASIDE:
+            continue
+        if found.ispkg:
+            yield from modules_of(found.name)
+        else:
+            yield found.name
+
+
 def load_rooms() -> None:
     """Import every module of the server, so that each has declared its metrics."""
     for room in ROOMS:
-        package = importlib.import_module(room)
-        for module in pkgutil.walk_packages(package.__path__, prefix=f"{room}."):
-            if not any(part in _ASIDE for part in module.name.split(".")):
-                importlib.import_module(module.name)
+        for name in modules_of(room):
+            importlib.import_module(name)
 
 
 def render(specs: Mapping[str, Spec]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
-from proxy.client import ClientMisuse, parse_address
+from pyddmq import ClientMisuse, parse_address
 
 TIMEOUT_SECONDS = 10.0
 CHANGE_TIMEOUT_SECONDS = 60.0

@@ -32,7 +32,7 @@ class ExitCode(enum.IntEnum):
         "the data directory is in use by another process, unwritable, of another format, or a folder of other files",
     )
     PORT_TAKEN = 7, "a port cannot be listened on: taken, not allowed, or no address of this machine"
-    WRONG_PYTHON = 8, "this Python is too old"
+    WRONG_PYTHON = 8, "this Python is too old, or has pyddmq's client alone, without the extra `server`"
     STORE_FAILED = 9, "the node stopped because its store failed"
     DAMAGE_FOUND = 10, "`store check` found damage, or something that it can mend"
     NOT_FOUND = 11, "what was named is not there: no such message, timer, transaction, group, topic, queue"

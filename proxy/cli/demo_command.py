@@ -16,8 +16,8 @@ from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, refusal_code, translate
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
-from proxy.client import ClientError, ClientMisuse, PullRefused, SendRefused
 from proxy.demo.report import Check, Report
+from pyddmq import ClientError, ClientMisuse, PullRefused, SendRefused
 
 
 class Spoil(enum.StrEnum):

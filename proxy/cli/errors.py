@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.cli.codes import ExitCode
-from proxy.client.errors import (
+from pyddmq.client.errors import (
     CallRejected,
     CannotConnect,
     ClientError,
@@ -14,7 +14,7 @@ from proxy.client.errors import (
     TopicNotFound,
     Unreachable,
 )
-from proxy.wire.codes import PullCode
+from pyddmq.codes import PullCode
 
 _UNKNOWN_METHOD = 1
 """Kind of a TApplicationException."""

@@ -16,7 +16,7 @@ from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress
 from proxy.cli.output import body_fields, check_reader, print_json, print_line, printable
-from proxy.client import ClientError, ClientMisuse, Consumer, PulledMessage
+from pyddmq import ClientError, ClientMisuse, Consumer, PulledMessage
 
 DEAD_LETTER_PREFIX = "%DLQ%"
 

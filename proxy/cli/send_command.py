@@ -24,7 +24,7 @@ from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
 from proxy.cli.send_loop import Loop, loop_options, send_loop
-from proxy.client import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
+from pyddmq import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
 
 STDIN = "-"
 

@@ -9,7 +9,7 @@ from broker.seams import Clock
 from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
 from proxy.cli.moments import duration_option, moment_option
-from proxy.client import OutgoingMessage, Producer
+from pyddmq import OutgoingMessage, Producer
 
 
 class Loop(NamedTuple):

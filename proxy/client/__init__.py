@@ -1,72 +1,10 @@
-"""The Python client: `Producer`, `TransactionProducer` and `Consumer`, synchronous and typed, over DDMQ's Thrift.
+"""The client's place before `pyddmq`; it goes with the next version."""
 
-What the demo, the command line and the tests use; docs/client.md explains it with examples. It imports nothing of
-the node but the interface definitions and the table of codes.
-"""
+import warnings
 
-from proxy.client.connection import Connection, WireProtocol, parse_address
-from proxy.client.consumer import Consumer, GroupStats, PulledMessage
-from proxy.client.delays import CancelOutcome
-from proxy.client.errors import (
-    CallRejected,
-    CallTimedOut,
-    CannotConnect,
-    ClientError,
-    ClientMisuse,
-    ConnectionLost,
-    IllegalMessage,
-    NodeShuttingDown,
-    NotThrift,
-    PullRefused,
-    RateLimited,
-    Refused,
-    SendFailed,
-    SendRefused,
-    SendTimedOut,
-    SequenceGap,
-    TopicKindMismatch,
-    TopicNotAllowed,
-    TopicNotFound,
-    Unreachable,
+from pyddmq.client import *  # noqa: F403
+from pyddmq.client import __all__ as __all__
+
+warnings.warn(
+    "proxy.client is now pyddmq: import Producer, Consumer and the rest from there", DeprecationWarning, stacklevel=2
 )
-from proxy.client.producer import OutgoingMessage, Producer, SendReceipt
-from proxy.client.transaction_producer import TransactionProducer
-from proxy.client.transactions import LocalState, TransactionListener, TransactionMessage, TransactionResult
-
-__all__ = [
-    "CallRejected",
-    "CallTimedOut",
-    "CancelOutcome",
-    "CannotConnect",
-    "ClientError",
-    "ClientMisuse",
-    "Connection",
-    "ConnectionLost",
-    "Consumer",
-    "GroupStats",
-    "IllegalMessage",
-    "LocalState",
-    "NodeShuttingDown",
-    "NotThrift",
-    "OutgoingMessage",
-    "Producer",
-    "PullRefused",
-    "PulledMessage",
-    "RateLimited",
-    "Refused",
-    "SendFailed",
-    "SendReceipt",
-    "SendRefused",
-    "SendTimedOut",
-    "SequenceGap",
-    "TopicKindMismatch",
-    "TopicNotAllowed",
-    "TopicNotFound",
-    "TransactionListener",
-    "TransactionMessage",
-    "TransactionProducer",
-    "TransactionResult",
-    "Unreachable",
-    "WireProtocol",
-    "parse_address",
-]

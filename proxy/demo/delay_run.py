@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.seams import Clock
-from proxy.client import Consumer, OutgoingMessage, Producer
 from proxy.demo.delay_checker import DelayChecker
 from proxy.demo.events import CASE_COLUMN, RUN_PROPERTY
 from proxy.demo.report import Judged
 from proxy.demo.run import GROUP, TOPIC
+from pyddmq import Consumer, OutgoingMessage, Producer
 
 NAME_FIELD = "demo:name"
 LEVEL = 2

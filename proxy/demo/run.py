@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker.seams import Clock
-from proxy.client import Consumer, OutgoingMessage, Producer, PulledMessage
 from proxy.demo.checker import Checker, Tamper
 from proxy.demo.events import ACTIVITY_COLUMN, RUN_PROPERTY, Event, Seen, read_body
 from proxy.demo.report import Report, checks_of
+from pyddmq import Consumer, OutgoingMessage, Producer, PulledMessage
 
 TOPIC = "permits"
 GROUP = "permits-audit"

@@ -8,7 +8,6 @@ Both families of errors are in `errors`: what the peer did wrong, and what we di
 from __future__ import annotations
 
 from proxy.wire.call import BINARY, COMPACT, Call, parse_call
-from proxy.wire.codes import PullCode, ResultCode
 from proxy.wire.errors import (
     APPLICATION_INTERNAL_ERROR,
     APPLICATION_PROTOCOL_ERROR,
@@ -71,6 +70,7 @@ from proxy.wire.values import (
     SendMessage,
     StatsRequest,
 )
+from pyddmq.codes import PullCode, ResultCode
 
 __all__ = [
     "APPLICATION_INTERNAL_ERROR",

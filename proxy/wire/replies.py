@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
-from proxy.wire.codes import Repeat, ResultCode
 from proxy.wire.errors import WireMisuse
 from proxy.wire.generic import encode_reply
 from proxy.wire.values import Receipt
+from pyddmq.codes import Repeat, ResultCode
 
 _LENGTH = struct.Struct(">I").pack
 _I32_FIELD = struct.Struct(">Bhi").pack

@@ -6,9 +6,9 @@ import functools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy import idl
 from proxy.wire import binary
 from proxy.wire.errors import WireMisuse
+from pyddmq import idl
 
 TEXT_KINDS = {11: True, 18: False}
 """thriftpy2's type codes for string and binary, which share one code on the wire."""

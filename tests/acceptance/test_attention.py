@@ -105,3 +105,4 @@ def test_log_says_once_what_is_ready_and_where(start_node: StartNode, tmp_path: 
         name: node.ready[name] for name in ("producer", "consumer", "admin")
     }
     assert line["recovery_seconds"] >= 0
+    assert line["access"] == "loopback"

@@ -238,7 +238,7 @@ def test_client_and_node_agree_on_every_field(node: NodeProcess, protocol: str) 
 def test_old_python_gets_a_sentence() -> None:
     """The entry point refuses a version below 3.11 with exit code 8, before anything else is imported."""
     script = (
-        "import sys; sys.version_info = (3, 9, 18); from proxy.cli.main import main\n"
+        "import sys; sys.version_info = (3, 9, 18); from pyddmq.__main__ import main\n"
         "try: main()\n"
         "finally: print([name for name in sys.modules if name.startswith('typer')])"
     )

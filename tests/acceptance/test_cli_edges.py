@@ -213,10 +213,23 @@ def test_node_on_ipv6_prints_addresses_that_clients_take(start_node: StartNode) 
 )
 def test_host_that_cannot_be_listened_on_is_named(tmp_path: Path, options: list[str], sentence: str) -> None:
     """A foreign address and a name that does not resolve are sentences with the code for ports."""
-    done = command("serve", *FREE_PORTS, "--data", tmp_path / "data", *options)
+    file = tmp_path / "node.yaml"
+    file.write_text("node: {access: open}\n")
+    done = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data", *options)
     assert done.code == ExitCode.PORT_TAKEN
     assert sentence in done.err
     assert "Traceback" not in done.err
+
+
+def test_option_cannot_open_a_node_that_its_configuration_keeps_closed(tmp_path: Path) -> None:
+    """`--host` with another address than the loopback is refused by file, key and remedy before anything is made."""
+    file = tmp_path / "node.yaml"
+    file.write_text(CONFIGURATION)
+    done = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data", "--host", "203.0.113.7")
+    assert done.code == ExitCode.CONFIG_INVALID
+    assert re.match(rf"{file}:\d+: node\.host: 203\.0\.113\.7 is no address of the loopback", done.err)
+    assert "write `access: open` under node" in done.err
+    assert not (tmp_path / "data").exists()
 
 
 def test_missing_action_is_an_error_with_file_and_line(tmp_path: Path) -> None:
@@ -239,7 +252,7 @@ def test_action_that_cannot_be_made_is_a_sentence(
 ) -> None:
     """An action whose constructor fails ends `serve` with the code for configurations; a reload with it is refused."""
     (tmp_path / "shaky.py").write_text(
-        "from actions import Action\n\n\nclass Shaky(Action):\n"
+        "from pyddmq.actions import Action\n\n\nclass Shaky(Action):\n"
         "    def __init__(self):\n        raise OSError('no bank')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

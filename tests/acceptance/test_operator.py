@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.cli.admin_client import post
-from proxy.client import OutgoingMessage
+from pyddmq import OutgoingMessage
 from tests.acceptance.conftest import FREE_PORTS, NodeProcess, StartNode, command
 from tests.patient import LINGER_MS, Consumer, Producer
 

@@ -22,7 +22,7 @@ from broker.metrics import Metrics
 from broker.seams import SystemClock
 from broker.store import Put, Store, StoreOptions
 from proxy.cli.codes import ExitCode
-from proxy.client import PullRefused, SendRefused
+from pyddmq import PullRefused, SendRefused
 from tests.acceptance import slow_disk
 from tests.acceptance.conftest import command, environment
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer, quiet_ports

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from proxy.cli.codes import ExitCode
-from proxy.client import LocalState, OutgoingMessage, TransactionMessage
+from pyddmq import LocalState, OutgoingMessage, TransactionMessage
 from tests.acceptance.conftest import NodeProcess, StartNode, command
 from tests.patient import Consumer, TransactionProducer, until
 

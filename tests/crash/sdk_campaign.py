@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from proxy.client import Producer
 from proxy.testing.sdk import CONSUMERS, PRODUCERS, Account, Channel, SdkConsumer, SdkProducer, Surroundings
 from proxy.testing.sdk.account import Message
 from proxy.testing.sdk.channel import Address, Gone, connect_sockets
+from pyddmq import Producer
 from tests.crash.process import NodeProcess
 from tests.patient import PATIENCE_SECONDS, quiet_ports
 

@@ -13,7 +13,7 @@ from proxy.server import ThriftServer
 from proxy.shares import SLICE_FRAMES
 from proxy.testing import NetworkFaults
 from proxy.wire import Call
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
 from upstream import stats as group_stats

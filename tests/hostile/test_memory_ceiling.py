@@ -8,7 +8,7 @@ from proxy.connection import CONNECTION_BYTES
 from proxy.memory import MEASURES
 from proxy.reply_slot import SLOT_BYTES
 from proxy.server import CONNECTIONS_REFUSED
-from proxy.wire.codes import PullCode, ResultCode
+from pyddmq.codes import PullCode, ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import producer_idl
 from upstream.budget import JOB_BYTES, Pressure

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from proxy.connection import CONNECTION_BYTES
 from proxy.server import CALLS_FAILED, CONNECTIONS_REFUSED
 from proxy.wire import COMPACT, FrameError, FrameSplitter
-from proxy.wire.codes import ResultCode
 from proxy.wire.frames import CUT_BYTES_MAX, CutFrame
 from proxy.wire.generic import encode_call
+from pyddmq.codes import ResultCode
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl, producer_idl
 

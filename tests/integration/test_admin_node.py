@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client import OutgoingMessage
+from pyddmq import OutgoingMessage
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 YAML = """

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.cli.app import run
 from proxy.cli.codes import ExitCode
-from proxy.client import OutgoingMessage
+from pyddmq import OutgoingMessage
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 from tests.running_node import RunningNode
 

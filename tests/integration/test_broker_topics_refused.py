@@ -12,7 +12,7 @@ import pytest
 from broker.delay.levels import SCHEDULE_TOPIC
 from broker.timer.names import TIMER_TOPIC
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from tests.integration.ddmq_tools import Peer
 from tests.running_node import RunningNode
 from tests.simulation.wire import producer_idl

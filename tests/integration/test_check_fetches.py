@@ -9,10 +9,11 @@ from typing import Any
 from broker.notices import Notices
 from broker.transaction.settings import CheckSettings
 from conf import NodeConfig
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
 from proxy.message_checks import MessageChecks
 from proxy.publishing import Publishing
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import Commons, ThriftServer
 from proxy.transaction_service import TransactionService
 from proxy.wire import Reply, decode_reply, encode_call
 from proxy.wire.call import COMPACT
@@ -93,11 +94,13 @@ def port() -> Port:
         "producer",
         service.handlers(),
         limits=ServerLimits(),
-        clock=found.clock,
-        scheduler=found.scheduler,
-        metrics=metrics,
-        request_turn=lambda: None,
-        budget=budget,
+        commons=Commons(
+            clock=found.clock,
+            scheduler=found.scheduler,
+            metrics=metrics,
+            request_turn=lambda: None,
+            budget=budget,
+        ),
     )
     made = Port(found, server, service, budget)
     return made

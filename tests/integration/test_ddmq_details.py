@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from tests.integration.ddmq_tools import NODE, Peer
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_idl, producer_idl

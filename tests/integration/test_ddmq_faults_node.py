@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from broker.record import split
 from conf import ConfigError, loads
 from proxy.testing import NetworkFaults
-from proxy.wire.codes import PullCode, ResultCode
+from pyddmq.codes import PullCode, ResultCode
 from tests.integration.ddmq_tools import NODE, Peer, result
 from tests.patient import PATIENCE_SECONDS, until
 from tests.running_node import RunningNode

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actions.registry import BUILT_IN, Registry
+from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
-from upstream.action import Action, Status
 from upstream.buffer import BufferLimits
 from upstream.job import UpstreamJob
 from upstream.results import Applied
@@ -21,7 +21,7 @@ class Refusing(Action):
 
     may_be_last = True
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         return Status.FAIL
 
 
@@ -30,7 +30,7 @@ class Broken(Action):
 
     may_be_last = True
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         raise RuntimeError("the sink is down")
 
 
@@ -38,12 +38,12 @@ class Keeping(Action):
     """A last action that keeps its jobs; the test settles them."""
 
     may_be_last = True
-    kept: list[UpstreamJob]
+    kept: list[Job]
 
     def open(self) -> None:
         self.kept = KEPT
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         self.kept.append(job)
         return Status.ASYNCHRONIZED
 
@@ -58,11 +58,11 @@ class Late(Action):
         if Late.tries == 1:
             raise ConnectionError("not there yet")
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         return Status.CONTINUE
 
 
-KEPT: list[UpstreamJob] = []
+KEPT: list[Job] = []
 
 
 def registry() -> Registry:

@@ -11,7 +11,7 @@ import pytest
 
 from broker.store import Put
 from proxy.testing import NetworkFaults
-from proxy.wire.codes import PullCode
+from pyddmq.codes import PullCode
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
 from tests.patient import LINGER_MS, until
 from tests.running_node import RunningNode

@@ -14,7 +14,7 @@ import pytest
 from broker.record import split
 from proxy.cli.app import run as run_command
 from proxy.cli.codes import ExitCode
-from proxy.client import (
+from pyddmq import (
     CancelOutcome,
     ConnectionLost,
     LocalState,

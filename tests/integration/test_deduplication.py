@@ -12,7 +12,7 @@ from broker.store import Store
 from broker.testing import SimDisk
 from proxy.keyed_sends import Again, KeyedSends
 from proxy.wire import Call
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 from tests.integration.keyed_tools import key, memory
 from tests.integration.store_tools import HOST, ROOT, open_store
 

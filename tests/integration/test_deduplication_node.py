@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 from tests.integration.ddmq_tools import NODE, Peer
 from tests.integration.keyed_tools import NAME, key
 from tests.running_node import RunningNode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.metrics import Metrics
-from proxy.client import OutgoingMessage, SendRefused
+from pyddmq import OutgoingMessage, SendRefused
 from tests.patient import Consumer, Producer
 from tests.running_node import RunningNode
 

@@ -11,8 +11,8 @@ import pytest
 
 from broker.errors import StoreUnwritable
 from broker.testing import SimDisk
-from proxy.client import PulledMessage, PullRefused, SendRefused, Unreachable
-from proxy.wire.codes import PullCode, ResultCode
+from pyddmq import PulledMessage, PullRefused, SendRefused, Unreachable
+from pyddmq.codes import PullCode, ResultCode
 from tests.integration.test_node import Raw
 from tests.patient import LINGER_MS, Consumer, Producer, until
 from tests.running_node import RunningNode

@@ -18,8 +18,9 @@ from broker.state_file import SealedFile
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from conf import NodeConfig
-from proxy.assembly import Seams, opening_store
+from proxy.assembly import opening_store
 from proxy.network import Network
+from proxy.parts import Seams
 from tests.integration.damage import check, mend
 from tests.integration.store_tools import HOST, ROOT, SMALL, append, bodies, open_store
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.client import SendRefused
-from proxy.wire.codes import ResultCode
+from pyddmq import SendRefused
+from pyddmq.codes import ResultCode
 from tests.patient import Consumer, Producer, until
 from tests.running_node import RunningNode
 

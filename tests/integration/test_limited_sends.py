@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl, producer_idl
 

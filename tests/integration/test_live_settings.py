@@ -13,8 +13,8 @@ import pytest
 from broker.put import Put
 from conf.base import Reload, reload_of
 from conf.node import NodeConfig
-from proxy.client import PullRefused, TopicNotFound
-from proxy.wire.codes import PullCode
+from pyddmq import PullRefused, TopicNotFound
+from pyddmq.codes import PullCode
 from tests.integration.ddmq_tools import Peer
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.loop import metrics as counted
-from proxy.client import CancelOutcome, PulledMessage, SendRefused
+from pyddmq import CancelOutcome, PulledMessage, SendRefused
 from tests.integration.ddmq_tools import Peer
 from tests.patient import PATIENCE_MS, Consumer, Producer
 from tests.running_node import RunningNode

@@ -12,9 +12,9 @@ from broker.delay.levels import SCHEDULE_TOPIC
 from broker.disk import RealDisk, RealFile
 from broker.message_type import MessageType
 from proxy.admin.changes import ChangeRefused
-from proxy.client import OutgoingMessage, SendRefused
 from proxy.topic_changes import TopicAlteration, TopicBody
-from proxy.wire.codes import ResultCode
+from pyddmq import OutgoingMessage, SendRefused
+from pyddmq.codes import ResultCode
 from tests.integration.test_topic_changes import run
 from tests.patient import Producer
 from tests.running_node import RunningNode

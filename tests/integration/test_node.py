@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from proxy.client import OutgoingMessage, PullRefused, SendRefused
 from proxy.node import TURNS
+from pyddmq import OutgoingMessage, PullRefused, SendRefused
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl

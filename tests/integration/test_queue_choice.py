@@ -16,7 +16,7 @@ from broker.message_queue import queue_names
 from broker.query import at_offset
 from broker.selectors import Outgoing, select_by_hash
 from broker.testing import SimDisk
-from proxy.client import LocalState, OutgoingMessage
+from pyddmq import LocalState, OutgoingMessage
 from tests.integration.redrive_tools import bury, opened, redrive, redrives
 from tests.patient import Consumer, Producer, TransactionProducer
 from tests.running_node import RunningNode

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.client import CallRejected, Producer, PullRefused, SendRefused
 from proxy.connection import Connection
 from proxy.wire import Call
+from pyddmq import CallRejected, Producer, PullRefused, SendRefused
 from tests.patient import PATIENCE_SECONDS, Consumer
 from tests.running_node import RunningNode
 

@@ -19,7 +19,7 @@ from conf.loader import loads
 from proxy import held_calls
 from proxy.node import Node, Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
-from proxy.wire.codes import PullCode
+from pyddmq.codes import PullCode
 from tests.hostile.sim import Raw
 from tests.simulation.wire import consumer_codec, consumer_idl, producer_codec, producer_idl
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.wire.codes import PullCode, ResultCode
+from pyddmq.codes import PullCode, ResultCode
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
 from tests.patient import until
 from tests.running_node import RunningNode

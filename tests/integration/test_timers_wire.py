@@ -9,7 +9,7 @@ import pytest
 from broker.message import message_of
 from broker.timer.handle import RecallHandle
 from broker.timer.names import TIMER_TOPIC
-from proxy.client import OutgoingMessage, SendRefused, WireProtocol
+from pyddmq import OutgoingMessage, SendRefused, WireProtocol
 from tests.patient import Producer
 from tests.running_node import RunningNode
 

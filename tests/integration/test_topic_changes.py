@@ -12,8 +12,8 @@ import pytest
 
 from broker.options import StoreOptions
 from proxy.admin.changes import ChangeRefused
-from proxy.client import SendRefused
 from proxy.topic_changes import DeletionBody, TopicBody, topic_changes
+from pyddmq import SendRefused
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 

@@ -14,7 +14,7 @@ from broker.put import Put
 from broker.seams import SystemClock
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.transactions import Transactions
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from tests.apache_structs import EndTransaction
 from tests.integration.store_tools import HOST
 from tests.integration.test_transaction_service import COMMIT, ROLLBACK, Side

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client import LocalState, OutgoingMessage, TransactionMessage
+from pyddmq import LocalState, OutgoingMessage, TransactionMessage
 from tests.patient import PATIENCE_SECONDS, Consumer, TransactionProducer
 from tests.running_node import RunningNode
 

@@ -12,7 +12,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TApplicationException
 
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 from tests.apache_structs import CheckRequest, EndTransaction, ProducedMessage
 from tests.integration.test_apache_client import ApacheClient
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer

@@ -18,7 +18,6 @@ from thriftpy2.protocol.binary import TBinaryProtocol as PyBinaryProtocol
 from thriftpy2.protocol.compact import TCompactProtocol as PyCompactProtocol
 
 from broker.record import locate
-from proxy import idl
 from proxy.wire import (
     BINARY,
     COMPACT,
@@ -40,6 +39,7 @@ from proxy.wire import (
     scan_submit,
 )
 from proxy.wire.tables import method, methods
+from pyddmq import idl
 from tests.apache_structs import ARGUMENTS, RESULTS, from_plain, to_plain
 from tests.wire_values import block, broker_end, record, values, values_of
 

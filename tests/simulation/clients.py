@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from proxy.wire.codes import PullCode
+from pyddmq.codes import PullCode
 from tests.simulation.ledger import Place, PromiseBroken, Publish, Stamp
 from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.waits import Wait

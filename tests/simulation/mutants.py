@@ -30,9 +30,8 @@ from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import NodeFactory, World
 from upstream import heads
 from upstream.dead_letters import DeadLetters
-from upstream.job import UpstreamJob
+from upstream.job import Lane, UpstreamJob
 from upstream.journal import AckJournal
-from upstream.lane import Lane
 from upstream.order import OrderQueue
 from upstream.outcomes import WITHOUT_PERMIT, Outcomes
 from upstream.pauses import Pauses
@@ -318,13 +317,14 @@ def _unread(reading: Any) -> Any:
 
 
 def _skip_unkept(_: Any) -> Any:
-    def skip(job: UpstreamJob, *, force: bool, progress: Progress) -> heads.Handled:
+    def skip(head: heads.Head, *, force: bool, progress: Progress) -> heads.Handled:
+        job, subscription = head
         if force or job.state in (State.OUT, State.HELD, State.BURYING):
             raise heads.HeadRefused("not this one")
         held_permit = job.state not in WITHOUT_PERMIT
-        heads._take_out(job)
+        heads._take_out(head)
         move(job, Event.SKIP)
-        job.subscription.outcomes.over(job, held_permit=held_permit)
+        subscription.outcomes.over(job, held_permit=held_permit)
         return heads.Handled(True, "")
 
     return skip

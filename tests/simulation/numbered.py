@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.deduplication.window import WindowLimits
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 from tests.simulation.clients import REFUSED_CODES, Producer, ProducerHabits
 from tests.simulation.facts import PromiseBroken, Publish, Stamp
 from tests.simulation.lines import Client, Link

@@ -86,8 +86,7 @@ def operate(world: World, random: Random) -> None:
 
 
 def _stuck(node: Node, group: str) -> list[StuckMessage]:
-    lanes = node.groups[group].lanes()
-    return stuck_messages(lanes, store=node.store, clock=node.seams.clock, count_max=5)[0]
+    return stuck_messages(node.groups[group], store=node.store, clock=node.seams.clock, count_max=5)[0]
 
 
 def _settle(world: World, group: str, message: StuckMessage, action: str) -> None:

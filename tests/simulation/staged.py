@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from actions import Action
 from broker.awaited import run_now
 from broker.testing import SimSyncs
 from proxy.group_changes import PauseBody
 from proxy.logs import LOST
 from proxy.timer_changes import StageBody
+from pyddmq.actions import Action, Job
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.ward import SEGMENT_BYTES, Ward
 from tests.simulation.wire import consumer_idl, producer_idl
 from tests.simulation.world import DATA
-from upstream.job import UpstreamJob
 
 MINUTE = 70.0
 """Within which a rise of the last minute is forgotten."""
@@ -232,7 +231,7 @@ class Unopened(Action):
         if self.broken:
             raise RuntimeError("the cache at 10.0.0.5 does not answer")
 
-    def act(self, job: UpstreamJob) -> Any:
+    def act(self, job: Job) -> Any:
         """Let everything through."""
         raise NotImplementedError
 

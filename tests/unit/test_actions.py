@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from actions import Action, Status, Unprocessable, UpstreamJob
 from actions.json_action import JsonAction
 from actions.registry import BUILT_IN, ActionError, Registry
+from pyddmq.actions import Action, Job, Status, Unprocessable
 from tests.unit.upstream_world import Client, World
 
 PATH = "$['case id']"
@@ -23,7 +23,7 @@ class Probe(Action):
     needs_json = False
     script: ClassVar[dict[int, list[Any]]] = {}
     seen: ClassVar[list[tuple[int, Any]]] = []
-    kept: ClassVar[list[UpstreamJob]] = []
+    kept: ClassVar[list[Job]] = []
     lives: ClassVar[list[str]] = []
 
     def open(self) -> None:
@@ -32,7 +32,7 @@ class Probe(Action):
     def close(self) -> None:
         self.lives.append("close")
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         number = int(job.message.properties["n"])
         self.seen.append((number, job.data))
         answers = self.script.get(number, [])
@@ -48,7 +48,7 @@ class Probe(Action):
 class Short(Action):
     """Answers too few statuses."""
 
-    def act_many(self, jobs: Sequence[UpstreamJob]) -> Sequence[Status | Exception]:
+    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
         return []
 
 
@@ -297,6 +297,7 @@ def test_registry_finds_built_in_entry_point_and_dotted_names() -> None:
     [
         ("Jsn", "did you mean 'Json'"),
         ("no.such.module:Thing", r"cannot be imported \(ModuleNotFoundError.*PYTHONPATH"),
+        ("actions:Thing", r"cannot be imported .*actions is a module of pyddmq itself: give yours another name"),
         (f"{__name__}:Missing", r"cannot be imported \(AttributeError"),
         (f"{__name__}:Options", "derived from"),
     ],

@@ -20,15 +20,15 @@ from typing import Any, ClassVar
 import pytest
 from typer.main import get_command
 
-from proxy import idl
-from proxy.cli import main as main_module
 from proxy.cli.app import build, run
 from proxy.cli.codes import ExitCode
 from proxy.cli.commands import COMMANDS, FOLDERS
 from proxy.cli.output import body_fields, printable
-from proxy.client.errors import SEND_REFUSALS
-from proxy.client.testing import HANG_UP, ScriptedNode
-from proxy.wire.codes import ResultCode
+from pyddmq import __main__ as main_module
+from pyddmq import idl
+from pyddmq.client.errors import SEND_REFUSALS
+from pyddmq.client.testing import HANG_UP, ScriptedNode
+from pyddmq.codes import ResultCode
 from tests.patient import PATIENCE_SECONDS, until
 
 PRODUCER: Any = idl.load("producer")
@@ -401,8 +401,8 @@ def test_version_prints_the_installed_version(capsys: pytest.CaptureFixture[str]
 
 def test_main_is_read_by_an_old_python_and_says_so() -> None:
     """The entry point is in the language of 3.8 and knows which versions will do."""
-    source = Path(main_module.__file__).read_text()
-    ast.parse(source, feature_version=(3, 8))
+    for name in ("__main__.py", "__init__.py", "rooms.py"):
+        ast.parse(Path(main_module.__file__).with_name(name).read_text(), feature_version=(3, 8))
     assert main_module.python_problem((3, 11, 0)) is None
     assert main_module.python_problem((4, 0, 0)) is None
     assert "3.10" in str(main_module.python_problem((3, 10, 4)))

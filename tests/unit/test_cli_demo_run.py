@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from broker.seams import SystemClock
-from proxy import idl
-from proxy.client import Unreachable
-from proxy.client.testing import HANG_UP, ScriptedNode
 from proxy.demo.events import Event, load_events, read_body
 from proxy.demo.report import Report
 from proxy.demo.run import GROUP, TOPIC, DemoOptions, DemoRun
+from pyddmq import Unreachable, idl
+from pyddmq.client.testing import HANG_UP, ScriptedNode
 
 PRODUCER: Any = idl.load("producer")
 CONSUMER: Any = idl.load("consumer")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from proxy import idl
 from proxy.cli.app import run
 from proxy.cli.codes import ExitCode
-from proxy.client.testing import ScriptedNode
+from pyddmq import idl
+from pyddmq.client.testing import ScriptedNode
 
 WIRE: Any = idl.load("producer")
 AT_MS = 1_800_000_000_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy import idl
 from proxy.cli.app import run
 from proxy.cli.codes import ExitCode
-from proxy.client.testing import HANG_UP, ScriptedNode
+from pyddmq import idl
+from pyddmq.client.testing import HANG_UP, ScriptedNode
 
 WIRE: Any = idl.load("producer")
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy import idl
-from proxy.client import CannotConnect, ClientMisuse, ConnectionLost, Consumer, PulledMessage, PullRefused, WireProtocol
-from proxy.client.results import CHAIN_LENGTH_MAX, PendingResults
-from proxy.client.testing import HANG_UP, ScriptedNode
+from pyddmq import CannotConnect, ClientMisuse, ConnectionLost, Consumer, PulledMessage, PullRefused, WireProtocol, idl
+from pyddmq.client.results import CHAIN_LENGTH_MAX, PendingResults
+from pyddmq.client.testing import HANG_UP, ScriptedNode
 from tests.patient import nobody_there
 
 WIRE: Any = idl.load("consumer")

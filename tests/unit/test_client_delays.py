@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy import idl
-from proxy.client import CancelOutcome, ClientMisuse, Producer, SendRefused, TopicKindMismatch, WireProtocol
-from proxy.client.testing import HANG_UP, ScriptedNode
+from pyddmq import CancelOutcome, ClientMisuse, Producer, SendRefused, TopicKindMismatch, WireProtocol, idl
+from pyddmq.client.testing import HANG_UP, ScriptedNode
 
 WIRE: Any = idl.load("producer")
 AT = 1_800_000_000

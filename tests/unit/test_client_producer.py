@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy import idl
-from proxy.client import (
+from pyddmq import (
     CallRejected,
     CallTimedOut,
     CannotConnect,
@@ -23,9 +22,10 @@ from proxy.client import (
     SendRefused,
     TopicNotFound,
     WireProtocol,
+    idl,
     parse_address,
 )
-from proxy.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from pyddmq.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
 from tests.patient import nobody_there, until
 
 WIRE: Any = idl.load("producer")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy import idl
-from proxy.client import (
+from pyddmq import (
     ClientMisuse,
     ConnectionLost,
     IllegalMessage,
@@ -17,8 +16,9 @@ from proxy.client import (
     OutgoingMessage,
     TransactionMessage,
     TransactionProducer,
+    idl,
 )
-from proxy.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from pyddmq.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
 from tests.patient import PATIENCE_SECONDS
 
 WIRE: Any = idl.load("producer")

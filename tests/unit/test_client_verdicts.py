@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy import idl
-from proxy.client import (
+from pyddmq import (
     CallRejected,
     CannotConnect,
     ClientError,
@@ -25,9 +24,10 @@ from proxy.client import (
     RateLimited,
     SendRefused,
     TransactionProducer,
+    idl,
 )
-from proxy.client.results import PendingResults
-from proxy.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from pyddmq.client.results import PendingResults
+from pyddmq.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
 from tests.patient import nobody_there, until
 
 WIRE: Any = idl.load("producer")

@@ -201,6 +201,11 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
     [
         ("node: {producerPort: 9713}", "node.consumerPort", "producerPort's as well"),
         ("node: {adminPort: 9613}", "node.adminPort", "producerPort's as well"),
+        ("node: {host: 0.0.0.0}", "node.host", "write `access: open` under node"),
+        ("node: {adminHost: 192.0.2.7}", "node.adminHost", "write `access: open` under node"),
+        ("node: {host: broker.example, access: loopback}", "node.host", "no address of the loopback"),
+        ("node: {host: '::'}", "node.host", "there is no authentication"),
+        ("node: {access: closed}", "node.access", "open"),
         ("node: {maxReadBufferBytes: 100000}", "node.maxMessageBytes", "maxReadBufferBytes"),
         ("node: {segmentBytes: 65536}", "node.maxMessageBytes", "segmentBytes"),
         ("node: {segmentBytes: 67108865}", "node.segmentBytes", "take 67108864"),
@@ -246,6 +251,22 @@ def test_ports_that_are_zero_do_not_collide() -> None:
     node = read("node: {producerPort: 0, consumerPort: 0, adminPort: 0}").config.node
 
     assert (node.producer_port, node.consumer_port, node.admin_port) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1", "localhost", "LocalHost"])
+def test_loopback_needs_no_access(host: str) -> None:
+    """What only this machine reaches starts without `access: open`."""
+    node = read(f"node: {{host: '{host}', adminHost: '{host}'}}").config.node
+
+    assert (node.host, node.admin_host, node.access) == (host, host, "loopback")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "broker.example"])
+def test_access_open_lets_the_network_in(host: str) -> None:
+    """Any address is taken where the file says that it is meant."""
+    node = read(f"node: {{host: '{host}', adminHost: '{host}', access: open}}").config.node
+
+    assert (node.host, node.admin_host) == (host, host)
 
 
 def test_ddmqs_harmless_fields_are_warnings_with_a_reason() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 from broker.metrics import Metrics
 from broker.seams import Buffer
 from broker.testing import ManualClock, ManualScheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import Commons, ThriftServer
 from proxy.wire import Call, encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
 
@@ -62,10 +63,12 @@ class Turns:
             "consumer",
             {"submit": self._submit},
             limits=ServerLimits(),
-            clock=clock,
-            scheduler=self.scheduler,
-            metrics=Metrics(),
-            request_turn=lambda: None,
+            commons=Commons(
+                clock=clock,
+                scheduler=self.scheduler,
+                metrics=Metrics(),
+                request_turn=lambda: None,
+            ),
         )
         self.peer = Peer()
         self.connection = self.peer.connection = Connection(self.server)

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from actions import Status
+from pyddmq.actions import Status
 from tests.unit.test_actions import Probe, probe, scripted, send
 from tests.unit.upstream_world import QID, Client, World
-from upstream.job import UpstreamJob
-from upstream.lane import EARLIER_MAX
+from upstream.job import EARLIER_MAX, UpstreamJob
 from upstream.results import Applied
 from upstream.state import State
 
@@ -119,7 +118,7 @@ def test_message_taken_back_by_an_operator_waits_for_both_answers() -> None:
     world, client = keyed(), Client()
     world.publish("a", "a")
     [job] = world.pull_all(client)
-    heads.retry_now(job, force=True, progress=world.progress, clock=world.clock)
+    heads.retry_now(world.head(job), force=True, progress=world.progress, clock=world.clock)
     assert world.pull_all(client) == [job]
     assert world.answer(client, job) == FINISHED
     assert world.pull_all(client) == []
@@ -228,6 +227,7 @@ def test_late_success_while_an_action_has_the_message_is_its_end(probe: type[Pro
     probe.script = {1: [Status.ASYNCHRONIZED]}
     world.kill()
     [job] = probe.kept
+    assert isinstance(job, UpstreamJob)
     client = Client()
     assert world.group.apply("t", job.qid, [0], [], client) == FINISHED
     assert job.state is State.HELD

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.loop.occurrence import NUMBER_MAX, Occurrence, parse_id
 from proxy.delay_rules import AHEAD_SECONDS_MAX, check_action, check_add, check_cancel
 from proxy.message_rules import Refusal
-from proxy.wire.codes import ResultCode
+from pyddmq.codes import ResultCode
 
 NOW = 1_800_000_000
 UUID = "14f22520-ad72-11e7-91be-6ee54da579e3"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.client import LocalState
 from proxy.demo.transaction.story import MESSAGES, Story, answer_of, judge, spoil, unknown_numbers
+from pyddmq import LocalState
 
 CHECKS_MAX = 15
 

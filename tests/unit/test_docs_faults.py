@@ -61,7 +61,7 @@ def test_row_names_tests_that_exist(row: tuple[str, str, str, str]) -> None:
 
 def test_faults_that_code_tests_and_pages_cite_have_a_row() -> None:
     """A W.. anywhere in the project can be looked up on this page."""
-    rooms = ("actions", "broker", "conf", "proxy", "upstream", "tests", "docs", "thrift")
+    rooms = ("actions", "broker", "conf", "proxy", "pyddmq", "upstream", "tests", "docs", "thrift")
     files = [path for room in rooms for path in (ROOT / room).rglob("*.*") if path.suffix in TEXTS]
     cited = {int(number) for path in files for number in re.findall(r"\bW(\d+)\b", path.read_text(encoding="utf-8"))}
     rows = {int(number) for number, *_ in ROW.findall(PAGE)}

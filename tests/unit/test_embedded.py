@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.embedded import open_store
 from broker.options import StoreOptions
+from pyddmq.broker import open_store
 
 PROGRAM = """
 import sys
-from broker.embedded import open_store
+from pyddmq.broker import open_store
 store = open_store(sys.argv[1])
 topic = store.create_topic("permits", queues=1)
 store.put(topic, b"received", key="case-7")

@@ -256,14 +256,15 @@ class GroupMachine(RuleBasedStateMachine):
         if added:
             self.skipped.add(number)
         try:
-            assert heads.find_head(lane, offset) is job
+            head = heads.find_head(world.group, lane, offset)
+            assert head.job is job
             if action == "retry":
-                heads.retry_now(job, force=force, progress=world.progress, clock=world.clock)
+                heads.retry_now(head, force=force, progress=world.progress, clock=world.clock)
             elif action == "skip":
-                heads.skip(job, force=force, progress=world.progress)
+                heads.skip(head, force=force, progress=world.progress)
             else:
                 self.troubled.add(number)
-                heads.dead_letter(job, force=force, who="test")
+                heads.dead_letter(head, force=force, who="test")
         except heads.HeadRefused:
             if flight is not None:
                 self.flights[number] = flight

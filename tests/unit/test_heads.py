@@ -9,9 +9,9 @@ import pytest
 
 from actions.registry import BUILT_IN, Registry
 from broker.testing import ManualScheduler, PowerCut
+from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import Client, World
 from upstream import heads
-from upstream.action import Action, Status
 from upstream.buffer import Batch
 from upstream.counters import DEAD_LETTERS, SKIPPED
 from upstream.heads import Handled, HeadRefused
@@ -37,13 +37,13 @@ def keyed(**more: object) -> World:
 
 def act(world: World, action: str, offset: int, *, force: bool = False, key: str | None = None) -> Handled:
     """Do what the admin port does: find the head, act, make it durable."""
-    job = heads.find_head(world.lane(), offset, key=key)
+    head = heads.find_head(world.group, world.lane(), offset, key=key)
     if action == "retry":
-        handled = heads.retry_now(job, force=force, progress=world.progress, clock=world.clock)
+        handled = heads.retry_now(head, force=force, progress=world.progress, clock=world.clock)
     elif action == "skip":
-        handled = heads.skip(job, force=force, progress=world.progress)
+        handled = heads.skip(head, force=force, progress=world.progress)
     else:
-        handled = heads.dead_letter(job, force=force, who="10.9.9.9")
+        handled = heads.dead_letter(head, force=force, who="10.9.9.9")
     world.settle()
     return handled
 
@@ -55,7 +55,7 @@ def offsets(jobs: list[UpstreamJob]) -> list[int]:
 
 def stuck(world: World) -> list[StuckMessage]:
     """What the group names as stuck."""
-    found, total = stuck_messages(world.group.lanes(), store=world.store, clock=world.clock, count_max=100)
+    found, total = stuck_messages(world.group, store=world.store, clock=world.clock, count_max=100)
     assert total == len(found)
     return found
 
@@ -234,7 +234,7 @@ class Moody(Action):
 
     moods: ClassVar[set[str]] = set()
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         return Status.FAIL if bytes(job.body).decode() in self.moods else Status.CONTINUE
 
 

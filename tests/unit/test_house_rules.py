@@ -15,11 +15,15 @@ ROOT = Path(__file__).parents[2]
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "conf": frozenset(),
     "broker": frozenset({"conf"}),
-    "upstream": frozenset({"broker", "conf"}),
-    "actions": frozenset({"upstream", "conf"}),
-    "proxy": frozenset({"actions", "upstream", "broker", "conf"}),
+    "upstream": frozenset({"broker", "conf", "pyddmq"}),
+    "actions": frozenset({"upstream", "conf", "pyddmq"}),
+    "proxy": frozenset({"actions", "upstream", "broker", "conf", "pyddmq"}),
+    "pyddmq": frozenset({"proxy", "broker"}),
 }
 """The table of docs/architecture.md."""
+
+OVER_THE_ROOMS = frozenset({"pyddmq/__main__.py", "pyddmq/broker.py"})
+"""The modules of `pyddmq` that import rooms, which therefore import none of them; the others import no room."""
 
 NEVER_IN_PRODUCT = frozenset({"tests", "bench", "thrift", "redis", "hypothesis", "pytest", "pyspark"})
 
@@ -73,13 +77,14 @@ ALLOWED: dict[str, frozenset[str]] = {
     "proxy/alarms.py": frozenset({"os.*"}),
     # Reads one file, before there is a node.
     "conf/loader.py": frozenset({"open"}),
-    # Finds the interface definitions beside the code, at import.
-    "proxy/idl.py": frozenset({"pathlib"}),
+    # Find the interface definitions and the rooms.
+    "pyddmq/idl.py": frozenset({"pathlib"}),
+    "pyddmq/rooms.py": frozenset({"pathlib"}),
     # The process around a node: makes the real seams, signals, file watching.
     "proxy/serve.py": _EDGE,
     # Programs of their own that speak to a node from outside.
     "proxy/cli/": _EDGE,
-    "proxy/client/": _EDGE,
+    "pyddmq/client/": _EDGE,
     "proxy/demo/": _EDGE,
     # HTTP for people and scrapers, outside the simulation.
     "proxy/admin/server.py": _EDGE,
@@ -119,6 +124,8 @@ def forbidden_import_direction(room: str, tree: ast.Module) -> Iterator[tuple[in
         target = module.partition(".")[0]
         if target in NEVER_IN_PRODUCT:
             yield line, f"imports {module}, which the product never does"
+        elif room != "pyddmq" and f"{module.replace('.', '/')}.py" in OVER_THE_ROOMS:
+            yield line, f"imports {module}, which stands over the rooms: import what it imports"
         elif target in MAY_IMPORT and target != room and target not in MAY_IMPORT[room]:
             allowed = ", ".join(sorted(MAY_IMPORT[room])) or "nothing of ours"
             yield line, f"imports {module}: {room} may import {allowed} (docs/architecture.md)"
@@ -158,6 +165,19 @@ def test_imports_run_in_the_direction_of_the_table(room: str) -> None:
         f"{name_of(path)}:{line}: {text}"
         for path in sorted((ROOT / room).rglob("*.py"))
         for line, text in forbidden_import_direction(room, ast.parse(path.read_text()))
+    ]
+
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_client_of_pyddmq_imports_no_room() -> None:
+    """What users import works where only the client is installed; few modules stand over the rooms."""
+    found = [
+        f"{name_of(path)}:{line}: imports {module}"
+        for path in (ROOT / "pyddmq").rglob("*.py")
+        if name_of(path) not in OVER_THE_ROOMS
+        for line, module in imports_of(ast.parse(path.read_text()))
+        if module.partition(".")[0] in MAY_IMPORT.keys() - {"pyddmq"}
     ]
 
     assert not found, "\n" + "\n".join(found)
@@ -236,6 +256,8 @@ def test_rules_find_what_they_forbid() -> None:
     ]
     assert [line for line, _ in forbidden_import_direction("broker", bad)] == [2]
     assert not list(forbidden_import_direction("proxy", bad))
+    over = ast.parse("from pyddmq.__main__ import main\nfrom pyddmq.codes import ResultCode\n")
+    assert [line for line, _ in forbidden_import_direction("proxy", over)] == [1]
 
 
 def make_targets() -> set[str]:

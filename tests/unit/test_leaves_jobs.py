@@ -14,8 +14,7 @@ from tests.leaf_ways import both, need_compiled, running
 from tests.unit.upstream_world import Client, World
 from upstream import job_loops
 from upstream.buffer import Batch, BufferLimits
-from upstream.job import UpstreamJob
-from upstream.lane import Delivery
+from upstream.job import Delivery, UpstreamJob
 from upstream.state import State
 
 ORDERS: tuple[dict[str, Any], ...] = ({"orderKey": "KEY"}, {"orderKey": "QID"}, {})
@@ -38,7 +37,7 @@ def world_facts(world: World) -> list[Any]:
     """Everything that a round changes, queue by queue."""
     found: list[Any] = []
     for lane in world.group.lanes():
-        subscription = lane.subscription
+        subscription = world.group.generation_of(lane)
         assert subscription is not None
         outcomes = subscription.outcomes
         found.append([job_facts(job) for job in lane.live.values()])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from broker.properties import SYSTEM_PROPERTIES, parse_properties
 from proxy.message_rules import PROPERTIES_BYTES_MAX, RESERVED_PROPERTIES, PropertyRules, Refusal
-from proxy.wire.codes import ResultCode
 from proxy.wire.values import Properties
+from pyddmq.codes import ResultCode
 
 texts = st.one_of(st.text("ab% \x01\x02é", max_size=4), st.text(max_size=3)).map(
     lambda text: text.encode("utf-8", "replace")

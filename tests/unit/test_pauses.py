@@ -10,10 +10,9 @@ import pytest
 from actions.registry import BUILT_IN, Registry
 from broker.errors import StoreUnreadable
 from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import ROOT, Client, World
-from upstream.action import Action, Status
 from upstream.buffer import Batch
-from upstream.job import UpstreamJob
 from upstream.pauses import PauseConflict, Pauses
 
 KEYED = {"topic": "t", "orderKey": "KEY", "timeout": 10_000, "retryIntervals": [1000], "maxPullBatchSize": 10}
@@ -65,7 +64,7 @@ class Worker(Action):
     done: ClassVar[list[str]] = []
     fails: ClassVar[bool] = False
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         self.done.append(bytes(job.body).decode())
         return Status.FAIL if self.fails else Status.FINISH
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from actions.registry import BUILT_IN, ActionError, Registry
+from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
-from upstream.action import Action, Status
 from upstream.buffer import Batch
+from upstream.group_parts import GroupLimits
 from upstream.job import UpstreamJob
 from upstream.state import State
 
@@ -24,7 +25,7 @@ class Refuses(Action):
         Refuses.opened += 1
         raise RuntimeError("the target is away")
 
-    def act(self, job: UpstreamJob) -> Status:
+    def act(self, job: Job) -> Status:
         """Never asked."""
         raise AssertionError
 
@@ -155,6 +156,17 @@ def test_added_topic_starts_and_unknown_one_is_tried_again() -> None:
     assert [job.topic for job in world.pull_all(Client())] == ["later"]
 
 
+def test_batch_that_comes_back_while_its_generation_starts_is_there_at_once() -> None:
+    """What a starting generation hands to a pull whose client has gone is neither lost nor waited for."""
+    world = World({"topic": "t"}, queues=1)
+    gone, client = Client(), Client("10.0.0.2:1")
+    world.group.reconfigure(world.config({"topic": "t", "enabled": False}))
+    world.publish(None)
+    world.group.park(None, None, gone, lambda batch: world.group.give_back(batch, gone))
+    world.group.reconfigure(world.config({"topic": "t"}))
+    assert [(world.body(job), job.deliveries, job.attempts) for job in world.pull_all(client)] == [(1, 1, 0)]
+
+
 def test_held_key_outlasts_a_forced_change() -> None:
     """A key that waits for its present holder is not lost when the old generation is over its time (D12)."""
     old = {"topic": "t", "orderKey": "KEY", "timeout": 50_000}
@@ -179,7 +191,7 @@ def test_drain_bound_of_the_node_changes_live() -> None:
     world.publish("a", "b")
     assert world.pull(client, count=1) is not None
     changed = world.config({"topic": "t", "orderKey": "KEY", "timeout": 100_000})
-    world.group.reconfigure(changed, drain_seconds=2)
+    world.group.reconfigure(changed, GroupLimits(drain_seconds=2))
     world.advance(1.5)
     assert world.group.stats().topics[0].state == "draining"
     world.advance(1)

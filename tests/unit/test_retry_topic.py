@@ -10,7 +10,7 @@ from tests.unit.test_expiry import Aging as ExpiryWorld
 from tests.unit.upstream_world import ROOT, Client
 from upstream import heads
 from upstream.heads import HeadRefused
-from upstream.lane import Lane
+from upstream.job import Lane
 from upstream.state import State
 from upstream.stuck import stuck_messages
 
@@ -34,7 +34,7 @@ def test_failed_message_comes_again_from_the_retry_topic() -> None:
     assert (again.message.key, again.message.tag, dict(again.message.properties)) == ("a", "red", {"color": "blue"})
     assert (world.body(again), again.attempts) == (1, 1)
     assert world.answer(client, again).finished == 1
-    assert (world.pending, job.subscription.permits.used) == (0, 0)
+    assert (world.pending, world.generation(job).permits.used) == (0, 0)
     assert world.count("pyddmq_retries_sent_back_total", "g") == 1
 
 
@@ -311,9 +311,9 @@ def test_operator_finds_a_message_that_is_being_sent_back_busy() -> None:
     [job] = world.pull_all(client)
     world.group.apply("t", job.qid, [], [0], client)
     with pytest.raises(HeadRefused, match="on its way to the retry topic"):
-        heads.skip(job, force=True, progress=world.progress)
+        heads.skip(world.head(job), force=True, progress=world.progress)
     with pytest.raises(HeadRefused, match="on its way to the retry topic"):
-        heads.retry_now(job, force=True, progress=world.progress, clock=world.clock)
+        heads.retry_now(world.head(job), force=True, progress=world.progress, clock=world.clock)
 
 
 def test_operator_names_a_message_in_the_retry_topic() -> None:
@@ -324,16 +324,16 @@ def test_operator_names_a_message_in_the_retry_topic() -> None:
         world.publish("a", topic=topic, queue=0)
         world.failed(client)
     with pytest.raises(HeadRefused, match=r"timers list --topic '%RETRY%g'.*reschedule ID --at now"):
-        heads.find_head(the(world, "t", 0), 0)
+        heads.find_head(world.group, the(world, "t", 0), 0)
     world.advance(0.1)
     for topic, offset in (("t", 0), ("u", 1)):
         lane = the(world, RETRIES, offset)
         assert lane.line.topic == topic
-        head = heads.find_head(lane, offset)
+        head = heads.find_head(world.group, lane, offset)
         assert heads.skip(head, force=True, progress=world.progress).changed
     assert world.pending == 0
     with pytest.raises(HeadRefused, match="holds offsets 0 to 1"):
-        heads.find_head(the(world, RETRIES, 9), 9)
+        heads.find_head(world.group, the(world, RETRIES, 9), 9)
     assert world.group.lane(RETRIES, 1) is None
     world.advance(5)
     assert world.pull_all(client) == []
@@ -352,10 +352,10 @@ def test_stuck_message_of_the_retry_topic_is_retried_at_once() -> None:
     [again] = world.pull_all(other)
     world.answer(other, again, fail=True)
     assert job is again
-    stuck, _ = stuck_messages(world.group.lanes(), store=world.store, clock=world.clock, count_max=9)
+    stuck, _ = stuck_messages(world.group, store=world.store, clock=world.clock, count_max=9)
     [found] = [(each.topic, each.queue_id, each.offset) for each in stuck]
     assert found == (RETRIES, 0, 0)
-    head = heads.find_head(the(world, RETRIES, 0), 0)
+    head = heads.find_head(world.group, the(world, RETRIES, 0), 0)
     assert heads.retry_now(head, force=False, progress=world.progress, clock=world.clock).changed
     world.turn_end()
     assert world.pull_all(client) == [job]

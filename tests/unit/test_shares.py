@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from broker.metrics import Metrics
 from broker.testing import ManualClock, ManualScheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import Commons, ThriftServer
 from proxy.shares import HEAVY_SECONDS, SLICE_SECONDS, TURN_SECONDS
 from proxy.wire import Call, encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
@@ -26,10 +27,12 @@ class Busy:
             "consumer",
             {"submit": self._submit},
             limits=ServerLimits(),
-            clock=self.clock,
-            scheduler=self.scheduler,
-            metrics=Metrics(),
-            request_turn=lambda: None,
+            commons=Commons(
+                clock=self.clock,
+                scheduler=self.scheduler,
+                metrics=Metrics(),
+                request_turn=lambda: None,
+            ),
         )
 
     def _submit(self, connection: Connection, call: Call) -> None:

@@ -9,8 +9,9 @@ import pytest
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.testing import ManualClock, ManualScheduler
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import Commons, ThriftServer
 from proxy.starting_service import StartingService
 from proxy.wire import decode_reply, encode_call
 from tests.unit.test_connection_turn import Peer
@@ -25,10 +26,12 @@ def test_transactions_are_told_to_come_again(protocol: int) -> None:
         "producer",
         StartingService(metrics, Notices(clock)).producer_handlers(),
         limits=ServerLimits(),
-        clock=clock,
-        scheduler=ManualScheduler(clock),
-        metrics=metrics,
-        request_turn=lambda: None,
+        commons=Commons(
+            clock=clock,
+            scheduler=ManualScheduler(clock),
+            metrics=metrics,
+            request_turn=lambda: None,
+        ),
     )
     connection, peer = Connection(server), Peer()
     connection.connection_made(peer)

@@ -137,15 +137,15 @@ def test_undecided_message_is_shown_and_no_operator_can_settle_it() -> None:
     """`groups stuck` names it; retry, skip and dead-letter are refused with what to do."""
     world, client = World(KEYED, queues=1), Client()
     world.publish("a", "a")
-    job = buried(world, client)
-    [stuck], total = stuck_messages([world.lane()], store=world.store, clock=world.clock, count_max=9)
+    head = world.head(buried(world, client))
+    [stuck], total = stuck_messages(world.group, store=world.store, clock=world.clock, count_max=9)
     assert (stuck.state, stuck.waiting, total) == ("undecided", 1, 1)
     with pytest.raises(HeadRefused, match="restart"):
-        heads.retry_now(job, force=True, progress=world.progress, clock=world.clock)
+        heads.retry_now(head, force=True, progress=world.progress, clock=world.clock)
     with pytest.raises(HeadRefused, match="restart"):
-        heads.skip(job, force=True, progress=world.progress)
+        heads.skip(head, force=True, progress=world.progress)
     with pytest.raises(HeadRefused, match="restart"):
-        heads.dead_letter(job, force=True, who="test")
+        heads.dead_letter(head, force=True, who="test")
 
 
 def test_generation_that_ends_while_a_dead_letter_is_written_hands_its_message_to_nobody() -> None:

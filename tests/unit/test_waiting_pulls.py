@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from broker.metrics import Metrics
 from broker.notices import Notices
+from proxy.accepting import ServerLimits
 from proxy.connection import Connection
 from proxy.consumer_service import ConsumerService
-from proxy.server import ServerLimits, ThriftServer
+from proxy.server import Commons, ThriftServer
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.test_connection_turn import Peer
 from tests.unit.upstream_world import World
@@ -23,10 +24,12 @@ class Port:
             "consumer",
             {},
             limits=ServerLimits(),
-            clock=world.clock,
-            scheduler=world.scheduler,
-            metrics=metrics,
-            request_turn=lambda: None,
+            commons=Commons(
+                clock=world.clock,
+                scheduler=world.scheduler,
+                metrics=metrics,
+                request_turn=lambda: None,
+            ),
         )
         service = ConsumerService(
             {"g": world.group},

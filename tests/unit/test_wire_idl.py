@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy import idl
+from pyddmq import idl
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,17 +32,17 @@ def test_idl_that_is_missing_is_said_with_both_places() -> None:
 def test_idl_travels_where_the_installed_package_looks(tmp_path: Path) -> None:
     """The wheel's rule for each file names the place that the loader reads, and a copy laid out so works alone."""
     rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    package = tmp_path / "proxy"
+    package = tmp_path / "pyddmq"
     package.mkdir()
     (package / "__init__.py").touch()
-    shutil.copy(ROOT / "proxy" / "idl.py", package)
+    shutil.copy(ROOT / "pyddmq" / "idl.py", package)
     for name in idl.NAMES:
-        target = tmp_path / rules["force-include"][f"thrift/{name}.thrift"]
+        target = tmp_path / rules["sources"]["thrift"] / f"{name}.thrift"
         target.parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / "thrift" / f"{name}.thrift", target)
-    code = "from proxy import idl; print(idl.__file__, idl.path('consumer'), idl.load('producer').Result)"
+    code = "from pyddmq import idl; print(idl.__file__, idl.path('consumer'), idl.load('producer').Result)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert str(tmp_path / "proxy" / "idl.py") in done.stdout
+    assert str(tmp_path / "pyddmq" / "idl.py") in done.stdout
     assert str(package / "idl_files" / "consumer.thrift") in done.stdout
 
 

@@ -27,7 +27,7 @@ from proxy.wire import (
     encode_result_reply,
     encode_stats_reply,
 )
-from proxy.wire.codes import Repeat, ResultCode
+from pyddmq.codes import Repeat, ResultCode
 from tests.wire_values import I32S, I64S, PROTOCOLS, TEXTS, block, broker_end, record
 
 protocols = st.sampled_from(PROTOCOLS)

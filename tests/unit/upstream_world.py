@@ -20,11 +20,13 @@ from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from upstream.buffer import Batch, BufferLimits
 from upstream.group import ConsumerGroup
-from upstream.job import UpstreamJob
-from upstream.lane import Lane
+from upstream.group_parts import GroupLimits, Runtime
+from upstream.heads import Head
+from upstream.job import Lane, UpstreamJob
 from upstream.pauses import Pauses
 from upstream.progress import Progress
 from upstream.results import Applied
+from upstream.subscription import Subscription
 
 ROOT = "/data"
 QID = "c_b_"
@@ -111,16 +113,17 @@ class World:
         """Make a group on this node."""
         return ConsumerGroup(
             config,
-            store=self.store,
-            progress=self.progress,
-            clock=self.clock,
-            scheduler=self.scheduler,
-            metrics=self.metrics,
-            notices=self.notices,
+            runtime=Runtime(
+                store=self.store,
+                progress=self.progress,
+                clock=self.clock,
+                scheduler=self.scheduler,
+                metrics=self.metrics,
+                notices=self.notices,
+            ),
             make_actions=self.registry.make,
             qid_prefix=QID,
-            limits=self.limits,
-            waiting_max=self.waiting_max,
+            limits=GroupLimits(buffer=self.limits or BufferLimits(), waiting_max=self.waiting_max),
             paused=partial(self.pauses.of, self.group_name),
         )
 
@@ -129,6 +132,17 @@ class World:
         lane = self.group.lane(topic, queue)
         assert lane is not None
         return lane
+
+    def generation(self, job: UpstreamJob) -> Subscription:
+        """Return the generation that has a job."""
+        found = self.group.generation_of(job.lane)
+        assert found is not None
+        assert found is job.subscription
+        return found
+
+    def head(self, job: UpstreamJob) -> Head:
+        """Return a job as an operator's hand takes it, unasked whether it may be."""
+        return Head(job, self.generation(job))
 
     def settle(self) -> None:
         """End the turn and make it durable, as the node does before it answers an operator."""

@@ -11,9 +11,9 @@ import threading
 from dataclasses import dataclass
 
 from broker.seams import Clock
-from proxy.client import Consumer, Producer, PulledMessage
 from proxy.demo.events import RUN_PROPERTY
 from proxy.demo.order.story import RIDERS, STEPS, Story, all_steps
+from pyddmq import Consumer, Producer, PulledMessage
 
 TOPIC = "rides"
 GROUP = "rides-dispatch"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.seams import Clock
-from proxy.client import Consumer, LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
 from proxy.demo.transaction.story import (
     MESSAGES,
     Spoil,
@@ -23,6 +22,7 @@ from proxy.demo.transaction.story import (
     spoil,
     unknown_numbers,
 )
+from pyddmq import Consumer, LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
 
 TOPIC = "transfers"
 GROUP = "transfers-audit"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from proxy.client import LocalState
 from proxy.demo.checker import Findings
 from proxy.demo.report import Check, Judged
+from pyddmq import LocalState
 
 MESSAGES = 10
 Spoil = Literal["visible", "loss"]

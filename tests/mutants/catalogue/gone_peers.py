@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reply leaves for a peer whose end lies unread",
-        file="proxy/connection.py",
+        file="proxy/replying.py",
         old="                if self._peer.gone():\n",
         new="                if self._peer is None:\n",
         caught_by=(f"{GONE}::test_messages_leave_for_nobody_whose_end_lies_unread_in_the_socket",),

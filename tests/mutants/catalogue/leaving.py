@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a generation reads anew what an earlier one left undecided",
-        file="upstream/lane.py",
+        file="upstream/job.py",
         old="        self.apart.update(offset for offset in self.tracker.undecided if",
         new="        self.apart.update(offset for offset in () if",
         caught_by=(
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a held key is forgotten with its generation",
-        file="upstream/lane.py",
+        file="upstream/job.py",
         old="        self.apart = {offset for offset in self.adopted if self.tracker.is_finished(offset)}\n",
         new="        self.apart = set()\n",
         caught_by=(

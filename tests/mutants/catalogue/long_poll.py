@@ -33,8 +33,8 @@ MUTANTS = (
     Mutant(
         name="pulls bound to a topic hide those for any",
         file="upstream/buffer.py",
-        old="        for waiting in (self._parked, line.parked):\n",
-        new="        for waiting in (line.parked or self._parked,):\n",
+        old="        for waiting in (self._parked, self._parked_at[line.topic]):\n",
+        new="        for waiting in (self._parked_at[line.topic] or self._parked,):\n",
         caught_by=(f"{BUFFER}::test_parked_pulls_are_served_in_order_of_arrival_bound_or_not",),
         rows=("W52",),
     ),

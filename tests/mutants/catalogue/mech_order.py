@@ -175,9 +175,9 @@ MUTANTS = (
     ),
     Mutant(
         name="a subscription by key does not ask for the keys of its messages",
-        file="upstream/subscription.py",
-        old='message_keys=config.order_key == "KEY",',
-        new="message_keys=False,",
+        file="upstream/source.py",
+        old='        self._message_keys = config.order_key == "KEY"\n',
+        new="        self._message_keys = False\n",
         caught_by=("tests/acceptance/test_demo.py::test_demo_of_order_passes_twice_and_after_an_aborted_run",),
         seconds_max=300,
     ),

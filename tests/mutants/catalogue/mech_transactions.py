@@ -71,14 +71,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a listener that raises rolls back",
-        file="proxy/client/transaction_producer.py",
+        file="pyddmq/client/transaction_producer.py",
         old="            state, remark = LocalState.UNKNOWN, remark_of(error)\n",
         new="            state, remark = LocalState.ROLLBACK, remark_of(error)\n",
         caught_by=(f"{CLIENT}::test_every_answer_and_failure_of_a_listener_becomes_a_state",),
     ),
     Mutant(
         name="the local transaction runs before its half is stored",
-        file="proxy/client/transaction_producer.py",
+        file="pyddmq/client/transaction_producer.py",
         old="        half, attempts = self._send_half(message, timeout_ms)\n",
         new="        self._listener.execute(message, arg)\n"
         "        half, attempts = self._send_half(message, timeout_ms)\n",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an answer to a check is told with every fetch",
-        file="proxy/client/check_thread.py",
+        file="pyddmq/client/check_thread.py",
         old="        self._answers.clear()\n",
         new="",
         caught_by=(f"{CLIENT}::test_checks_are_answered_in_the_background_with_the_next_fetch",),

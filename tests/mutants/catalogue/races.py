@@ -184,8 +184,8 @@ MUTANTS = (
     Mutant(
         name="withdrawn pulls stay in their line",
         file="upstream/buffer.py",
-        old="        if len(line_parked) > 2 * self.parked_count + 64:\n",
-        new="        if len(line_parked) < 0:\n",
+        old="        if len(waiting) > 2 * self.parked_count + 64:\n",
+        new="        if len(waiting) < 0:\n",
         caught_by=(f"{BUFFER}::test_withdrawn_pulls_do_not_pile_up",),
         rows=("W50",),
     ),

@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an iteration over messages ends without a word when a connection fails",
-        file="proxy/client/consumer.py",
+        file="pyddmq/client/consumer.py",
         old="            batch = self.pull(patience_ms=self._patience_ms)\n            for message",
         new="            try:\n                batch = self.pull()\n"
         "            except Unreachable:\n                return\n            for message",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a batch drops messages whose hash it has seen",
-        file="proxy/client/producer.py",
+        file="pyddmq/client/producer.py",
         old="        sent = [self._encode(message) for message in messages]\n",
         new="        sent = list({message.hash_id: self._encode(message) for message in messages}.values())\n",
         caught_by=(
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a close waits for nothing",
-        file="proxy/client/consumer.py",
+        file="pyddmq/client/consumer.py",
         old="                    self.flush()\n                    break\n",
         new="                    break\n",
         caught_by=(f"{CONSUMER}::test_close_submits_the_rest_in_up_to_three_tries",),

@@ -198,6 +198,16 @@ MUTANTS = (
         rows=("W10", "W99"),
     ),
     Mutant(
+        name="an option of the command line opens the ports to the network",
+        file="proxy/serve.py",
+        old="    for path, text in check_access(config.node):\n",
+        new="    for path, text in check_access(loaded.config.node):\n",
+        caught_by=(
+            "tests/acceptance/test_cli_edges.py::test_option_cannot_open_a_node_that_its_configuration_keeps_closed",
+        ),
+        rows=("W99",),
+    ),
+    Mutant(
         name="results count for the first group that anybody answered for",
         file="upstream/counters.py",
         old="        self.finished = metrics.counter(FINISHED, group, topic)\n",

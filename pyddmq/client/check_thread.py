@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from proxy.client.connection import Connection
-from proxy.client.errors import ClientError, ClientMisuse, Unreachable
-from proxy.client.transactions import LocalState, TransactionListener, TransactionMessage, judged, remark_of
+from pyddmq.client.connection import Connection
+from pyddmq.client.errors import ClientError, ClientMisuse, Unreachable
+from pyddmq.client.transactions import LocalState, TransactionListener, TransactionMessage, judged, remark_of
 
 PAUSE_MS_FIRST = 100
 PAUSE_MS_MAX = 5000

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from proxy.client.errors import ClientMisuse
+from pyddmq.client.errors import ClientMisuse
 
 ONCE, LOOP, GROWING = 2, 3, 4
 TIMES_MAX = (1 << 31) - 1
@@ -93,21 +93,17 @@ class DelayedSends(ABC):
             Unreachable: No answer; the message may be stored when its `sent` says so.
             SendRefused: The node refused it.
         """
-        kind = _kind(every, growth)
-        if (kind == ONCE) != (times is None and expire is None):
-            raise ClientMisuse("a loop has `every` or `growth`, and `times` or `expire` (or both); others have none")
-        message = self._idl.DelayMessage(
-            topic=topic,
-            body=body_bytes(body),
+        message = delay_message(
+            self._idl,
+            topic,
+            body,
+            at=at,
+            every=every,
+            growth=growth,
+            times=times,
+            expire=expire,
             tags=tags,
-            action=_ADD,
-            timestamp=_seconds(at, math.ceil),
-            dmsgtype=kind,
-            interval=every or growth or 0,
-            expire=0 if kind == ONCE else EXPIRE_MAX if expire is None else _seconds(expire, math.floor),
-            times=0 if kind == ONCE else TIMES_MAX if times is None else times,
-            uuid=str(uuid.uuid4()),
-            properties=dict(properties) if properties else None,
+            properties=properties,
         )
         result, _ = self._send_delayed(message, timeout_ms, [message])
         return str(result.uniqDelayMsgId)
@@ -124,13 +120,54 @@ class DelayedSends(ABC):
             Unreachable: No answer; the cancel may be in force.
             SendRefused: The node refused it; code 30 says that this is no id.
         """
-        message = self._idl.DelayMessage(topic=topic, body=_DUMMY, action=_CANCEL, uniqDelayMsgId=delay_id)
-        result, _ = self._send_delayed(message, timeout_ms)
-        return _OUTCOMES.get(result.cancelOutcome, CancelOutcome.UNTOLD)
+        result, _ = self._send_delayed(cancel_message(self._idl, delay_id, topic), timeout_ms)
+        return outcome_of(result)
 
     def _send_delayed(self, message: Any, timeout_ms: int | None, messages: Sequence[Any] = ()) -> tuple[Any, int]:
         timeout_ms = timeout_ms or self._timeout_ms
         return self._call("sendDelaySync", {"delayMessage": message, "timeout": timeout_ms}, timeout_ms, messages)
+
+
+def delay_message(
+    idl: Any,
+    topic: str,
+    body: Body,
+    *,
+    at: Moment,
+    every: int | None,
+    growth: int | None,
+    times: int | None,
+    expire: Moment | None,
+    tags: str | None,
+    properties: Mapping[str, str] | None,
+) -> Any:
+    """Build what `send_delay` sends; see there. Raises ClientMisuse: its parts do not go together."""
+    kind = _kind(every, growth)
+    if (kind == ONCE) != (times is None and expire is None):
+        raise ClientMisuse("a loop has `every` or `growth`, and `times` or `expire` (or both); others have none")
+    return idl.DelayMessage(
+        topic=topic,
+        body=body_bytes(body),
+        tags=tags,
+        action=_ADD,
+        timestamp=_seconds(at, math.ceil),
+        dmsgtype=kind,
+        interval=every or growth or 0,
+        expire=0 if kind == ONCE else EXPIRE_MAX if expire is None else _seconds(expire, math.floor),
+        times=0 if kind == ONCE else TIMES_MAX if times is None else times,
+        uuid=str(uuid.uuid4()),
+        properties=dict(properties) if properties else None,
+    )
+
+
+def cancel_message(idl: Any, delay_id: str, topic: str) -> Any:
+    """Build what `cancel_delay` sends."""
+    return idl.DelayMessage(topic=topic, body=_DUMMY, action=_CANCEL, uniqDelayMsgId=delay_id)
+
+
+def outcome_of(result: Any) -> CancelOutcome:
+    """Say what became of a cancel that was answered."""
+    return _OUTCOMES.get(result.cancelOutcome, CancelOutcome.UNTOLD)
 
 
 def body_bytes(body: object) -> bytes:

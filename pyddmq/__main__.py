@@ -1,7 +1,8 @@
-"""Entry point of the command `pyddmq`.
+"""Entry point of the command `pyddmq`, and of `python -m pyddmq`.
 
 The file is kept in the language of Python 3.8, so that an interpreter that is too old reads it and says so in a
-sentence (exit code 8) in the place of a syntax error; everything else is imported after that check.
+sentence (exit code 8) in the place of a syntax error; everything else is imported after that check. Where only the
+client is installed, that is said in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def python_problem(version: tuple[int, ...]) -> str | None:
     return (
         "pyddmq: this is Python {}.{}, and pyddmq needs {}.{} or later. Install a newer Python and make the "
         "environment again: in a checkout `make setup` finds it, elsewhere `python3.11 -m venv .venv` and "
-        "`.venv/bin/pip install pyddmq` do.".format(version[0], version[1], *PYTHON_MIN)
+        "`.venv/bin/pip install 'pyddmq[server]'` do.".format(version[0], version[1], *PYTHON_MIN)
     )
 
 
@@ -36,6 +37,13 @@ def main() -> None:
     if problem is not None:
         sys.stderr.write(problem + "\n")
         raise SystemExit(_EXIT_WRONG_PYTHON)
+    from pyddmq.rooms import ClientAlone, pin
+
+    try:
+        pin("the command `pyddmq`")
+    except ClientAlone as missing:
+        sys.stderr.write(f"pyddmq: {missing}\n")
+        raise SystemExit(_EXIT_WRONG_PYTHON) from None
     from proxy.cli.app import run
 
     raise SystemExit(run(sys.argv[1:]))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from proxy import idl
+from pyddmq import idl
 
 Script = Callable[[str, Any], Any]
 """Method name and decoded arguments to the value of the result, an Exception for the error reply, or one of below."""

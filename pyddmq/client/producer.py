@@ -6,88 +6,29 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from proxy import idl
-from proxy.client.connection import Connection, WireProtocol
-from proxy.client.delays import Body, DelayedSends, body_bytes
-from proxy.client.errors import (
-    ClientError,
-    ClientMisuse,
-    NodeShuttingDown,
-    SequenceGap,
-    Unreachable,
-    send_refusal,
+from pyddmq import idl
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.connection import Connection
+from pyddmq.client.delays import Body, DelayedSends
+from pyddmq.client.errors import ClientError, ClientMisuse, SequenceGap, send_refusal
+from pyddmq.client.numbers import NUMBER_MAX, Numbers
+from pyddmq.client.sends import (
+    ANSWER_MARGIN_MS,
+    HASH_ID_ABSENT,
+    PARTITION_BY_HASH,
+    OutgoingMessage,
+    Resending,
+    SendReceipt,
+    knows_numbers,
+    receipt_of,
+    receipts_of,
+    wire_message,
 )
-from proxy.client.numbers import NUMBER_MAX, Numbers
 
-HASH_ID_ABSENT = 0
-"""On the wire an absent hashId and 0 are the same: the key chooses the queue then (D7)."""
-PARTITION_BY_HASH = -1
-PARTITION_RANDOM = -2
-
-ANSWER_MARGIN_MS = 1000
 _CLOSE_STEP_SECONDS = 0.05
-_PAUSE_MS_MAX = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingMessage:
-    """One message to send.
-
-    Attributes:
-        topic: Name of the topic.
-        body: The bytes that consumers get; at least one.
-        key: Message key; chooses the queue when neither `partition_id` nor `hash_id` does.
-        tags: RocketMQ's TAGS, what a subscription's tag filter looks at.
-        properties: User properties.
-        hash_id: Chooses the queue as |hash_id| mod queues; 0 counts as absent (D7).
-        partition_id: 0 and above: that queue mod queues; -1: by hash_id or key; -2 and below: random (R96).
-        delay_level: Delivered after the delay of that level; 0: at once.
-        deliver_at_ms: Delivered at that moment, ms since the epoch; 0 and the past: at once.
-        delay_ms: Delivered so many ms after the node has received it; 0: at once. One of the three may be given.
-    """
-
-    topic: str
-    body: Body
-    key: str | None = None
-    tags: str | None = None
-    properties: Mapping[str, str] | None = None
-    hash_id: int = HASH_ID_ABSENT
-    partition_id: int = PARTITION_BY_HASH
-    delay_level: int = 0
-    deliver_at_ms: int = 0
-    delay_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendReceipt:
-    """Where one message was stored.
-
-    Attributes:
-        code: Always 0; other codes are exceptions.
-        msg: The node's text.
-        message_id: The unique key that the broker stamped on the message; "" when the node tells no receipts (DDMQ's).
-        qid: Queue, `<cluster>_<broker>_<number>`; "" when not told, as of a delayed message.
-        offset: Offset in the queue; -1 likewise.
-        attempts: How often the message was sent: above 1 it may be stored more than once, unless `numbered`.
-        handle: Names a message sent with `deliver_at_ms` or `delay_ms` for a later change of mind; "" for others.
-        numbered: The node knows the message by its number: however often it was sent, it is stored once.
-        repeat: 1: an attempt before was stored, and this is its receipt. 2: likewise, and the place is not known any
-            more. 0: it was stored by the last attempt.
-    """
-
-    code: int
-    msg: str
-    message_id: str
-    qid: str
-    offset: int
-    attempts: int
-    handle: str = ""
-    numbered: bool = False
-    repeat: int = 0
 
 
 class Producer(DelayedSends):
@@ -130,19 +71,18 @@ class Producer(DelayedSends):
         Raises:
             ClientMisuse: A malformed address, unknown protocol or negative number.
         """
-        if timeout_ms <= 0 or min(resends, resend_pause_ms, patience_ms) < 0:
-            raise ClientMisuse("timeout_ms must be above 0, resends, resend_pause_ms and patience_ms 0 or above")
+        if timeout_ms <= 0:
+            raise ClientMisuse("timeout_ms must be above 0")
         self._idl: Any = idl.load("producer")
         self._connection = Connection(address, getattr(self._idl, self._service), protocol=protocol)
         self._timeout_ms = timeout_ms
-        self._resends = resends
-        self._resend_pause_ms = resend_pause_ms
-        self._on_resend = on_resend
+        self._resending = Resending(
+            resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend
+        )
         self._closing = threading.Event()
         self._calling = threading.RLock()
         self._is_calling = False
         self._deduplicate = deduplicate
-        self._patience_ms = patience_ms
         self._numbers: Numbers | None = None
         self._is_known = False
         """The node has told that it knows messages by their numbers."""
@@ -207,7 +147,7 @@ class Producer(DelayedSends):
         timeout_ms = timeout_ms or self._timeout_ms
         sent = self._encode(message)
         result, attempts = self._call("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent])
-        return _receipt(result, result, sent, attempts)
+        return receipt_of(result, result, sent, attempts)
 
     def send_batch(self, messages: Sequence[OutgoingMessage], *, timeout_ms: int | None = None) -> list[SendReceipt]:
         """Send several messages that are stored together or not at all (D8).
@@ -225,11 +165,7 @@ class Producer(DelayedSends):
         timeout_ms = timeout_ms or self._timeout_ms
         sent = [self._encode(message) for message in messages]
         result, attempts = self._call("sendBatchSync", {"messages": sent, "receipts": True}, timeout_ms, sent)
-        told = result.receipts
-        if told is None or len(told) != len(messages):
-            # A node without the additive field stores the batch and tells no places.
-            told = [self._idl.Receipt()] * len(messages)
-        return [_receipt(receipt, result, each, attempts) for receipt, each in zip(told, sent, strict=True)]
+        return receipts_of(self._idl, result, sent, attempts)
 
     def close(self) -> None:
         """Close the connection; a call in another thread is given up. Harmless the second time."""
@@ -265,18 +201,7 @@ class Producer(DelayedSends):
                 self._is_calling = False
 
     def _encode(self, message: OutgoingMessage) -> Any:
-        return self._idl.Message(
-            topic=message.topic,
-            key=message.key,
-            hashId=message.hash_id,
-            tags=message.tags,
-            partitionId=message.partition_id,
-            body=body_bytes(message.body),
-            properties=dict(message.properties) if message.properties else None,
-            delayLevel=message.delay_level or None,
-            deliverAtMs=message.deliver_at_ms or None,
-            delayMs=message.delay_ms or None,
-        )
+        return wire_message(self._idl, message)
 
     def _call(
         self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any] = ()
@@ -302,13 +227,13 @@ class Producer(DelayedSends):
         self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any]
     ) -> tuple[Any, int]:
         attempts, undecided, renamed = 0, False, False
-        patience_ends = time.monotonic() + self._patience_ms / 1000
+        patience_ends = time.monotonic() + self._resending.patience_ms / 1000
         while True:
             attempts += 1
             try:
                 result = self._connection.call(method, arguments, timeout_ms=timeout_ms + ANSWER_MARGIN_MS)
                 if result.code == 0:
-                    self._is_known = self._is_known or _knows_numbers(result, messages)
+                    self._is_known = self._is_known or knows_numbers(result, messages)
                     return result, attempts
                 raise send_refusal(result.code, result.msg or "")
             except ClientError as error:
@@ -319,9 +244,11 @@ class Producer(DelayedSends):
                     renamed, attempts, self._numbers = True, attempts - 1, None
                     self._number(messages)
                     continue
-                if not error.retriable or not self._may_repeat(method, error):
+                is_known = self._is_known and self._deduplicate
+                patience_left = time.monotonic() < patience_ends
+                if self._resending.is_over(error, attempts, is_known=is_known, patience_left=patience_left):
                     raise
-                if attempts > self._resends and (not self._is_patient(error) or time.monotonic() >= patience_ends):
+                if not self._may_repeat(method, error):
                     raise
                 if not self._pause_after(error, attempts):
                     raise
@@ -339,38 +266,10 @@ class Producer(DelayedSends):
         """Whether a call that failed so may be made again."""
         return True
 
-    def _is_patient(self, error: ClientError) -> bool:
-        return self._is_known and self._deduplicate and isinstance(error, Unreachable | NodeShuttingDown)
-
     def _pause_after(self, error: Exception, attempts: int) -> bool:
         """Tell of a failure and wait; False when the producer is being closed."""
         if self._closing.is_set():
             return False
-        if self._on_resend is not None:
-            self._on_resend(error)
-        doubled = min(max(0, attempts - self._resends), 10)
-        pause_ms = max(self._resend_pause_ms, min(self._resend_pause_ms << doubled, _PAUSE_MS_MAX))
-        return not self._closing.wait(pause_ms / 1000)
-
-
-def _knows_numbers(result: Any, messages: Sequence[Any]) -> bool:
-    """Whether an answer shows that the node knows messages by their numbers: it has one of them, or says `repeat`."""
-    if getattr(result, "repeat", None) is not None:
-        return True
-    receipts = getattr(result, "receipts", None)
-    told = receipts[0].msgId if receipts else getattr(result, "msgId", None) or getattr(result, "transactionId", None)
-    return bool(messages) and told is not None and told == messages[0].uniqKey
-
-
-def _receipt(told: Any, result: Any, message: Any, attempts: int) -> SendReceipt:
-    return SendReceipt(
-        code=0,
-        msg=result.msg or "",
-        message_id=told.msgId or "",
-        qid=told.qid or "",
-        offset=-1 if told.offset is None else told.offset,
-        attempts=attempts,
-        handle=told.handle or "",
-        numbered=told.msgId is not None and told.msgId == message.uniqKey,
-        repeat=result.repeat or 0,
-    )
+        if self._resending.on_resend is not None:
+            self._resending.on_resend(error)
+        return not self._closing.wait(self._resending.wait_ms(attempts) / 1000)

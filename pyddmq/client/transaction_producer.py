@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from proxy.client.check_thread import CheckThread
-from proxy.client.connection import Connection, WireProtocol
-from proxy.client.delays import body_bytes
-from proxy.client.errors import ClientError, ClientMisuse
-from proxy.client.producer import OutgoingMessage, Producer
-from proxy.client.transactions import (
+from pyddmq.client.check_thread import CheckThread
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.connection import Connection
+from pyddmq.client.delays import body_bytes
+from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.producer import Producer
+from pyddmq.client.sends import OutgoingMessage
+from pyddmq.client.transactions import (
     LocalState,
     TransactionListener,
     TransactionMessage,

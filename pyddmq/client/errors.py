@@ -6,6 +6,8 @@ Three families: `Unreachable` (the network), `Refused` (the node answered no, wi
 
 from __future__ import annotations
 
+from pyddmq.codes import PullCode, ResultCode
+
 
 class ClientError(Exception):
     """Root of everything the client raises, but for `ClientMisuse`.
@@ -192,8 +194,6 @@ SEND_REFUSALS: dict[int, type[SendRefused]] = {
 
 def send_refusal(code: int, text: str) -> SendRefused:
     """Build the exception for a publish's result code, which is not 0."""
-    from proxy.wire.codes import ResultCode
-
     error = SEND_REFUSALS.get(code, SendRefused)(code, text)
     error.retriable = next((known.retriable for known in ResultCode if known == code), False)
     return error
@@ -201,8 +201,6 @@ def send_refusal(code: int, text: str) -> SendRefused:
 
 def pull_refusal(code: int, text: str) -> PullRefused:
     """Build the exception for a PullException."""
-    from proxy.wire.codes import PullCode
-
     error = PullRefused(code, text)
     error.retriable = next((known.retriable for known in PullCode if known == code), False)
     return error

@@ -6,69 +6,28 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from proxy import idl
-from proxy.client.connection import Connection, WireProtocol
-from proxy.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
-from proxy.client.reasons import reason_of, reason_text
-from proxy.client.results import PendingResults, QueueResult
-
-VERSION = "pyddmq-python"
-
-_LINGER_MS_MIN = 20
-"""R48: what a node waits at least."""
-
-_UNANSWERED_MAX = 2
-"""Connections in a row that may end under a call with results before one without is tried."""
-
-_PAUSE_MS_FIRST = 50
-_PAUSE_MS_MAX = 500
-
-
-class PulledMessage(NamedTuple):
-    """One delivered message.
-
-    `topic`, `qid` and `offset` identify it; `key` and `tag` are None when the message has none; `body` holds the
-    bytes that were published (R29); `properties` the user properties. `delivery` tells this delivery from others of the
-    message, 0 where there can have been none; it goes back with the result.
-    """
-
-    topic: str
-    qid: str
-    offset: int
-    key: str | None
-    tag: str | None
-    body: bytes
-    properties: Mapping[str, str]
-    delivery: int = 0
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.connection import Connection
+from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
+from pyddmq.client.pulls import (
+    LINGER_MS_MIN,
+    PAUSE_MS_FIRST,
+    PAUSE_MS_MAX,
+    UNANSWERED_MAX,
+    GroupStats,
+    PulledMessage,
+    Pulls,
+    messages_of,
+    stats_of,
+)
+from pyddmq.client.reasons import reason_of
+from pyddmq.client.results import QueueResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStats:
-    """Offsets of one group on one topic: qid to committed and to produced offset.
-
-    Attributes:
-        group: The group.
-        topic: The topic.
-        committed: qid to the first offset that is not finished.
-        produced: qid to the offset that the next message will get.
-    """
-
-    group: str
-    topic: str
-    committed: Mapping[str, int]
-    produced: Mapping[str, int]
-
-    @property
-    def lag(self) -> int:
-        """Messages between the committed and the produced offset, over all queues."""
-        return sum(max(0, end - self.committed.get(qid, 0)) for qid, end in self.produced.items())
-
-
-class Consumer:
+class Consumer(Pulls):
     """Pulls from one node for one group; a context manager.
 
     Results given with `ack` and `fail` ride on the next pull; `flush` and `close` submit what is left. After a failed
@@ -106,24 +65,17 @@ class Consumer:
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
         """
-        if batch_size <= 0 or linger_ms < 0 or timeout_ms <= 0 or submit_tries <= 0 or patience_ms < 0:
-            raise ClientMisuse(
-                "batch_size, timeout_ms and submit_tries must be above 0, linger_ms and patience_ms 0 or above"
-            )
-        self.group = group
-        self.topic = topic
-        self._idl: Any = idl.load("consumer")
+        super().__init__(
+            group,
+            topic,
+            batch_size=batch_size,
+            linger_ms=linger_ms,
+            timeout_ms=timeout_ms,
+            submit_tries=submit_tries,
+            patience_ms=patience_ms,
+        )
         self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol)
-        self._batch_size = batch_size
-        self._linger_ms = linger_ms
-        self._timeout_ms = timeout_ms
-        self._submit_tries = submit_tries
-        self._patience_ms = patience_ms
-        self._results = PendingResults()
-        self._unanswered = 0
-        """Connections in a row that ended without an answer."""
         self._stopping = threading.Event()
-        self._current: PulledMessage | None = None
         self._calling = threading.Lock()
         self._closed = False
 
@@ -131,11 +83,6 @@ class Consumer:
     def address(self) -> str:
         """The node's `host:port`."""
         return self._connection.address
-
-    @property
-    def unsent(self) -> int:
-        """Results that no answered call has carried yet."""
-        return len(self._results)
 
     def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed, or in use."""
@@ -158,7 +105,7 @@ class Consumer:
             CallRejected: The node failed on the call; the results are kept.
             ClientMisuse: The consumer is closed, or another thread is making a call.
         """
-        waited_ms, pause_ms = 0, _PAUSE_MS_FIRST
+        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
         while True:
             try:
                 return self._pull_once(count_max or self._batch_size)
@@ -168,7 +115,7 @@ class Consumer:
             if self._stopping.wait(pause_ms / 1000):
                 return []
             waited_ms += pause_ms
-            pause_ms = min(pause_ms * 2, _PAUSE_MS_MAX)
+            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
         with self._in_use():
@@ -177,42 +124,13 @@ class Consumer:
                 reply = self._ask(count_max, results)
             except ConnectionLost:
                 # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
-                if not results or self._unanswered < _UNANSWERED_MAX:
+                if not results or self._unanswered < UNANSWERED_MAX:
                     raise
                 reply = self._ask(count_max, [])
-        if not reply.messages:
-            return []
-        topic, qid = reply.context.topic, reply.context.qid
-        return [
-            PulledMessage(topic, qid, message.offset, message.key, message.tag, message.value or b"",
-                          message.properties or {}, message.delivery or 0)
-            for message in reply.messages
-        ]  # fmt: skip
+        return messages_of(reply)
 
     def _ask(self, count_max: int, results: list[QueueResult]) -> Any:
-        request = self._idl.PullRequest(
-            groupId=self.group,
-            topic=self.topic,
-            maxBatchSize=count_max,
-            maxLingerTime=self._linger_ms,
-            result=self._chain(results),
-            version=VERSION,
-        )
-        return self._call("pull", {"request": request}, results, linger_ms=self._linger_ms)
-
-    def ack(self, message: PulledMessage) -> None:
-        """Note that a message is done; told to the node with the next pull, flush or close."""
-        self._settle(message, success=True)
-
-    def fail(self, message: PulledMessage, reason: str = "") -> None:
-        """Note that a message failed; the node delivers it again after the next of the retryIntervals.
-
-        Args:
-            message: The message.
-            reason: A few words for people. They stand in the dead letter if this was the last attempt; of more than 300
-                characters the beginning.
-        """
-        self._settle(message, success=False, reason=reason)
+        return self._call("pull", self._pull_arguments(count_max, results), results, linger_ms=self._linger_ms)
 
     def flush(self) -> bool:
         """Submit what is noted now.
@@ -241,15 +159,9 @@ class Consumer:
             Unreachable: No answer.
             PullRefused: The node is starting.
         """
-        request = self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)
         with self._in_use():
-            rows = self._call("getConsumeStats", {"request": request}, [])
-        return [
-            GroupStats(
-                group=row.group, topic=row.topic, committed=row.consumeOffsets or {}, produced=row.produceOffsets or {}
-            )
-            for row in rows
-        ]
+            rows = self._call("getConsumeStats", self._stats_arguments(topic), [])
+        return stats_of(rows)
 
     def __iter__(self) -> Iterator[PulledMessage]:
         return self.messages()
@@ -283,16 +195,11 @@ class Consumer:
                 idle_left_ms = idle_ms
                 continue
             if idle_left_ms is not None:
-                idle_left_ms -= max(self._linger_ms, _LINGER_MS_MIN)
+                idle_left_ms -= max(self._linger_ms, LINGER_MS_MIN)
                 if idle_left_ms <= 0:
                     return
             # A node that answers empty at once (draining, or a DDMQ proxy with too many waiting) is not hammered.
             self._stopping.wait(max(0.0, asked + self._linger_ms / 1000 - time.monotonic()))
-
-    def skip(self, message: PulledMessage) -> None:
-        """Report nothing for the message in hand (S3): the node's timeout decides."""
-        if self._current is message:
-            self._current = None
 
     def run(
         self,
@@ -380,33 +287,6 @@ class Consumer:
                 raise
             error.add_note(f"besides, {len(self._results)} results were not submitted: {closing}")
 
-    def _settle(self, message: PulledMessage, *, success: bool, reason: str = "") -> None:
-        self._results.add(
-            message.topic,
-            message.qid,
-            message.offset,
-            success=success,
-            delivery=message.delivery,
-            reason=reason_text(reason),
-        )
-        if self._current is message:
-            self._current = None
-
-    def _chain(self, results: list[QueueResult]) -> Any:
-        """Build the nextResult chain, None for no results."""
-        head = None
-        for result in reversed(results):
-            context = self._idl.Context(groupId=self.group, topic=result.topic, qid=result.qid)
-            head = self._idl.ConsumeResult(
-                context=context,
-                successOffsets=result.success,
-                failOffsets=result.fail,
-                nextResult=head,
-                deliveries=result.deliveries,
-                reasons=result.reasons or None,
-            )
-        return head
-
     def _call(
         self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0
     ) -> Any:
@@ -416,10 +296,7 @@ class Consumer:
             self._unanswered += 1
             raise
         except self._idl.PullException as error:
-            # An answered call: its results were applied before the refusal (D9, D13).
-            self._unanswered = 0
-            self._results.answered(results)
+            self._answered(results)
             raise pull_refusal(error.code or 0, error.message or "") from error
-        self._unanswered = 0
-        self._results.answered(results)
+        self._answered(results)
         return answer

@@ -1,0 +1,107 @@
+"""pyddmq for programs: what they import, and nothing else of this project.
+
+The client (`Producer`, `Consumer` and the rest of `__all__`), `pyddmq.actions` for who writes actions, `pyddmq.broker`
+for the broker inside a program, `python -m pyddmq` for the command line. The client needs thriftpy2 and no room; it is
+imported when first asked for. This file is kept in the language of Python 3.8, as `__main__` is.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyddmq.client import (
+        CallRejected,
+        CallTimedOut,
+        CancelOutcome,
+        CannotConnect,
+        ClientError,
+        ClientMisuse,
+        Connection,
+        ConnectionLost,
+        Consumer,
+        GroupStats,
+        IllegalMessage,
+        LocalState,
+        NodeShuttingDown,
+        NotThrift,
+        OutgoingMessage,
+        Producer,
+        PulledMessage,
+        PullRefused,
+        RateLimited,
+        Refused,
+        SendFailed,
+        SendReceipt,
+        SendRefused,
+        SendTimedOut,
+        SequenceGap,
+        TopicKindMismatch,
+        TopicNotAllowed,
+        TopicNotFound,
+        TransactionListener,
+        TransactionMessage,
+        TransactionProducer,
+        TransactionResult,
+        Unreachable,
+        WireProtocol,
+        parse_address,
+    )
+
+__all__ = [
+    "CallRejected",
+    "CallTimedOut",
+    "CancelOutcome",
+    "CannotConnect",
+    "ClientError",
+    "ClientMisuse",
+    "Connection",
+    "ConnectionLost",
+    "Consumer",
+    "GroupStats",
+    "IllegalMessage",
+    "LocalState",
+    "NodeShuttingDown",
+    "NotThrift",
+    "OutgoingMessage",
+    "Producer",
+    "PullRefused",
+    "PulledMessage",
+    "RateLimited",
+    "Refused",
+    "SendFailed",
+    "SendReceipt",
+    "SendRefused",
+    "SendTimedOut",
+    "SequenceGap",
+    "TopicKindMismatch",
+    "TopicNotAllowed",
+    "TopicNotFound",
+    "TransactionListener",
+    "TransactionMessage",
+    "TransactionProducer",
+    "TransactionResult",
+    "Unreachable",
+    "WireProtocol",
+    "parse_address",
+]
+
+_MODULES = ("actions", "broker", "client", "codes")
+
+if not TYPE_CHECKING:
+    # Type checkers see the names above, and none that are not there.
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first asked for."""
+        if name in _MODULES:
+            return import_module("pyddmq." + name)
+        if name not in __all__:
+            raise AttributeError(f"module 'pyddmq' has no attribute {name!r}")
+        found: object = getattr(import_module("pyddmq.client"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

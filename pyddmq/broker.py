@@ -1,0 +1,119 @@
+"""The broker inside a program: what programs import of it. docs/storage.md and docs/consumers.md show how it is used.
+
+    from pyddmq.broker import open_store
+
+Needs the extra `server`. From its import on `actions`, `broker`, `conf`, `proxy` and `upstream` are modules of pyddmq
+in this process: a program that has modules of these names renames them.
+
+Raises:
+    ClientAlone: The extra is not installed.
+    NameTaken: A module of the program has one of these names.
+"""
+
+from __future__ import annotations
+
+from pyddmq.rooms import pin
+
+pin("the embedded broker")
+
+from broker.batch import BatchMessage, decode_batch, encode_batch
+from broker.consume_queue import FILLER
+from broker.consumer import (
+    BroadcastConsumer,
+    ConcurrentConsumer,
+    ConcurrentContext,
+    ConcurrentStatus,
+    ConsumedMessage,
+    ConsumerOptions,
+    Consumers,
+    ExecutorRunner,
+    OrderlyConsumer,
+    OrderlyContext,
+    OrderlyStatus,
+    QueuesOwned,
+)
+from broker.delay.delays import Delays
+from broker.disk import RealDisk
+from broker.embedded import log_to_stderr, open_store
+from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError, StoreFailed, StoreInUse
+from broker.interchange import adopted
+from broker.linux_aio import syncs_of
+from broker.metrics import Metrics
+from broker.options import StoreOptions
+from broker.private_disk import PrivateDisk
+from broker.properties import parse_properties
+from broker.put import Put
+from broker.put_batch import put_batch
+from broker.query import Listing, NotFound, QueryRefused, at_offset, by_id, by_key, by_unique_key
+from broker.readonly import ReadOnlyStore
+from broker.record import split
+from broker.seams import Clock, Disk, Scheduler, SystemClock
+from broker.selectors import put_selected, select_by_hash
+from broker.shared_walk import together
+from broker.store import Store, Topic
+from broker.time_search import offset_at
+from broker.timer.timers import Timers
+from broker.transaction.names import State
+from broker.transaction.transactions import Transactions
+from broker.unique_key import UniqueKeys
+
+__all__ = [
+    "FILLER",
+    "BatchMessage",
+    "BroadcastConsumer",
+    "Clock",
+    "ConcurrentConsumer",
+    "ConcurrentContext",
+    "ConcurrentStatus",
+    "ConsumedMessage",
+    "ConsumerOptions",
+    "Consumers",
+    "DamagedRecord",
+    "Delays",
+    "Disk",
+    "DiskFull",
+    "ExecutorRunner",
+    "Listing",
+    "MessageRefused",
+    "Metrics",
+    "NotFound",
+    "OrderlyConsumer",
+    "OrderlyContext",
+    "OrderlyStatus",
+    "PrivateDisk",
+    "Put",
+    "QueryRefused",
+    "QueuesOwned",
+    "ReadOnlyStore",
+    "RealDisk",
+    "RecordGone",
+    "Scheduler",
+    "State",
+    "Store",
+    "StoreError",
+    "StoreFailed",
+    "StoreInUse",
+    "StoreOptions",
+    "SystemClock",
+    "Timers",
+    "Topic",
+    "Transactions",
+    "UniqueKeys",
+    "adopted",
+    "at_offset",
+    "by_id",
+    "by_key",
+    "by_unique_key",
+    "decode_batch",
+    "encode_batch",
+    "log_to_stderr",
+    "offset_at",
+    "open_store",
+    "parse_properties",
+    "put_batch",
+    "put_selected",
+    "select_by_hash",
+    "split",
+    "syncs_of",
+    "together",
+]

@@ -1,0 +1,143 @@
+"""One framed Thrift connection, used by one thread, one call at a time.
+
+Framing is done here, so that a deadline covers the whole reply, and it is known whether a request had left before the
+connection failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, parse_address, reason_of
+from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift
+
+
+class Connection:
+    """Connects when first needed, and again after a failure.
+
+    Attributes:
+        address: The node's `host:port`.
+    """
+
+    def __init__(self, address: str, service: Any, *, protocol: WireProtocol = "binary") -> None:
+        """Set up; nothing is opened yet.
+
+        Args:
+            address: `host:port` of the node.
+            service: The thriftpy2 service class whose methods are called.
+            protocol: TBinaryProtocol (fast here, thriftpy2 has it in Cython) or TCompactProtocol (DDMQ's own choice).
+
+        Raises:
+            ClientMisuse: A malformed address or an unknown protocol.
+        """
+        self.address = address
+        self._peer = parse_address(address)
+        self._codec = Codec(address, service, protocol)
+        self._socket: socket.socket | None = None
+        self._sequence = 0
+
+    def open(self, *, timeout_ms: int = 5000) -> None:
+        """Connect, unless that is done.
+
+        Raises:
+            CannotConnect: Nobody listens there.
+        """
+        if self._socket is not None and self._closed_by_peer(self._socket):
+            self.close()
+        if self._socket is not None:
+            return
+        try:
+            self._socket = socket.create_connection(self._peer, timeout=timeout_ms / 1000)
+        except OSError as error:
+            raise CannotConnect(self.address, reason_of(error)) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        """Close; a later call opens a new connection."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    def interrupt(self) -> None:
+        """End a call that waits for its answer in another thread: it raises ConnectionLost there."""
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def call(self, method: str, arguments: Mapping[str, object], *, timeout_ms: int) -> Any:
+        """Call one method and wait for its answer.
+
+        Args:
+            method: Name in the IDL.
+            arguments: Argument name to value; None and left out are the same.
+            timeout_ms: Longest wait for the whole reply. After it the connection is closed, because the reply may
+                still come.
+
+        Returns:
+            The value of field 0 of the result struct.
+
+        Raises:
+            CannotConnect: Nothing was sent.
+            ConnectionLost: The connection ended before the reply was complete.
+            CallTimedOut: No complete reply in time.
+            NotThrift: Something else than a framed Thrift server answered.
+            CallRejected: A TApplicationException.
+            ClientMisuse: An argument does not fit its field; nothing was sent.
+            Exception: The exception declared in the IDL, as thriftpy2 builds it.
+        """
+        self._sequence = self._sequence % 0x7FFFFFFF + 1
+        request = self._codec.encode(method, arguments, self._sequence)
+        self.open(timeout_ms=timeout_ms)
+        assert self._socket is not None, "open() leaves a socket or raises"
+        deadline = time.monotonic() + timeout_ms / 1000
+        try:
+            self._socket.settimeout(timeout_ms / 1000)
+            self._socket.sendall(request)
+            reply = _receive(self._socket, self._codec.size_of(_receive(self._socket, HEAD_BYTES, deadline)), deadline)
+        except TimeoutError as error:
+            self.close()
+            raise CallTimedOut(self.address, method, timeout_ms) from error
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(self.address, method, reason_of(error)) from error
+        except BaseException:
+            # An interrupt or a foreign answer leaves the stream in the middle of something.
+            self.close()
+            raise
+        try:
+            return self._codec.decode(method, self._sequence, reply)
+        except NotThrift:
+            self.close()
+            raise
+
+    @staticmethod
+    def _closed_by_peer(sock: socket.socket) -> bool:
+        """Whether an idle connection has ended meanwhile; asking now makes sure that nothing is sent into it."""
+        try:
+            sock.settimeout(0)
+            return not sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+def _receive(sock: socket.socket, size: int, deadline: float) -> bytes:
+    """Read exactly `size` bytes; raises TimeoutError, or ConnectionError at the end of the stream."""
+    chunks = bytearray()
+    while len(chunks) < size:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(left)
+        chunk = sock.recv(min(size - len(chunks), 1 << 20))
+        if not chunk:
+            raise ConnectionError("the other side closed it")
+        chunks += chunk
+    return bytes(chunks)

@@ -1,0 +1,193 @@
+"""What consumers of both kinds share: what they pull, what they have to report, and the calls that carry it (S1-S4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyddmq import idl
+from pyddmq.client.errors import ClientMisuse
+from pyddmq.client.reasons import reason_text
+from pyddmq.client.results import PendingResults, QueueResult
+
+VERSION = "pyddmq-python"
+
+LINGER_MS_MIN = 20
+"""R48: what a node waits at least."""
+
+UNANSWERED_MAX = 2
+"""Connections in a row that may end under a call with results before one without is tried."""
+
+PAUSE_MS_FIRST = 50
+PAUSE_MS_MAX = 500
+
+
+class PulledMessage(NamedTuple):
+    """One delivered message.
+
+    `topic`, `qid` and `offset` identify it; `key` and `tag` are None when the message has none; `body` holds the
+    bytes that were published (R29); `properties` the user properties. `delivery` tells this delivery from others of the
+    message, 0 where there can have been none; it goes back with the result.
+    """
+
+    topic: str
+    qid: str
+    offset: int
+    key: str | None
+    tag: str | None
+    body: bytes
+    properties: Mapping[str, str]
+    delivery: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStats:
+    """Offsets of one group on one topic: qid to committed and to produced offset.
+
+    Attributes:
+        group: The group.
+        topic: The topic.
+        committed: qid to the first offset that is not finished.
+        produced: qid to the offset that the next message will get.
+    """
+
+    group: str
+    topic: str
+    committed: Mapping[str, int]
+    produced: Mapping[str, int]
+
+    @property
+    def lag(self) -> int:
+        """Messages between the committed and the produced offset, over all queues."""
+        return sum(max(0, end - self.committed.get(qid, 0)) for qid, end in self.produced.items())
+
+
+class Pulls:
+    """A consumer without its connection: settings, results that wait for a call, requests built and replies read.
+
+    Attributes:
+        group: The consumer group.
+        topic: Only messages of this topic; None for any topic of the group.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topic: str | None,
+        *,
+        batch_size: int,
+        linger_ms: int,
+        timeout_ms: int,
+        submit_tries: int,
+        patience_ms: int,
+    ) -> None:
+        """Set up; the arguments are those of `Consumer`. Raises ClientMisuse: a number out of range."""
+        if batch_size <= 0 or linger_ms < 0 or timeout_ms <= 0 or submit_tries <= 0 or patience_ms < 0:
+            raise ClientMisuse(
+                "batch_size, timeout_ms and submit_tries must be above 0, linger_ms and patience_ms 0 or above"
+            )
+        self.group = group
+        self.topic = topic
+        self._idl: Any = idl.load("consumer")
+        self._batch_size = batch_size
+        self._linger_ms = linger_ms
+        self._timeout_ms = timeout_ms
+        self._submit_tries = submit_tries
+        self._patience_ms = patience_ms
+        self._results = PendingResults()
+        self._unanswered = 0
+        """Connections in a row that ended without an answer."""
+        self._current: PulledMessage | None = None
+
+    @property
+    def unsent(self) -> int:
+        """Results that no answered call has carried yet."""
+        return len(self._results)
+
+    def ack(self, message: PulledMessage) -> None:
+        """Note that a message is done; told to the node with the next pull, flush or close."""
+        self._settle(message, success=True)
+
+    def fail(self, message: PulledMessage, reason: str = "") -> None:
+        """Note that a message failed; the node delivers it again after the next of the retryIntervals.
+
+        Args:
+            message: The message.
+            reason: A few words for people. They stand in the dead letter if this was the last attempt; of more than 300
+                characters the beginning.
+        """
+        self._settle(message, success=False, reason=reason)
+
+    def skip(self, message: PulledMessage) -> None:
+        """Report nothing for the message in hand (S3): the node's timeout decides."""
+        if self._current is message:
+            self._current = None
+
+    def _settle(self, message: PulledMessage, *, success: bool, reason: str = "") -> None:
+        self._results.add(
+            message.topic,
+            message.qid,
+            message.offset,
+            success=success,
+            delivery=message.delivery,
+            reason=reason_text(reason),
+        )
+        if self._current is message:
+            self._current = None
+
+    def _chain(self, results: list[QueueResult]) -> Any:
+        """Build the nextResult chain, None for no results."""
+        head = None
+        for result in reversed(results):
+            context = self._idl.Context(groupId=self.group, topic=result.topic, qid=result.qid)
+            head = self._idl.ConsumeResult(
+                context=context,
+                successOffsets=result.success,
+                failOffsets=result.fail,
+                nextResult=head,
+                deliveries=result.deliveries,
+                reasons=result.reasons or None,
+            )
+        return head
+
+    def _pull_arguments(self, count_max: int, results: list[QueueResult]) -> dict[str, object]:
+        request = self._idl.PullRequest(
+            groupId=self.group,
+            topic=self.topic,
+            maxBatchSize=count_max,
+            maxLingerTime=self._linger_ms,
+            result=self._chain(results),
+            version=VERSION,
+        )
+        return {"request": request}
+
+    def _stats_arguments(self, topic: str | None) -> dict[str, object]:
+        return {"request": self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)}
+
+    def _answered(self, results: list[QueueResult]) -> None:
+        """An answer came, a refusal or not: what the call carried was taken (D9, D13)."""
+        self._unanswered = 0
+        self._results.answered(results)
+
+
+def messages_of(reply: Any) -> list[PulledMessage]:
+    """Return the messages of a pull's reply."""
+    if not reply.messages:
+        return []
+    topic, qid = reply.context.topic, reply.context.qid
+    return [
+        PulledMessage(topic, qid, message.offset, message.key, message.tag, message.value or b"",
+                      message.properties or {}, message.delivery or 0)
+        for message in reply.messages
+    ]  # fmt: skip
+
+
+def stats_of(rows: Any) -> list[GroupStats]:
+    """Return what a reply says of a group."""
+    return [
+        GroupStats(
+            group=row.group, topic=row.topic, committed=row.consumeOffsets or {}, produced=row.produceOffsets or {}
+        )
+        for row in rows
+    ]

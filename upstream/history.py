@@ -1,0 +1,36 @@
+"""What went wrong with a message so far."""
+
+from __future__ import annotations
+
+FAILING_ATTEMPTS = 5
+"""Failed attempts from which on a message is told of as one that fails again and again."""
+
+
+class History:
+    """What went wrong with a job so far; only jobs in trouble have one.
+
+    Attributes:
+        fails: Business failures counted against retryIntervals.
+        errors: Exceptions counted against maxRetry.
+        timeouts: Deliveries without an answer counted against maxRetry, together with `errors` (D17).
+        due_wall_ms: When the next attempt is due.
+        since: Monotonic seconds of the first failure that this process knows of.
+        reason: Text of the last failure.
+        earlier: It had failed before that, in an earlier process or generation.
+    """
+
+    __slots__ = ("due_wall_ms", "earlier", "errors", "fails", "reason", "since", "timeouts")
+
+    def __init__(self, since: float, *, earlier: bool = False) -> None:
+        self.earlier = earlier
+        self.fails = 0
+        self.errors = 0
+        self.timeouts = 0
+        self.due_wall_ms = 0
+        self.since = since
+        self.reason = ""
+
+    @property
+    def attempts(self) -> int:
+        """Failed attempts of all kinds, over restarts."""
+        return self.fails + self.errors + self.timeouts
