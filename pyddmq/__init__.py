@@ -48,8 +48,12 @@ if TYPE_CHECKING:
         WireProtocol,
         parse_address,
     )
+    from pyddmq.client.async_consumer import AsyncConsumer
+    from pyddmq.client.async_producer import AsyncProducer
 
 __all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
     "CallRejected",
     "CallTimedOut",
     "CancelOutcome",
@@ -87,6 +91,8 @@ __all__ = [
     "parse_address",
 ]
 
+_OF_ASYNCIO = {"AsyncConsumer": "async_consumer", "AsyncProducer": "async_producer"}
+"""What is imported apart from the rest, since it brings asyncio along."""
 _MODULES = ("actions", "broker", "client", "codes")
 
 if not TYPE_CHECKING:
@@ -98,7 +104,8 @@ if not TYPE_CHECKING:
             return import_module("pyddmq." + name)
         if name not in __all__:
             raise AttributeError(f"module 'pyddmq' has no attribute {name!r}")
-        found: object = getattr(import_module("pyddmq.client"), name)
+        place = "pyddmq.client" if name not in _OF_ASYNCIO else "pyddmq.client." + _OF_ASYNCIO[name]
+        found: object = getattr(import_module(place), name)
         globals()[name] = found
         return found
 

@@ -61,10 +61,15 @@ class Unreachable(ClientError):
 
 
 class CannotConnect(Unreachable):
-    """Nobody accepts connections at the address: this attempt sent nothing."""
+    """Nobody accepts connections at the address: this attempt sent nothing.
+
+    Attributes:
+        reason: What the system says.
+    """
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"cannot connect to {address}: {reason}", address=address, sent=False)
+        self.reason = reason
 
 
 class ConnectionLost(Unreachable):

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyddmq import idl
 from pyddmq.client.codec import WireProtocol
@@ -18,6 +18,7 @@ from pyddmq.client.numbers import NUMBER_MAX, Numbers
 from pyddmq.client.sends import (
     ANSWER_MARGIN_MS,
     HASH_ID_ABSENT,
+    IN_FLIGHT_MAX,
     PARTITION_BY_HASH,
     OutgoingMessage,
     Resending,
@@ -27,6 +28,9 @@ from pyddmq.client.sends import (
     receipts_of,
     wire_message,
 )
+
+if TYPE_CHECKING:
+    from pyddmq.client.soon import SendFuture, SoonSends
 
 _CLOSE_STEP_SECONDS = 0.05
 
@@ -38,7 +42,8 @@ class Producer(DelayedSends):
     10, 12, 15 and 20. DDMQ's SDK does so twice and tells nobody (S9); here the default is one resend, the receipt
     counts the attempts, and `on_resend` hears of each. Messages are numbered, so that a resend whose first try was
     stored after all is answered with its receipt and stores nothing twice; only a node that does not know numbers
-    (DDMQ's own) makes a duplicate of it. It is never a reordering: nothing else is sent meanwhile.
+    (DDMQ's own) makes a duplicate of it. It is never a reordering: nothing else is sent meanwhile, and what `send_soon`
+    has under way is numbered.
     """
 
     _service = "ProducerService"
@@ -54,6 +59,7 @@ class Producer(DelayedSends):
         on_resend: Callable[[Exception], None] | None = None,
         deduplicate: bool = True,
         patience_ms: int = 0,
+        in_flight_max: int = IN_FLIGHT_MAX,
     ) -> None:
         """Set up; the connection is opened by the first send or `connect`.
 
@@ -67,14 +73,18 @@ class Producer(DelayedSends):
             deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md).
             patience_ms: How long a send goes on, beyond `resends`, while nobody answers or the node starts or stops.
                 Only where the node is known to store nothing twice: it has told so since the producer was made.
+            in_flight_max: Sends of `send_soon` under way at the same time.
 
         Raises:
-            ClientMisuse: A malformed address, unknown protocol or negative number.
+            ClientMisuse: A malformed address, unknown protocol or number out of range.
         """
-        if timeout_ms <= 0:
-            raise ClientMisuse("timeout_ms must be above 0")
+        if timeout_ms <= 0 or in_flight_max <= 0:
+            raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
         self._idl: Any = idl.load("producer")
         self._connection = Connection(address, getattr(self._idl, self._service), protocol=protocol)
+        self._protocol = protocol
+        self._in_flight_max = in_flight_max
+        self._soon: SoonSends | None = None
         self._timeout_ms = timeout_ms
         self._resending = Resending(
             resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend
@@ -149,6 +159,40 @@ class Producer(DelayedSends):
         result, attempts = self._call("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent])
         return receipt_of(result, result, sent, attempts)
 
+    def send_soon(self, message: OutgoingMessage, *, timeout_ms: int | None = None) -> SendFuture:
+        """Have a message sent behind those before it, in the background; waits for room only.
+
+        Up to `in_flight_max` messages are under way over a connection of their own, and are stored in the order in
+        which they were given, also when some have to be sent again. Other calls of this producer wait for them.
+        `on_resend` is called in the background.
+
+        Returns:
+            A future of its receipt. Its exception is what `send` raises; `flush` tells of one that nobody asks for.
+
+        Raises:
+            ClientMisuse: The body is no bytes, or the producer is closed.
+        """
+        sent = self._encode(message)
+        timeout_ms = timeout_ms or self._timeout_ms
+
+        def receipt(result: Any, attempts: int) -> SendReceipt:
+            return receipt_of(result, result, sent, attempts)
+
+        arguments = {"message": sent, "timeout": timeout_ms}
+        soon = self._soon or self._begin_soon()
+        return soon.submit("sendSync", arguments, timeout_ms=timeout_ms, messages=[sent], made=receipt)
+
+    def flush(self) -> None:
+        """Wait until all that was given to `send_soon` before has ended. Leaving a `with` block does so, too.
+
+        Raises:
+            ClientError: The first that failed whose future nobody asks.
+            ClientMisuse: Called by `on_resend`.
+        """
+        self._wait_for_soon()
+        if self._soon is not None:
+            self._soon.raise_failure()
+
     def send_batch(self, messages: Sequence[OutgoingMessage], *, timeout_ms: int | None = None) -> list[SendReceipt]:
         """Send several messages that are stored together or not at all (D8).
 
@@ -168,8 +212,17 @@ class Producer(DelayedSends):
         return receipts_of(self._idl, result, sent, attempts)
 
     def close(self) -> None:
-        """Close the connection; a call in another thread is given up. Harmless the second time."""
+        """Close the connection; calls in other threads, and what `send_soon` has under way, are given up.
+
+        Harmless the second time.
+
+        Raises:
+            ClientMisuse: Called by `on_resend` in the background.
+        """
+        self._check_thread()
         self._closing.set()
+        if self._soon is not None:
+            self._soon.close()
         while not self._calling.acquire(timeout=_CLOSE_STEP_SECONDS):
             # Again and again: it may just be about to connect.
             self._connection.interrupt()
@@ -184,7 +237,37 @@ class Producer(DelayedSends):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def _begin_soon(self) -> SoonSends:
+        # Here, because most programs have no use for an event loop.
+        from pyddmq.client.async_connection import AsyncConnection
+        from pyddmq.client.pipeline import Pipeline
+        from pyddmq.client.soon import SoonSends
+
+        def pipeline() -> Pipeline:
+            connection = AsyncConnection(self.address, getattr(self._idl, self._service), protocol=self._protocol)
+            return Pipeline(
+                connection, self._resending, in_flight_max=self._in_flight_max, deduplicate=self._deduplicate
+            )
+
+        with self._alone():
+            if self._soon is None:
+                self._soon = SoonSends(pipeline, in_flight_max=self._in_flight_max)
+            return self._soon
+
+    def _wait_for_soon(self) -> None:
+        self._check_thread()
+        if self._soon is not None:
+            self._soon.wait()
+
+    def _check_thread(self) -> None:
+        if self._soon is not None and self._soon.is_own_thread:
+            raise ClientMisuse("on_resend cannot call its own producer, which is at its call still")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -210,6 +293,7 @@ class Producer(DelayedSends):
 
         `messages` of the arguments get their numbers here.
         """
+        self._wait_for_soon()
         with self._alone():
             self._number(messages)
             try:

@@ -17,6 +17,8 @@ HASH_ID_ABSENT = 0
 PARTITION_BY_HASH = -1
 PARTITION_RANDOM = -2
 
+IN_FLIGHT_MAX = 64
+"""Sends of one producer that are under way at the same time, where nothing else is said."""
 ANSWER_MARGIN_MS = 1000
 """What a client waits for the answer of a send, beyond the node's own time for it."""
 _PAUSE_MS_MAX = 1000

@@ -26,8 +26,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_public_name_of_the_client_is_a_name_of_pyddmq() -> None:
     """The lazy names are the client's own objects, and a wrong one is an AttributeError as anywhere."""
-    assert sorted(pyddmq.__all__) == sorted(client.__all__)
-    assert all(getattr(pyddmq, name) is getattr(client, name) for name in pyddmq.__all__)
+    assert sorted(pyddmq.__all__) == sorted([*client.__all__, "AsyncConsumer", "AsyncProducer"])
+    assert all(getattr(pyddmq, name) is getattr(client, name) for name in client.__all__)
+    assert pyddmq.AsyncProducer.__module__ == "pyddmq.client.async_producer"
     assert set(pyddmq.__all__) <= set(dir(pyddmq))
     with pytest.raises(AttributeError, match="has no attribute 'Produzer'"):
         pyddmq.Produzer  # type: ignore[attr-defined]  # noqa: B018
@@ -44,7 +45,7 @@ def test_client_is_imported_without_rooms_and_without_what_servers_need() -> Non
     loaded = set(done.stdout.split())
     assert {"pyddmq", "thriftpy2"} <= loaded
     rooms_and_servers = {"conf", "broker", "upstream", "actions", "proxy", "structlog", "msgspec", "pydantic", "yaml"}
-    assert not loaded & (rooms_and_servers | {"typer", "aiohttp", "prometheus_client"})
+    assert not loaded & (rooms_and_servers | {"asyncio", "typer", "aiohttp", "prometheus_client"})
 
 
 def test_old_place_of_the_client_works_and_warns() -> None:

@@ -1,0 +1,121 @@
+"""One framed Thrift connection of an event loop: calls are written one behind the other, and answered in that order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, parse_address, reason_of
+from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift
+
+
+class AsyncConnection:
+    """Opened by `open`; what fails closes it.
+
+    Attributes:
+        address: The node's `host:port`.
+    """
+
+    def __init__(self, address: str, service: Any, *, protocol: WireProtocol = "binary") -> None:
+        """Set up; nothing is opened yet.
+
+        Args:
+            address: `host:port` of the node.
+            service: The thriftpy2 service class whose methods are called.
+            protocol: "binary" or "compact".
+
+        Raises:
+            ClientMisuse: A malformed address or an unknown protocol.
+        """
+        self.address = address
+        self._peer = parse_address(address)
+        self._codec = Codec(address, service, protocol)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._sequence = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls may be written: it is open, and the other side has not closed it."""
+        return self._streams is not None and not self._streams[0].at_eof() and not self._streams[1].is_closing()
+
+    async def open(self, *, timeout_ms: int) -> None:
+        """Connect, unless that is done. Raises CannotConnect: nobody listens there."""
+        if self.is_open:
+            return
+        self.close()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                self._streams = await asyncio.open_connection(*self._peer)
+        except OSError as error:
+            raise CannotConnect(self.address, reason_of(error)) from error
+
+    def write(self, method: str, arguments: Mapping[str, object]) -> int:
+        """Send a call and return its number; its answer comes when those before it were taken by `answer`.
+
+        Raises:
+            ClientMisuse: An argument does not fit its field; nothing was sent.
+        """
+        assert self._streams is not None, "calls are written into an open connection"
+        self._sequence = self._sequence % 0x7FFFFFFF + 1
+        self._streams[1].write(self._codec.encode(method, arguments, self._sequence))
+        return self._sequence
+
+    async def answer(self, method: str, sequence: int, *, deadline: float, timeout_ms: int) -> Any:
+        """Wait for the answer to the oldest call that has none.
+
+        Args:
+            method, sequence: Of that call.
+            deadline: When it is given up, and the connection with it, by the loop's clock.
+            timeout_ms: How long that was, for people.
+
+        Returns:
+            The value of field 0 of the result struct.
+
+        Raises:
+            ConnectionLost: The connection ended before the answer was complete.
+            CallTimedOut: No complete answer in time.
+            NotThrift: Something else than a framed Thrift server answered.
+            CallRejected: A TApplicationException.
+            Exception: The exception declared in the IDL, as thriftpy2 builds it.
+        """
+        if self._streams is None:
+            raise ConnectionLost(self.address, method, "it was closed")
+        reader = self._streams[0]
+        try:
+            async with asyncio.timeout_at(deadline):
+                size = self._codec.size_of(await reader.readexactly(HEAD_BYTES))
+                reply = await reader.readexactly(size)
+        except TimeoutError as error:
+            self.close()
+            raise CallTimedOut(self.address, method, timeout_ms) from error
+        except asyncio.IncompleteReadError as error:
+            self.close()
+            raise ConnectionLost(self.address, method, "the other side closed it") from error
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(self.address, method, reason_of(error)) from error
+        except BaseException:
+            # An interrupt or a foreign answer leaves the stream in the middle of something.
+            self.close()
+            raise
+        try:
+            return self._codec.decode(method, sequence, reply)
+        except NotThrift:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close; `open` opens another one."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def end(self) -> None:
+        """Close, and wait until it is."""
+        streams = self._streams
+        self.close()
+        if streams is not None:
+            with contextlib.suppress(OSError):
+                await streams[1].wait_closed()

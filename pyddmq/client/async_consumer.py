@@ -1,0 +1,300 @@
+"""The pull consumer of an event loop: results on the next pull, as `Consumer` has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from pyddmq.client.async_connection import AsyncConnection
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
+from pyddmq.client.pulls import (
+    LINGER_MS_MIN,
+    PAUSE_MS_FIRST,
+    PAUSE_MS_MAX,
+    UNANSWERED_MAX,
+    GroupStats,
+    PulledMessage,
+    Pulls,
+    messages_of,
+    stats_of,
+)
+from pyddmq.client.reasons import reason_of
+from pyddmq.client.results import QueueResult
+
+
+class AsyncConsumer(Pulls):
+    """As `Consumer`, for asyncio: an asynchronous context manager and iterator, for one task at a time.
+
+    Other tasks may call `ack`, `fail` and `stop`. A pull whose task is cancelled (by `asyncio.wait_for`, say) goes on,
+    and the next pull gets what came of it: no message is lost to the timeout of its group.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        group: str,
+        topic: str | None = None,
+        *,
+        batch_size: int = 8,
+        linger_ms: int = 50,
+        timeout_ms: int = 5000,
+        submit_tries: int = 3,
+        patience_ms: int = 30_000,
+        protocol: WireProtocol = "binary",
+    ) -> None:
+        """Set up; the connection is opened by the first call or `connect`.
+
+        Args:
+            address: As for `Consumer`, like the others.
+            group: The consumer group.
+            topic: Only messages of this topic; None for any topic of the group.
+            batch_size: Messages per pull at most.
+            linger_ms: How long a pull without messages waits at the node.
+            timeout_ms: How long an answer may take beyond the linger.
+            submit_tries: How often `close` tries to submit what is left.
+            patience_ms: How long an iteration goes on without any answer before it raises.
+            protocol: "binary" or "compact".
+
+        Raises:
+            ClientMisuse: A malformed address, unknown protocol or number out of range.
+        """
+        super().__init__(
+            group,
+            topic,
+            batch_size=batch_size,
+            linger_ms=linger_ms,
+            timeout_ms=timeout_ms,
+            submit_tries=submit_tries,
+            patience_ms=patience_ms,
+        )
+        self.address = address
+        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol)
+        self._stopping = asyncio.Event()
+        self._is_calling = False
+        self._pulling: asyncio.Task[list[PulledMessage]] | None = None
+        self._closed = False
+
+    async def connect(self) -> None:
+        """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed, or in use."""
+        async with self._in_use():
+            await self._connection.open(timeout_ms=self._timeout_ms)
+
+    async def pull(self, *, count_max: int | None = None, patience_ms: int = 0) -> list[PulledMessage]:
+        """Report what is due and take one batch.
+
+        Args:
+            count_max: In the place of the consumer's batch_size.
+            patience_ms: How long to go on after failures that another try may cure; 0 raises the first.
+
+        Returns:
+            Messages of one queue, oldest first; empty when none came within the linger.
+
+        Raises:
+            Unreachable: No answer; the results are kept for the next call.
+            PullRefused: The node cannot serve the group; it has taken the results.
+            CallRejected: The node failed on the call; the results are kept.
+            ClientMisuse: The consumer is closed, or another task is making a call.
+        """
+        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
+        while True:
+            try:
+                return await self._pull_once(count_max or self._batch_size)
+            except (Unreachable, Refused) as error:
+                if not error.retriable or waited_ms >= patience_ms:
+                    raise
+            if await self._is_stopped_within(pause_ms / 1000):
+                return []
+            waited_ms += pause_ms
+            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+
+    async def flush(self) -> bool:
+        """Submit what is noted now.
+
+        Returns:
+            False when the node took nothing of it (W2): late results, finished meanwhile or not delivered to anybody.
+
+        Raises:
+            Unreachable: No answer; the results are kept.
+            Refused: The node failed on the call; the results are kept unless it is a PullRefused.
+        """
+        taken = True
+        async with self._in_use():
+            while self._results:
+                results = self._results.next_chain()
+                taken &= bool(await self._call("submit", {"result": self._chain(results)}, results))
+        return taken
+
+    async def stats(self, *, topic: str | None = None) -> list[GroupStats]:
+        """Ask for the group's offsets, per topic; see `Consumer.stats`.
+
+        Raises:
+            Unreachable: No answer.
+            PullRefused: The node is starting.
+        """
+        async with self._in_use():
+            rows = await self._call("getConsumeStats", self._stats_arguments(topic), [])
+        return stats_of(rows)
+
+    def __aiter__(self) -> AsyncIterator[PulledMessage]:
+        return self.messages()
+
+    async def messages(self, *, idle_ms: int | None = None) -> AsyncIterator[PulledMessage]:
+        """Deliver message after message, pulling as needed; see `Consumer.messages`.
+
+        Args:
+            idle_ms: End after this long without a message; None for never (until `stop`).
+
+        Raises:
+            Unreachable: No answer for `patience_ms`.
+            PullRefused: The node cannot serve the group, and waiting did not or will not change that.
+        """
+        loop, idle_left_ms = asyncio.get_running_loop(), idle_ms
+        while not self._stopping.is_set():
+            asked = loop.time()
+            batch = await self.pull(patience_ms=self._patience_ms)
+            for message in batch:
+                self._current = message
+                yield message
+                if self._current is message:
+                    self.ack(message)
+                if self._stopping.is_set():
+                    return
+            if batch:
+                idle_left_ms = idle_ms
+                continue
+            if idle_left_ms is not None:
+                idle_left_ms -= max(self._linger_ms, LINGER_MS_MIN)
+                if idle_left_ms <= 0:
+                    return
+            # A node that answers empty at once is not hammered.
+            await self._is_stopped_within(asked + self._linger_ms / 1000 - loop.time())
+
+    def stop(self) -> None:
+        """Let an iteration end after the message in hand."""
+        self._stopping.set()
+
+    async def close(self) -> None:
+        """Submit what is noted, in up to `submit_tries` tries, and close the connection (S4).
+
+        Raises:
+            ClientError: The last try failed too: those messages will come again.
+            ClientMisuse: Another task is making a call; `stop` ends its loop.
+        """
+        self._stopping.set()
+        if self._closed:
+            return
+        self._check_free()
+        try:
+            await self._give_up_pull()
+            for tries_left in range(self._submit_tries - 1, -1, -1):
+                try:
+                    await self.flush()
+                    break
+                except ClientError as error:
+                    if not tries_left or not error.retriable:
+                        raise
+        finally:
+            self._closed = True
+            await self._connection.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._current is not None:
+            self._settle(self._current, success=error is None, reason="" if error is None else reason_of(error))
+        try:
+            await self.close()
+        except ClientError as closing:
+            if error is None:
+                raise
+            error.add_note(f"besides, {len(self._results)} results were not submitted: {closing}")
+
+    async def _pull_once(self, count_max: int) -> list[PulledMessage]:
+        """Pull, or take what a pull brings that nobody waits for any more."""
+        self._check_free()
+        self._is_calling = True
+        pulling = self._pulling or asyncio.get_running_loop().create_task(self._ask(count_max))
+        self._pulling = pulling
+        try:
+            return await asyncio.shield(pulling)
+        finally:
+            self._is_calling = False
+            if pulling.done():
+                self._pulling = None
+
+    async def _ask(self, count_max: int) -> list[PulledMessage]:
+        results = self._results.next_chain()
+        try:
+            reply = await self._call(
+                "pull", self._pull_arguments(count_max, results), results, linger_ms=self._linger_ms
+            )
+        except ConnectionLost:
+            # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
+            if not results or self._unanswered < UNANSWERED_MAX:
+                raise
+            reply = await self._call("pull", self._pull_arguments(count_max, []), [], linger_ms=self._linger_ms)
+        return messages_of(reply)
+
+    async def _give_up_pull(self) -> None:
+        """End a pull that nobody waits for; the node gives its messages to others."""
+        pulling, self._pulling = self._pulling, None
+        if pulling is not None:
+            pulling.cancel()
+            await asyncio.wait([pulling])
+            if not pulling.cancelled():
+                # It has ended, with or without an error: nobody asks any more.
+                pulling.exception()
+
+    async def _call(
+        self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0
+    ) -> Any:
+        timeout_ms = self._timeout_ms + linger_ms
+        await self._connection.open(timeout_ms=timeout_ms)
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        sequence = self._connection.write(method, arguments)
+        try:
+            answer = await self._connection.answer(method, sequence, deadline=deadline, timeout_ms=timeout_ms)
+        except ConnectionLost:
+            self._unanswered += 1
+            raise
+        except self._idl.PullException as error:
+            self._answered(results)
+            raise pull_refusal(error.code or 0, error.message or "") from error
+        self._answered(results)
+        return answer
+
+    async def _is_stopped_within(self, seconds: float) -> bool:
+        """Wait so long, or until the consumer is stopped; returns whether it is."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._stopping.wait()
+        return self._stopping.is_set()
+
+    @contextlib.asynccontextmanager
+    async def _in_use(self) -> AsyncIterator[None]:
+        """Keep other tasks from making a call meanwhile; a pull that nobody waits for comes before this one."""
+        self._check_free()
+        self._is_calling = True
+        try:
+            if self._pulling is not None:
+                await asyncio.wait([self._pulling])
+            yield
+        finally:
+            self._is_calling = False
+
+    def _check_free(self) -> None:
+        """Raise ClientMisuse where the consumer is closed, or another task is making a call."""
+        if self._closed:
+            raise ClientMisuse("this consumer is closed: make a new one")
+        if self._is_calling:
+            raise ClientMisuse(
+                "this consumer is making a call in another task: give each task a consumer of its own; only ack, fail "
+                "and stop may come from any"
+            )

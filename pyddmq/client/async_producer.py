@@ -1,0 +1,313 @@
+"""The producer of an event loop: sends of any number of tasks are under way together, in the order of their calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pyddmq import idl
+from pyddmq.client.async_connection import AsyncConnection
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.delays import Body, CancelOutcome, Moment, cancel_message, delay_message, outcome_of
+from pyddmq.client.errors import ClientMisuse
+from pyddmq.client.pipeline import Pipeline, Send
+from pyddmq.client.sends import (
+    HASH_ID_ABSENT,
+    IN_FLIGHT_MAX,
+    PARTITION_BY_HASH,
+    OutgoingMessage,
+    Resending,
+    SendReceipt,
+    receipt_of,
+    receipts_of,
+    wire_message,
+)
+
+T = TypeVar("T")
+
+
+class AsyncProducer:
+    """As `Producer`, for asyncio: an asynchronous context manager that the tasks of one event loop share.
+
+    Up to `in_flight_max` sends are under way over one connection; who sends more waits for room. They are stored in the
+    order in which they were asked for, also when some have to be sent again. A task that is cancelled while it waits
+    for its answer harms no other send: its message is not sent if it had not gone out, and else is stored or not.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_ms: int = 5000,
+        resends: int = 1,
+        resend_pause_ms: int = 50,
+        protocol: WireProtocol = "binary",
+        on_resend: Callable[[Exception], None] | None = None,
+        deduplicate: bool = True,
+        patience_ms: int = 0,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        """Set up; the connection is opened by the first send or `connect`.
+
+        Args:
+            address: As for `Producer`, like those up to `patience_ms`.
+            timeout_ms: How long the node may take for a send; the client waits one second more for its answer.
+            resends: How often a failed send is tried again; 0 for never.
+            resend_pause_ms: Wait before each resend.
+            protocol: "binary" or "compact".
+            on_resend: Called with the failure before each resend.
+            deduplicate: Number messages. Without numbers, and at a node that does not know them, nothing keeps the
+                order of sends that are under way together: they go one after the other then.
+            patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
+            in_flight_max: Sends under way at the same time.
+
+        Raises:
+            ClientMisuse: A malformed address, unknown protocol or number out of range.
+        """
+        if timeout_ms <= 0 or in_flight_max <= 0:
+            raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
+        self._idl: Any = idl.load("producer")
+        self.address = address
+        self._timeout_ms = timeout_ms
+        self._pipeline = Pipeline(
+            AsyncConnection(address, self._idl.ProducerService, protocol=protocol),
+            Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
+            in_flight_max=in_flight_max,
+            deduplicate=deduplicate,
+        )
+        self._room = asyncio.Semaphore(in_flight_max)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waited_for: set[asyncio.Future[Any]] = set()
+
+    async def connect(self) -> None:
+        """Open the connection now. Raises CannotConnect, or ClientMisuse: the producer is closed."""
+        self._check_loop()
+        await self._pipeline.connect(self._timeout_ms)
+
+    async def send(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        key: str | None = None,
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        hash_id: int = HASH_ID_ABSENT,
+        partition_id: int = PARTITION_BY_HASH,
+        delay_level: int = 0,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
+        timeout_ms: int | None = None,
+    ) -> SendReceipt:
+        """Send one message and wait until it is stored as durably as the node promises.
+
+        Args:
+            topic: See `Producer.send`, as for the others.
+            body: The message's bytes.
+            key: Message key.
+            tags: RocketMQ tags.
+            properties: User properties.
+            hash_id: Queue by hash.
+            partition_id: Queue by number.
+            delay_level: Delivered after the delay of that level.
+            deliver_at_ms: Delivered at that moment, ms since the epoch.
+            delay_ms: Delivered so many ms after receipt.
+            timeout_ms: In the place of the producer's own.
+
+        Raises:
+            Unreachable: No answer; the message may be stored when its `sent` says so.
+            SendRefused: The node refused it; the subclass and `code` say why, `stored` whether it may be stored.
+            ClientMisuse: The body is no bytes, a value does not fit its field, or the producer is closed.
+        """
+        message = OutgoingMessage(
+            topic=topic,
+            body=body,
+            key=key,
+            tags=tags,
+            properties=properties,
+            hash_id=hash_id,
+            partition_id=partition_id,
+            delay_level=delay_level,
+            deliver_at_ms=deliver_at_ms,
+            delay_ms=delay_ms,
+        )
+        return await (await self.send_soon(message, timeout_ms=timeout_ms))
+
+    async def send_soon(
+        self, message: OutgoingMessage, *, timeout_ms: int | None = None
+    ) -> asyncio.Future[SendReceipt]:
+        """Have a message sent behind those before it; waits for room only.
+
+        Returns:
+            A future of its receipt. Its exception is what `send` raises; the loop tells of one that nobody asks for.
+
+        Raises:
+            ClientMisuse: The body is no bytes, or the producer is closed.
+        """
+        sent = wire_message(self._idl, message)
+        timeout_ms = timeout_ms or self._timeout_ms
+
+        def receipt(result: Any, attempts: int) -> SendReceipt:
+            return receipt_of(result, result, sent, attempts)
+
+        return await self._submit("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent], receipt)
+
+    async def send_batch(
+        self, messages: Sequence[OutgoingMessage], *, timeout_ms: int | None = None
+    ) -> list[SendReceipt]:
+        """Send several messages that are stored together or not at all (D8); see `Producer.send_batch`.
+
+        Raises:
+            Unreachable: No answer; the batch may be stored when its `sent` says so.
+            SendRefused: The node refused the batch; nothing of it is stored unless `stored` says None.
+            ClientMisuse: As for `send`.
+        """
+        if not messages:
+            return []
+        sent = [wire_message(self._idl, message) for message in messages]
+
+        def receipts(result: Any, attempts: int) -> list[SendReceipt]:
+            return receipts_of(self._idl, result, sent, attempts)
+
+        arguments = {"messages": sent, "receipts": True}
+        return await (await self._submit("sendBatchSync", arguments, timeout_ms or self._timeout_ms, sent, receipts))
+
+    async def send_delay(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        at: Moment,
+        every: int | None = None,
+        growth: int | None = None,
+        times: int | None = None,
+        expire: Moment | None = None,
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> str:
+        """Send a message that is delivered at a moment, or again and again; see `Producer.send_delay`.
+
+        Args:
+            topic: Name of the topic.
+            body: The message's bytes.
+            at: When it is delivered first.
+            every: Makes it a loop: seconds from one delivery to the next.
+            growth: Makes it a loop with growing gaps.
+            times: Deliveries of a loop.
+            expire: No delivery of a loop is for a moment after this.
+            tags: RocketMQ tags.
+            properties: User properties.
+            timeout_ms: In the place of the producer's own.
+
+        Returns:
+            Its id, which `cancel_delay` takes.
+
+        Raises:
+            ClientMisuse, Unreachable, SendRefused: As for `Producer.send_delay`.
+        """
+        message = delay_message(
+            self._idl,
+            topic,
+            body,
+            at=at,
+            every=every,
+            growth=growth,
+            times=times,
+            expire=expire,
+            tags=tags,
+            properties=properties,
+        )
+
+        def delay_id(result: Any, _attempts: int) -> str:
+            return str(result.uniqDelayMsgId)
+
+        return await self._delayed(message, timeout_ms, [message], delay_id)
+
+    async def cancel_delay(self, delay_id: str, topic: str, *, timeout_ms: int | None = None) -> CancelOutcome:
+        """Have a message of `send_delay` not delivered, or no more; may be repeated.
+
+        Raises:
+            Unreachable: No answer; the cancel may be in force.
+            SendRefused: The node refused it; code 30 says that this is no id.
+        """
+
+        def outcome(result: Any, _attempts: int) -> CancelOutcome:
+            return outcome_of(result)
+
+        return await self._delayed(cancel_message(self._idl, delay_id, topic), timeout_ms, (), outcome)
+
+    async def flush(self) -> None:
+        """Wait until all sends that were asked for before have ended, one way or the other."""
+        if self._waited_for:
+            await asyncio.wait(tuple(self._waited_for))
+
+    async def close(self) -> None:
+        """Close the connection; what is under way is given up, and raises there. Harmless the second time."""
+        await self._pipeline.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    async def _delayed(
+        self, message: Any, timeout_ms: int | None, messages: Sequence[Any], made: Callable[[Any, int], T]
+    ) -> T:
+        timeout_ms = timeout_ms or self._timeout_ms
+        arguments = {"delayMessage": message, "timeout": timeout_ms}
+        return await (await self._submit("sendDelaySync", arguments, timeout_ms, messages, made))
+
+    async def _submit(
+        self,
+        method: str,
+        arguments: Mapping[str, object],
+        timeout_ms: int,
+        messages: Sequence[Any],
+        made: Callable[[Any, int], T],
+    ) -> asyncio.Future[T]:
+        """Wait for room and hand a call over; returns a future of what `made` makes of its result."""
+        loop = self._check_loop()
+        await self._room.acquire()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def done(result: Any, attempts: int, error: BaseException | None) -> None:
+            self._room.release()
+            if future.done():
+                return
+            if error is None:
+                future.set_result(made(result, attempts))
+            else:
+                future.set_exception(error)
+
+        send = Send(method, arguments, timeout_ms=timeout_ms, messages=messages, done=done)
+        try:
+            self._pipeline.submit(send)
+        except BaseException:
+            self._room.release()
+            raise
+        self._waited_for.add(future)
+        future.add_done_callback(partial(self._ended, send))
+        return future
+
+    def _ended(self, send: Send, future: asyncio.Future[Any]) -> None:
+        self._waited_for.discard(future)
+        if future.cancelled() and self._pipeline.withdraw(send):
+            self._room.release()
+
+    def _check_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if self._loop is not loop:
+            raise ClientMisuse("this producer belongs to another event loop: give each loop one of its own")
+        return loop

@@ -1,0 +1,356 @@
+"""Sends under way at the same time over one connection, in the order in which they were asked for.
+
+Up to `in_flight_max` calls are written one behind the other. The node answers in that order, and stores no message
+before one that its producer numbered lower: when one is refused, those behind it are refused as a gap (D39). So after
+a failure nothing more is written until all that was written is answered, and then all that is not stored is sent again
+in order. What keeps that right:
+
+- A message keeps its number as long as any attempt of it may have been stored (it is *undecided*).
+- Numbers of a message that certainly is not stored are free: those behind it, none of which can be stored either, are
+  numbered anew. Under another name if one of them is undecided, or was given up so: a late attempt of it may arrive.
+- Messages under two names are never under way together: nothing keeps their order.
+- Until the node has shown that it knows numbers, and where messages have none, one call is under way at a time.
+
+It belongs to one event loop; producers of both kinds run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from pyddmq.client.async_connection import AsyncConnection
+from pyddmq.client.errors import (
+    CannotConnect,
+    ClientError,
+    ClientMisuse,
+    ConnectionLost,
+    NotThrift,
+    Refused,
+    SequenceGap,
+    Unreachable,
+    send_refusal,
+)
+from pyddmq.client.numbers import NUMBER_MAX, Numbers
+from pyddmq.client.sends import ANSWER_MARGIN_MS, Resending, knows_numbers
+
+Done = Callable[[Any, int, BaseException | None], None]
+"""Told of the end of a send, once: the result, whose code is 0, how often it was sent, and the failure or None."""
+
+
+class Send:
+    """One call on its way.
+
+    Attributes:
+        method, arguments, timeout_ms: The call.
+        messages: Those of the arguments that get numbers.
+        done: Told of its end.
+        attempts: How often it was sent, or was to be sent.
+        undecided: An attempt may have taken effect.
+        numbers: Where its numbers are from; None while it has none.
+        first: The first of them.
+        is_anew: It is to get other ones.
+        was_renamed: It got another name after a gap once.
+        sequence, deadline: Of the call that is under way.
+        patience_ends: Until when it is patient, by the loop's clock.
+    """
+
+    __slots__ = (
+        "arguments",
+        "attempts",
+        "deadline",
+        "done",
+        "first",
+        "is_anew",
+        "messages",
+        "method",
+        "numbers",
+        "patience_ends",
+        "sequence",
+        "timeout_ms",
+        "undecided",
+        "was_renamed",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        arguments: Mapping[str, object],
+        *,
+        timeout_ms: int,
+        messages: Sequence[Any] = (),
+        done: Done,
+    ) -> None:
+        self.method = method
+        self.arguments = arguments
+        self.timeout_ms = timeout_ms
+        self.messages = messages
+        self.done = done
+        self.attempts = 0
+        self.undecided = False
+        self.numbers: Numbers | None = None
+        self.first = 0
+        self.is_anew = False
+        self.was_renamed = False
+        self.sequence = 0
+        self.deadline = 0.0
+        self.patience_ends = 0.0
+
+
+class Pipeline:
+    """See the top of the file.
+
+    Args:
+        connection: Its own.
+        resending: When failed sends are sent again.
+        in_flight_max: Calls under way at the same time; whoever submits keeps no more than these waiting.
+        deduplicate: Whether messages get numbers.
+    """
+
+    def __init__(
+        self, connection: AsyncConnection, resending: Resending, *, in_flight_max: int, deduplicate: bool
+    ) -> None:
+        self._connection = connection
+        self._resending = resending
+        self._in_flight_max = in_flight_max
+        self._deduplicate = deduplicate
+        self._queue: deque[Send] = deque()
+        """All that has not ended, in order."""
+        self._out: deque[Send] = deque()
+        """Those that are written and not answered: a part of the queue, in order; its beginning while not held."""
+        self._numbers: Numbers | None = None
+        self._name_out: Numbers | None = None
+        """The name of what is under way."""
+        self._is_known = False
+        """The node has told that it knows messages by their numbers."""
+        self._is_held = False
+        """Nothing is written before all of `_out` is answered."""
+        self._pause_ms = 0
+        """What to wait then."""
+        self._free: int | None = None
+        """The lowest of the name's numbers that are free, to go on with then."""
+        self._torn: Numbers | None = None
+        """The name of a message that was given up undecided: its number may be taken, now or later."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def connect(self, timeout_ms: int) -> None:
+        """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed."""
+        self._check_open()
+        if self._task is None:
+            await self._connection.open(timeout_ms=timeout_ms)
+
+    def submit(self, send: Send) -> None:
+        """Take a send; it goes out behind those before it. Raises ClientMisuse: it is closed."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        send.patience_ends = loop.time() + self._resending.patience_ms / 1000
+        self._queue.append(send)
+        if self._task is None:
+            self._task = loop.create_task(self._run())
+        else:
+            self._fill()
+
+    def withdraw(self, send: Send) -> bool:
+        """Take back a send that nobody waits for; False when it may have gone out, and goes on."""
+        if send.numbers is not None or send.undecided or send in self._out or send not in self._queue:
+            return False
+        self._queue.remove(send)
+        return True
+
+    async def close(self) -> None:
+        """Give up what is under way, and close the connection. Harmless the second time."""
+        self._is_closed = True
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._connection.end()
+        self._give_up()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientMisuse("this producer is closed: make a new one")
+
+    def _give_up(self) -> None:
+        while self._queue:
+            send = self._queue.popleft()
+            error: Exception = ClientMisuse("this producer was closed before the message was sent")
+            if send.undecided or send in self._out:
+                error = ConnectionLost(self._connection.address, send.method, "the producer was closed")
+                error.count(send.attempts, undecided=send.undecided)
+            send.done(None, send.attempts, error)
+        self._out.clear()
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                if self._out:
+                    await self._take_answer()
+                elif self._is_held:
+                    await self._begin_again()
+                else:
+                    await self._begin()
+        finally:
+            self._task = None
+            if self._queue and not self._is_closed:
+                # A fault of ours: nobody is to wait for ever.
+                self._is_closed = True
+                self._connection.close()
+                self._give_up()
+
+    async def _begin(self) -> None:
+        try:
+            await self._connection.open(timeout_ms=self._queue[0].timeout_ms)
+        except CannotConnect as error:
+            for send in tuple(self._queue):
+                send.attempts += 1
+                self._judge(send, CannotConnect(error.address, error.reason))
+            return
+        self._fill()
+
+    async def _begin_again(self) -> None:
+        """All is answered: wait, and number anew what is to be."""
+        pause_ms, self._pause_ms = self._pause_ms, 0
+        if pause_ms:
+            await asyncio.sleep(pause_ms / 1000)
+        anew = [send for send in self._queue if send.is_anew]
+        if any(send.undecided or send.was_renamed for send in anew):
+            self._numbers = None
+        elif self._free is not None and self._numbers is not None:
+            if self._torn is self._numbers:
+                self._numbers = None
+            else:
+                self._numbers.next = self._free
+        self._free = None
+        for send in anew:
+            send.numbers, send.is_anew, send.undecided = None, False, False
+        self._is_held = False
+
+    def _fill(self) -> None:
+        """Write what may be under way."""
+        known = self._is_known and self._deduplicate
+        window = self._in_flight_max if known else 1
+        while not self._is_held and len(self._out) < min(window, len(self._queue)) and self._connection.is_open:
+            send = next(islice(self._queue, len(self._out), None))
+            self._number(send)
+            if not self._out:
+                self._name_out = None
+            if send.numbers is not None and self._name_out not in (None, send.numbers):
+                return
+            try:
+                send.sequence = self._connection.write(send.method, send.arguments)
+            except ClientMisuse as error:
+                self._end(send, error)
+                continue
+            send.attempts += 1
+            send.deadline = asyncio.get_running_loop().time() + (send.timeout_ms + ANSWER_MARGIN_MS) / 1000
+            self._out.append(send)
+            self._name_out = send.numbers or self._name_out
+
+    def _number(self, send: Send) -> None:
+        """Give a send's messages the next numbers, where they have none."""
+        count = len(send.messages)
+        if not count or not self._deduplicate or send.numbers is not None:
+            return
+        if self._numbers is None or self._numbers.next + count > NUMBER_MAX:
+            self._numbers = Numbers()
+        send.numbers, send.first = self._numbers, self._numbers.next
+        for message, key in zip(send.messages, self._numbers.keys(count), strict=True):
+            message.uniqKey = key
+        self._numbers.take(count)
+
+    async def _take_answer(self) -> None:
+        send = self._out[0]
+        refusal: ClientError | None = None
+        result = None
+        try:
+            result = await self._connection.answer(
+                send.method, send.sequence, deadline=send.deadline, timeout_ms=send.timeout_ms + ANSWER_MARGIN_MS
+            )
+            if result.code != 0:
+                refusal = send_refusal(result.code, result.msg or "")
+        except (Unreachable, NotThrift) as error:
+            self._lose(error)
+            return
+        except Refused as error:
+            refusal = error
+        self._out.popleft()
+        if refusal is not None:
+            self._refuse(send, refusal)
+        else:
+            self._is_known = self._is_known or knows_numbers(result, send.messages)
+            self._queue.remove(send)
+            send.done(result, send.attempts, None)
+        self._fill()
+
+    def _lose(self, error: ClientError) -> None:
+        """The connection is gone, and nobody knows what became of all that was under way."""
+        lost = tuple(self._out)
+        self._out.clear()
+        for send in lost:
+            own = error
+            if send is not lost[0]:
+                own = ConnectionLost(self._connection.address, send.method, "one before it was not answered")
+            self._judge(send, own)
+
+    def _refuse(self, send: Send, error: ClientError) -> None:
+        if isinstance(error, SequenceGap):
+            if self._is_held or self._has_any_before(send):
+                # Because of those before it: no attempt of its own.
+                send.attempts -= 1
+                self._is_held = True
+                return
+            if not send.undecided and not send.was_renamed:
+                # All before it was answered: the node has forgotten the name, or its disk has.
+                send.attempts -= 1
+                send.was_renamed = send.is_anew = True
+                self._anew_behind(send)
+                return
+        self._judge(send, error)
+
+    def _has_any_before(self, send: Send) -> bool:
+        """Whether a message of the same name that is before it has not ended."""
+        return next(each for each in self._queue if each.numbers is send.numbers) is not send
+
+    def _anew_behind(self, send: Send) -> None:
+        """Have those of its name behind a send that is not stored, which cannot be stored either, numbered anew."""
+        behind = False
+        for each in self._queue:
+            if behind and each.numbers is send.numbers:
+                each.is_anew = True
+            behind = behind or each is send
+        self._is_held = True
+
+    def _judge(self, send: Send, error: ClientError) -> None:
+        """See whether a failed send is sent again."""
+        error.count(send.attempts, undecided=send.undecided)
+        send.undecided = error.undecided
+        known = self._is_known and self._deduplicate
+        left = asyncio.get_running_loop().time() < send.patience_ends
+        if self._resending.is_over(error, send.attempts, is_known=known, patience_left=left):
+            self._end(send, error)
+            return
+        if self._resending.on_resend is not None:
+            try:
+                self._resending.on_resend(error)
+            except Exception as raised:
+                raised.add_note(f"besides, {error}")
+                self._end(send, raised)
+                return
+        self._is_held = True
+        self._pause_ms = max(self._pause_ms, self._resending.wait_ms(send.attempts))
+
+    def _end(self, send: Send, error: Exception) -> None:
+        """Give a send up."""
+        if send.undecided:
+            self._torn = send.numbers
+        elif send.numbers is not None:
+            if send.numbers is self._numbers:
+                self._free = send.first if self._free is None else min(self._free, send.first)
+            self._anew_behind(send)
+        self._queue.remove(send)
+        send.done(None, send.attempts, error)
