@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the end of what a client sends ends its frames that wait for their turn",
-        file="proxy/connection.py",
+        file="proxy/replying.py",
         old="not (self._slots or self._out or self.deferred)",
         new="not (self._slots or self._out)",
         caught_by=(f"{FAIR}::test_end_of_file_behind_pipelined_frames_loses_none_of_them",),
@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         name="replies of a turn leave before its end when the peer reads again",
-        file="proxy/connection.py",
+        file="proxy/reading.py",
         old="        if self.dirty:\n            # Replies of this turn leave with its end and not before",
         new="        if self.dirty and self._ended:\n"
         "            # Replies of this turn leave with its end and not before",
@@ -132,14 +132,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a peer that reads again waits for the end of another turn",
-        file="proxy/connection.py",
+        file="proxy/reading.py",
         old="        self.flush()\n        if not self.closed:\n            self.settle()\n",
         new="        if not self.closed:\n            self.settle()\n",
         caught_by=(f"{TURN}::test_replies_of_earlier_turns_leave_as_soon_as_the_peer_reads",),
     ),
     Mutant(
         name="replies before garbage leave before the end of their turn",
-        file="proxy/connection.py",
+        file="proxy/reading.py",
         old="        if self.dirty:\n            # Replies of this turn leave with its end (D9), which",
         new="        if self.closed:\n            # Replies of this turn leave with its end (D9), which",
         caught_by=(f"{TURN}::test_reply_before_garbage_waits_for_the_end_of_its_turn",),
@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reply that is stuck on its way counts as heard",
-        file="proxy/connection.py",
+        file="proxy/replying.py",
         old="            self._stuck_replies = count\n",
         new="",
         caught_by=(f"{TURN}::test_request_says_which_replies_its_client_can_have_had",),
@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a close gives out replies of a turn that has not ended",
-        file="proxy/connection.py",
+        file="proxy/replying.py",
         old="            if self.dirty:\n                self._transport.abort()\n            else:\n"
         "                self._transport.close()\n",
         new="            self.flush()\n            self._transport.close()\n",

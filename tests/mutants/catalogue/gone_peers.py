@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         name="nothing stands in for a reply that went back",
-        file="proxy/connection.py",
+        file="proxy/replying.py",
         old='                    data, lost = lost() or b"", None\n',
         new='                    lost()\n                    data, lost = b"", None\n',
         caught_by=(f"{GONE}::test_client_that_only_sends_no_more_reads_an_empty_reply",),
