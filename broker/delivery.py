@@ -70,14 +70,24 @@ class Delivery(Generic[M]):
         in_flight: Messages whose delivery is not durable yet.
         steps: Calls of `deliver` with such messages.
         appended: Puts of all deliveries.
+
+    Args:
+        store: The store.
+        waiter: Where they wait.
         appending: Entered around each append.
     """
 
-    def __init__(self, store: Store, waiter: Waiter[M]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        waiter: Waiter[M],
+        *,
+        appending: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.in_flight = self.steps = self.appended = 0
         self._runs: list[None] = []
         """One for each run of the present call of `deliver` that is in flight."""
-        self.appending: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._appending = appending
         self._store = store
         self._waiter = waiter
 
@@ -152,7 +162,7 @@ class Delivery(Generic[M]):
         born_ms, born_host = origins[0]
         count, runs = len(messages), self._runs
         try:
-            with self.appending():
+            with self._appending():
                 self._store.append(
                     puts,
                     born_ms=born_ms,

@@ -17,6 +17,11 @@ class Earliest:
         self._timer: Handle | None = None
         self._at = 0.0
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a call is to come."""
+        return self._timer is not None
+
     def within(self, seconds: float) -> None:
         """Call it in so many seconds, or sooner where that was asked for."""
         at = self._clock.monotonic() + seconds

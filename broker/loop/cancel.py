@@ -47,6 +47,7 @@ class DelayCancels:
             OSError: The index cannot be read.
         """
         store, key = self._store, occurrence.first.id
+        parts = self._timers.parts
         is_cancelled = False
         if TIMER_TOPIC in store.topics:
             # Brings the index up to date and has its files checked; the search that counts is then short.
@@ -55,10 +56,10 @@ class DelayCancels:
                 yield from settled(store)
                 if not left or store.failed is not None:
                     self._flush()
-                under_way = self._timers.due.delivery.in_flight
+                under_way = parts.due.delivery.in_flight
                 query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX).run()
                 waited = [each for each in query.found if each.properties.get("REAL_TOPIC") == topic]
-                pending = {each.unique_key for each in waited if self._timers.is_pending(each.physical, each.offset)}
+                pending = {each.unique_key for each in waited if parts.is_pending(each.physical, each.offset)}
                 for unique_key in pending:
                     cancelling = self._timers.cancelling(topic, unique_key)
                     # An occurrence that was due meanwhile has a next one: another look finds it.

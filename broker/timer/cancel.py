@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker.awaited import Awaited, AwaitedSteps, settled
 from broker.cancelling import CancelOutcome, delivered, run_query
@@ -25,10 +25,7 @@ from broker.release import release
 from broker.timer import metrics as counted
 from broker.timer.due import MARK
 from broker.timer.names import CANCEL_NAME, OUT_NAME, TIMER_NAMES, TIMER_TOPIC
-from broker.timer.replacing import replaced
-
-if TYPE_CHECKING:
-    from broker.timer.timers import Timers
+from broker.timer.parts import TimerParts
 
 _CANCEL = b"TIMER_OUT_MS\x01%d\x02TIMER_DELIVER_MS\x01%d\x02TIMER_DEL_UNIQKEY\x01%b+%b\x02REAL_TOPIC\x01%b\x02"
 _CANCEL_REST = b"REAL_QID\x01%b\x02TAGS\x01_RECALL_TAG_\x02UNIQ_KEY\x01%b\x02"
@@ -52,22 +49,22 @@ class _Target(NamedTuple):
     record: memoryview
 
 
-def cancelling(timers: Timers, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+def cancelling(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
     """Cancel a timer, in steps of bounded work; durable when it ends.
 
     Raises:
         DiskFull, StoreFailed: It cannot be stored; the timer stays.
         OSError: The store cannot be read.
     """
-    target = yield from _find(timers, topic, unique_key)
+    target = yield from _find(parts, topic, unique_key)
     if isinstance(target, CancelOutcome):
         return target
-    yield from _append(timers, target, [_cancel_put(timers, target)])
-    timers.due.count_cancel(split(target.record)[1])
+    yield from _append(parts, target, [_cancel_put(parts, target)])
+    parts.due.count_cancel(split(target.record)[1])
     return CancelOutcome.CANCELLED
 
 
-def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
+def rescheduling(parts: TimerParts, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
     """Give a timer another moment, in steps of bounded work; one that is over delivers it. Durable when it ends.
 
     A loop's occurrence waits also when the moment is over, for a millisecond: its delivery makes the one after it. What
@@ -78,20 +75,20 @@ def rescheduling(timers: Timers, topic: str, unique_key: str, due_ms: int) -> Aw
         DiskFull, StoreFailed: It cannot be stored; the old one stays.
         OSError: The store cannot be read.
     """
-    target = yield from _find(timers, topic, unique_key)
+    target = yield from _find(parts, topic, unique_key)
     if isinstance(target, CancelOutcome):
         return Rescheduled(target, "")
-    released = release(target.record, timers.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))
+    released = release(target.record, parts.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))
     moved = released.put._replace(unique_key=b"")
-    again = timers.store.timed.put(moved, due_ms)
+    again = parts.store.timed.put(moved, due_ms)
     if again is moved and find_property(moved.properties, MARK) is not None:
-        again = timers.store.timed.timed(moved, timers.clock.wall_ms() + 1)
-    keys = yield from _append(timers, target, [_cancel_put(timers, target), again])
-    timers.metrics.counter(counted.CANCELLED).add()
+        again = parts.store.timed.timed(moved, parts.clock.wall_ms() + 1)
+    keys = yield from _append(parts, target, [_cancel_put(parts, target), again])
+    parts.metrics.counter(counted.CANCELLED).add()
     return Rescheduled(CancelOutcome.CANCELLED, keys[1])
 
 
-def _find(timers: Timers, topic: str, unique_key: str) -> AwaitedSteps[_Target | CancelOutcome]:
+def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Target | CancelOutcome]:
     """Find the pending record of a timer, or tell why there is none.
 
     What is under way with a look has landed before the next one, so a second look at the same record tells, and a third
@@ -99,16 +96,16 @@ def _find(timers: Timers, topic: str, unique_key: str) -> AwaitedSteps[_Target |
     """
     taken: set[int] = set()
     while True:
-        retry_at = timers.due.retry_at
+        retry_at = parts.due.retry_at
         # A refused one may be on its way into the log again.
-        yield from settled(timers.store)
-        found = yield from _look(timers, topic, unique_key, taken, retry_at)
+        yield from settled(parts.store)
+        found = yield from _look(parts, topic, unique_key, taken, retry_at)
         if found is not None:
             return found
 
 
 def _look(
-    timers: Timers, topic: str, unique_key: str, taken: set[int], retry_at: float
+    parts: TimerParts, topic: str, unique_key: str, taken: set[int], retry_at: float
 ) -> Generator[None, None, _Target | CancelOutcome | None]:
     """`_find`, once; None while something is under way that may be of this timer.
 
@@ -119,21 +116,21 @@ def _look(
         taken: Records that were not pending before what was under way then has landed; this look adds its own.
         retry_at: When the refused were to be tried again, before the same.
     """
-    store, due = timers.store, timers.due
+    store, due = parts.store, parts.due
     if TIMER_TOPIC not in store.topics:
-        return (yield from delivered(timers.store, topic, unique_key))
+        return (yield from delivered(parts.store, topic, unique_key))
     found = yield from run_query(by_unique_key(store, TIMER_TOPIC, unique_key, limit=_FOUND_MAX))
     mine = [each for each in found if each.properties.get("REAL_TOPIC") == topic]
     cancels = {each.prepared_offset for each in mine if CANCEL_NAME.decode() in each.properties}
     timed = [each for each in mine if CANCEL_NAME.decode() not in each.properties]
     if not timed:
-        return CancelOutcome.CANCELLED if cancels else (yield from delivered(timers.store, topic, unique_key))
+        return CancelOutcome.CANCELLED if cancels else (yield from delivered(parts.store, topic, unique_key))
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
         return CancelOutcome.CANCELLED
     if newest.physical in due.held:
         return None
-    is_pending = timers.is_pending(newest.physical, newest.offset)
+    is_pending = parts.is_pending(newest.physical, newest.offset)
     if due.delivery.in_flight and (
         (not is_pending and newest.physical not in taken) or (newest.physical in due.aside and retry_at != due.retry_at)
     ):
@@ -151,7 +148,7 @@ def _look(
         return CancelOutcome.UNKNOWN
 
 
-def _cancel_put(timers: Timers, target: _Target) -> Put:
+def _cancel_put(parts: TimerParts, target: _Target) -> Put:
     message, block = target.message, split(target.record)[1]
     topic = find_property(block, b"REAL_TOPIC") or b""
     queue = find_property(block, b"REAL_QID") or b"0"
@@ -160,7 +157,7 @@ def _cancel_put(timers: Timers, target: _Target) -> Put:
     slot_ms = int(out) if out.isdigit() else 0
     properties = _CANCEL % (slot_ms, slot_ms + 1, topic, key, topic) + _CANCEL_REST % (queue, key)
     return Put(
-        topic=timers.store.topics[TIMER_TOPIC],
+        topic=parts.store.topics[TIMER_TOPIC],
         queue_id=0,
         body=_BODY,
         properties=properties,
@@ -170,23 +167,23 @@ def _cancel_put(timers: Timers, target: _Target) -> Put:
     )
 
 
-def _append(timers: Timers, target: _Target, puts: list[Put]) -> AwaitedSteps[list[str]]:
+def _append(parts: TimerParts, target: _Target, puts: list[Put]) -> AwaitedSteps[list[str]]:
     """Append, and take the timer out when that is durable, until when it is held; return the UNIQ_KEYs."""
-    store, message = timers.store, target.message
+    store, message = parts.store, target.message
     awaited = Awaited(store)
 
     def done(error: StoreError | None) -> None:
-        replaced(timers, message.physical, error)
+        parts.replaced(message.physical, error)
         awaited.tell(error)
 
     positions = store.append(
         puts, born_ms=message.born_ms, born_host=message.born_host, atomic=len(puts) > 1, done=done
     )
-    timers.due.hold(message.physical)
+    parts.due.hold(message.physical)
     yield from awaited.steps()
     if store.options.flush == "sync":
         # Durable as it is, it may stand in the timer log: after a kill RocketMQ delivers what is overdue and is put
         # again by it (a roll) without a look at cancels. What cannot be written now is with the next checkpoint.
         with contextlib.suppress(OSError):
-            timers.table.log.write_marks()
+            parts.table.log.write_marks()
     return [position.unique_key.decode() for position in positions]

@@ -8,6 +8,7 @@ further ones are put again at the log's tail, due DEFER_MS later, so that memory
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -88,20 +89,38 @@ class DueTimers:
         aside_max: With so many aside, further ones are put again.
         delivery: Appends.
         follower: Asked for timers whose properties hold `MARK`.
-        on_done: Called when deliveries are durable.
         pace: How many a step takes.
+
+    Args:
+        store: The store.
+        table: What is pending there.
+        clock: Wall clock for due times.
+        metrics: Counts.
+        notices: Says what is refused and lost.
+        delivered: Called when deliveries are durable.
+        appending: Entered around each append.
     """
 
-    def __init__(self, store: Store, table: TimerTable, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
+    def __init__(
+        self,
+        store: Store,
+        table: TimerTable,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        notices: Notices,
+        delivered: Callable[[], None],
+        appending: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.aside: dict[int, Aside] = {}
         self.superseded: set[int] = set()
         self.held: dict[int, list[Taken]] = {}
         self.aside_max = ASIDE_MAX
         self.follower: Follower | None = None
-        self.on_done: Callable[[], None] = lambda: None
         self.pace = Pace(clock, STEP_MESSAGES)
-        self.delivery: Delivery[Taken] = Delivery(store, self)
+        self.delivery: Delivery[Taken] = Delivery(store, self, appending=appending)
         self.retry_at = 0.0
+        self._delivered = delivered
         self._store = store
         self._table = table
         self._clock = clock
@@ -354,7 +373,7 @@ class DueTimers:
         self._table.settle_all(slots, topics)
         for each in again:
             self._settle(each)
-        self.on_done()
+        self._delivered()
 
     def _settle(self, message: Taken) -> None:
         if self.aside.pop(message.unit.physical, None) is not None:

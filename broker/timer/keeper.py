@@ -14,7 +14,6 @@ from broker.release import moved
 from broker.retention import Doomed, Rescue
 from broker.timer import metrics as counted
 from broker.timer.names import TIMER_TOPIC
-from broker.timer.replacing import replaced
 from broker.timer.timers import Timers
 
 _LOOKED_MAX = 8192
@@ -88,7 +87,7 @@ class TimerKeeper:
         return Rescue.DONE
 
     def _is_mending(self) -> bool:
-        return self._timers.is_mending
+        return self._timers.parts.is_mending
 
     def dropped(self, doomed: Doomed) -> None:
         """Forget the timer-log files whose records are gone."""
@@ -105,7 +104,7 @@ class TimerKeeper:
         put, born_ms, born_host = moved(record, body, block, store.topics[TIMER_TOPIC], 0)
 
         def done(error: StoreError | None) -> None:
-            replaced(self._timers, physical, error)
+            self._timers.parts.replaced(physical, error)
             if error is None:
                 self._put_back.add()
 

@@ -23,10 +23,11 @@ from broker.timer import metrics as counted
 from broker.timer.due import Aside
 from broker.timer.log import MAGIC_DELETE, Unit
 from broker.timer.names import ROLLS_NAME
+from broker.timer.parts import AHEAD_MS
 from broker.timer.slot_walk import UNITS_MAX, walk
 from broker.timer.stages import Stage
 from broker.timer.table import TimerTable
-from broker.timer.timers import AHEAD_MS, Timers
+from broker.timer.timers import Timers
 
 _CHUNK_UNITS = 2_048
 _CHUNK_RECORDS = 32
@@ -87,9 +88,9 @@ class PendingTimer(NamedTuple):
 
 def timer_status(timers: Timers) -> TimerStatus:
     """Tell of all timers together."""
-    timers.measure()
+    timers.parts.measure()
     table, metrics = timers.table, timers.metrics
-    topics = [(timers.topic_name(each), count) for each, count in table.pending.items() if count > 0]
+    topics = [(timers.parts.topic_name(each), count) for each, count in table.pending.items() if count > 0]
     return TimerStatus(
         known=timers.entering.queue is not None,
         pending=timers.pending,

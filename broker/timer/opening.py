@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,13 +24,11 @@ from broker.shared_walk import Reading, decided
 from broker.timer import metrics as counted
 from broker.timer.log import MAGIC_DELETE, TimersDamaged
 from broker.timer.names import TIMER_NAME, due_of
+from broker.timer.parts import TimerParts
 from broker.timer.state import Saved
 from broker.timer.table import CHUNK_UNITS
 from broker.timer.taking import count_waiting
 from broker.timer.wheel import Slot
-
-if TYPE_CHECKING:
-    from broker.timer.timers import Timers
 
 _WHEEL_CHANGED_MAX = 65_536
 _TAKEN_UNITS = 512
@@ -39,37 +36,37 @@ _TAKEN_UNITS = 512
 log = structlog.get_logger()
 
 
-def find_pending(timers: Timers) -> Reading[None]:
+def find_pending(parts: TimerParts) -> Reading[None]:
     """Fill the table of a store that has just been opened, in steps of bounded work.
 
     Raises:
         OSError: A file cannot be read or written.
     """
-    saved = timers.state.load(timers.store.end)
-    timers.entering.floor = saved.floor
+    saved = parts.state.load(parts.store.end)
+    parts.entering.floor = saved.floor
     asides = {physical: (size, due_ms) for physical, size, due_ms in saved.aside}
     try:
-        yield from _from_files(timers, saved, asides)
+        yield from _from_files(parts, saved, asides)
     except TimersDamaged as error:
-        timers.note_damage(error)
-        yield from rebuild(timers)
+        parts.note_damage(error)
+        yield from rebuild(parts)
         return
     for physical, (size, due_ms) in asides.items():
         try:
-            topic_hash = timers.topic_hash(timers.store.read(physical, size))
+            topic_hash = parts.topic_hash(parts.store.read(physical, size))
         except (DamagedRecord, RecordGone):
-            timers.metrics.counter(counted.LOST).add()
+            parts.metrics.counter(counted.LOST).add()
         else:
-            timers.due.restore(physical, size, due_ms, topic_hash)
-            if saved.pending is None or not timers.store.recovery.clean:
-                timers.table.pending[topic_hash] = timers.table.pending.get(topic_hash, 0) + 1
+            parts.due.restore(physical, size, due_ms, topic_hash)
+            if saved.pending is None or not parts.store.recovery.clean:
+                parts.table.pending[topic_hash] = parts.table.pending.get(topic_hash, 0) + 1
 
 
-def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]) -> Reading[None]:
-    table, check, queue = timers.table, saved.check, timers.queue
+def _from_files(parts: TimerParts, saved: Saved, asides: dict[int, tuple[int, int]]) -> Reading[None]:
+    table, check, queue = parts.table, saved.check, parts.queue
     found, wheel_found = table.log.open(), table.wheel.open()
     if check is None:
-        yield from rebuild(timers)
+        yield from rebuild(parts)
         return
     count = table.log.number(check.log_end)
     if not wheel_found or (found and count < table.log.first) or (count and count > table.log.in_files()):
@@ -79,52 +76,52 @@ def _from_files(timers: Timers, saved: Saved, asides: dict[int, tuple[int, int]]
         precision = table.wheel.precision_near(check.read_ms)
         if precision != table.wheel.precision_ms:
             log.warning("timers_of_other_precision", theirs_ms=precision, ours_ms=table.wheel.precision_ms)
-            yield from rebuild(timers)
+            yield from rebuild(parts)
             return
     table.begin_at(check.read_ms)
     table.log.count = count
-    timers.entering.begin_at(queue, check.offset)
-    if saved.pending is None or not timers.store.recovery.clean:
-        yield from _count(timers)
+    parts.entering.begin_at(queue, check.offset)
+    if saved.pending is None or not parts.store.recovery.clean:
+        yield from _count(parts)
     else:
         table.pending = dict(saved.pending)
-    yield from _take_over_units(timers)
-    if not timers.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
+    yield from _take_over_units(parts)
+    if not parts.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
         raise TimersDamaged("the timer wheel leads to units that the timer log does not have")
-    yield from _apply_decisions(timers, saved.decided_from, asides)
-    yield from _enter(timers)
+    yield from _apply_decisions(parts, saved.decided_from, asides)
+    yield from _enter(parts)
 
 
-def rebuild(timers: Timers) -> Reading[None]:
+def rebuild(parts: TimerParts) -> Reading[None]:
     """Make timer log and wheel anew from the commit log, in steps of bounded work.
 
     Raises:
         OSError: A file cannot be read or written.
     """
-    table, queue = timers.table, timers.queue
+    table, queue = parts.table, parts.queue
     if queue.max_offset > queue.min_offset:
-        timers.metrics.counter(counted.REBUILT).add()
+        parts.metrics.counter(counted.REBUILT).add()
         log.warning("timers_rebuilding", records=queue.max_offset - queue.min_offset)
-    timers.state.begin_anew(timers.entering.floor)
+    parts.state.begin_anew(parts.entering.floor)
     table.log.reset()
     table.wheel.reset()
     table.pending.clear()
-    timers.begin_now()
-    timers.entering.begin_at(queue, queue.min_offset)
-    yield from _apply_decisions(timers, 0, {})
-    yield from _enter(timers)
+    parts.begin_now()
+    parts.entering.begin_at(queue, queue.min_offset)
+    yield from _apply_decisions(parts, 0, {})
+    yield from _enter(parts)
 
 
-def _take_over_units(timers: Timers) -> Generator[None, None, None]:
+def _take_over_units(parts: TimerParts) -> Generator[None, None, None]:
     """Go on behind the checkpoint with the units that are there, as far as they are what their records say.
 
     Units and slots are written once more: what is read here may be in the page cache alone, and after a failed sync of
     an earlier process a mere sync would write nothing.
     """
-    table, entering, store = timers.table, timers.entering, timers.store
+    table, entering, store = parts.table, parts.entering, parts.store
     precision = table.wheel.precision_ms
     # RocketMQ notes the log's end, then the queue's offset, then flushes: records below that may have units behind it.
-    offset = _behind_last_unit(timers)
+    offset = _behind_last_unit(parts)
     written, end = table.log.count, table.log.in_files()
     while table.log.count < end:
         position = table.log.position(table.log.count)
@@ -161,7 +158,7 @@ def _take_over_units(timers: Timers) -> Generator[None, None, None]:
             )
         if count > 0:
             table.pending[unit.topic_hash] = table.pending.get(unit.topic_hash, 0) + 1
-        replaces = timers.replaced_by(unit.physical, entry.size)
+        replaces = parts.replaced_by(unit.physical, entry.size)
         if replaces >= 0:
             table.replace(replaces, anew=True)
         if table.log.count - written == _TAKEN_UNITS:
@@ -170,23 +167,23 @@ def _take_over_units(timers: Timers) -> Generator[None, None, None]:
             yield
     table.log.write_anew(written, table.log.count)
     table.log.cut(table.log.count)
-    entering.begin_at(timers.queue, max(entering.offset, offset))
+    entering.begin_at(parts.queue, max(entering.offset, offset))
     yield
 
 
-def _behind_last_unit(timers: Timers) -> int:
+def _behind_last_unit(parts: TimerParts) -> int:
     """Queue offset behind the record of the last unit that the checkpoint covers, at most the checkpoint's."""
-    log, offset = timers.table.log, timers.entering.offset
+    log, offset = parts.table.log, parts.entering.offset
     if log.count <= log.first:
         return 0
     physical = log.unit(log.position(log.count - 1)).physical
-    entry = timers.store.record_at(physical) if physical < timers.store.end else None
+    entry = parts.store.record_at(physical) if physical < parts.store.end else None
     return offset if entry is None or entry.topic != TIMER_NAME else min(offset, entry.queue_offset + 1)
 
 
-def _count(timers: Timers) -> Generator[None, None, None]:
+def _count(parts: TimerParts) -> Generator[None, None, None]:
     """Count what is pending, by topic."""
-    table = timers.table
+    table = parts.table
     pending: dict[int, int] = {}
     for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 16):
         count_waiting(table.log.bytes_of(start, end), table.read_ms, pending)
@@ -194,9 +191,9 @@ def _count(timers: Timers) -> Generator[None, None, None]:
     table.pending = pending
 
 
-def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, int]]) -> Reading[None]:
+def _apply_decisions(parts: TimerParts, start: int, asides: dict[int, tuple[int, int]]) -> Reading[None]:
     """Settle what the log from an offset on says was replaced."""
-    table = timers.table
+    table = parts.table
     unknown: array[int] = array("q")
 
     def settle(decision: Decision) -> None:
@@ -208,14 +205,14 @@ def _apply_decisions(timers: Timers, start: int, asides: dict[int, tuple[int, in
         else:
             table.replace_at(position, anew=True)
 
-    if table.log.count or timers.entering.lag or asides:
+    if table.log.count or parts.entering.lag or asides:
         yield from decided(start, settle)
-    timers.entering.leave_out(unknown)
+    parts.entering.leave_out(unknown)
 
 
-def _enter(timers: Timers) -> Generator[None, None, None]:
+def _enter(parts: TimerParts) -> Generator[None, None, None]:
     """Enter what is in the queue, as far as the wheel has room."""
-    table, entering = timers.table, timers.entering
+    table, entering = parts.table, parts.entering
     while entering.lag:
         read, entered = entering.read(), entering.enter()
         if not read and not entered:

@@ -6,17 +6,13 @@ synced with, and the checkpoints go no further than both, whatever is entered an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker.checkpointer import LOG_BYTES_MAX
 from broker.repeated import Repeated
 from broker.saving import Saver, Saving, can_wait
 from broker.seams import Disk, Scheduler
 from broker.timer.log import TimersDamaged
+from broker.timer.parts import TimerParts
 from broker.timer.state import TimerCheck
-
-if TYPE_CHECKING:
-    from broker.timer.timers import Timers
 
 SAVE_SECONDS = 5.0
 
@@ -28,11 +24,11 @@ class TimerSaves:
         saved: What was saved last; None before.
     """
 
-    def __init__(self, timers: Timers, *, disk: Disk, scheduler: Scheduler) -> None:
+    def __init__(self, parts: TimerParts, *, disk: Disk, scheduler: Scheduler) -> None:
         self.saved: TimerCheck | None = None
         self._saved_end = 0
-        self._timers = timers
-        self._saver = Saver(disk, timers.store.savings, self._saving)
+        self._parts = parts
+        self._saver = Saver(disk, parts.store.savings, self._saving)
         repeated = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
         self.begin, self.end = repeated.begin, repeated.end
 
@@ -46,14 +42,14 @@ class TimerSaves:
 
     def settle(self) -> None:
         """End what is under way; before timer log and wheel are made anew."""
-        self._timers.store.savings.finish()
+        self._parts.store.savings.finish()
 
     def _saving(self, *, clean: bool = False) -> Saving:
         """Write how far it is; a full disk postpones that, another failure stops the store's write side."""
-        timers = self._timers
-        store, table = timers.store, timers.table
-        timers.measure()
-        if timers.entering.queue is None or timers.is_mending or store.failed is not None or store.closed:
+        parts = self._parts
+        store, table = parts.store, parts.table
+        parts.measure()
+        if parts.entering.queue is None or parts.is_mending or store.failed is not None or store.closed:
             return
         try:
             # Under `async` what was delivered is not on the disk yet, and the files must not be ahead of the log.
@@ -63,17 +59,17 @@ class TimerSaves:
             # What `relink` left needs no look at the log: all of it is pending.
             end = store.end
             decided_from = end if clean else table.decided_from(end)
-            check = TimerCheck(table.read_ms, table.log.position(table.log.count), timers.entering.offset)
+            check = TimerCheck(table.read_ms, table.log.position(table.log.count), parts.entering.offset)
             changed = check != self.saved or table.log.has_marks or end - self._saved_end >= LOG_BYTES_MAX
             if not clean and not changed:
                 return
             slots, pending = table.wheel.take(), dict(table.pending)
-            asides, floor = timers.due.asides(), timers.entering.floor
+            asides, floor = parts.due.asides(), parts.entering.floor
             table.log.write_marks()
             yield from table.log.syncing()
             table.wheel.write_taken(slots)
             yield from table.wheel.syncing()
-            yield from timers.state.saving(
+            yield from parts.state.saving(
                 check,
                 decided_from=decided_from,
                 aside=asides,
@@ -84,7 +80,7 @@ class TimerSaves:
             self.saved, self._saved_end = check, end
         except TimersDamaged as error:
             # The next opening finds it, too.
-            timers.note_damage(error)
+            parts.note_damage(error)
         except OSError as error:
             if not can_wait(error):
                 store.fail("writing how far the timers are", error)

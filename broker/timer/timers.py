@@ -15,56 +15,35 @@ deliveries of the one before are durable, and the loop does everything else in b
 from __future__ import annotations
 
 from collections.abc import Generator
-from functools import partial
-
-import structlog
 
 from broker.awaited import AwaitedSteps, run_now
 from broker.cancelling import CancelOutcome
-from broker.consume_queue import ConsumeQueue
+from broker.earliest import Earliest
 from broker.errors import NO_SPACE
-from broker.java import tags_code
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.properties import find_property
-from broker.record import prepared_offset, split
-from broker.release import REAL_TOPIC_NAME
-from broker.seams import Clock, Disk, Handle, Scheduler
+from broker.seams import Clock, Disk, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
 from broker.timer import metrics as counted
 from broker.timer.cancel import Rescheduled, cancelling, rescheduling
-from broker.timer.due import DueTimers
-from broker.timer.entering import Entering
-from broker.timer.log import TimerLog, TimersDamaged, Unit
-from broker.timer.names import TIMER_TOPIC, due_of
+from broker.timer.log import TimersDamaged
+from broker.timer.names import TIMER_TOPIC
 from broker.timer.opening import find_pending, rebuild
+from broker.timer.parts import AHEAD_MS, TimerParts
 from broker.timer.saves import TimerSaves
-from broker.timer.stages import Stage, Stages
-from broker.timer.state import TimerState
-from broker.timer.table import TimerTable
-from broker.timer.wheel import TimerWheel
+from broker.timer.stages import Stage
 
-AHEAD_MS = 2000
-"""How long before its time a slot is read."""
-COMING_MAX = 500_000
-"""Timers of slots that were read; further slots wait."""
 LOOK_SECONDS = 1.0
 """How soon a wall clock that was set forward is noticed while something is pending."""
 DISK_FULL_SECONDS = 1.0
-
-log = structlog.get_logger()
 
 
 class Timers:
     """Delivers the timed messages of one store.
 
     Attributes:
-        table: What is pending, and where.
-        entering: The way into the wheel.
-        due: The way out, and what was refused.
-        stages: Pauses and times of the stages.
-        state: The checkpoints.
+        parts: What is pending, and all that the steps work on; `table`, `entering`, `due` and `stages` are of it.
         saves: Saves all of it every few seconds.
     """
 
@@ -81,30 +60,22 @@ class Timers:
             metrics: Counts.
             notices: Says what is refused and lost.
         """
-        options = store.options.timers
-        wheel = TimerWheel(store.root, disk=disk, slots=options.slots, precision_ms=options.precision_ms)
-        timer_log = TimerLog(store.root, disk=disk, file_bytes=options.log_file_bytes)
+        self.parts = TimerParts(
+            store, disk=disk, clock=clock, metrics=metrics, notices=notices, delivered=self._delivered
+        )
         self.store = store
         self.clock = clock
         self.metrics = metrics
-        self.table = TimerTable(timer_log, wheel, options, self._due_of)
-        self.due = DueTimers(store, self.table, clock=clock, metrics=metrics, notices=notices)
-        self.due.on_done = self._delivered
-        self.entering = Entering(store, self.table, self.due.superseded, clock=clock, metrics=metrics, notices=notices)
-        self.stages = Stages(clock, metrics)
-        self.due.delivery.appending = partial(self.stages.timed, Stage.DEQUEUE_PUT_MESSAGE)
-        self.state = TimerState(store.root, disk=disk, clock=clock, metrics=metrics)
-        self._scheduler = scheduler
+        self.table = self.parts.table
+        self.entering = self.parts.entering
+        self.due = self.parts.due
+        self.stages = self.parts.stages
+        self.saves = TimerSaves(self.parts, disk=disk, scheduler=scheduler)
         self._notices = notices
-        self._timer: Handle | None = None
-        self._timer_at = 0.0
-        self.saves = TimerSaves(self, disk=disk, scheduler=scheduler)
+        self._next = Earliest(clock, scheduler, self._step)
         self._running = False
         self._reading: Generator[None, None, int] | None = None
-        self._mending: Generator[None, None, None] | None = None
-        self._fresh = False
         self._stuck = False
-        self._names: dict[int, str] = {}
 
     # Opening and closing
 
@@ -127,11 +98,11 @@ class Timers:
         """`opening`, for `broker.shared_walk.together`."""
         timers = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
         store.timed.on_topic = timers._attach
-        store.timed.in_slot = timers.in_slot
+        store.timed.in_slot = timers.parts.in_slot
         if TIMER_TOPIC in store.topics:
             timers._attach()
-            timers._fresh = False
-            yield from find_pending(timers)
+            timers.parts.is_fresh = False
+            yield from find_pending(timers.parts)
         return timers
 
     def _attach(self) -> None:
@@ -141,19 +112,9 @@ class Timers:
             return
         self.entering.begin_at(topic.queues[0], topic.queues[0].min_offset)
         topic.listeners.append(self._arrived)
-        self._fresh = True
+        self.parts.is_fresh = True
         if self._running:
             self.saves.begin()
-
-    @property
-    def queue(self) -> ConsumeQueue:
-        """Queue of the timer topic, which is there."""
-        assert self.entering.queue is not None
-        return self.entering.queue
-
-    def begin_now(self) -> None:
-        """Begin to read slots at the present moment."""
-        self.table.begin_at(self.clock.wall_ms())
 
     def start(self) -> None:
         """Deliver what is due, and go on."""
@@ -166,9 +127,7 @@ class Timers:
         """Deliver nothing any more."""
         self._running = False
         self.saves.end()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next.end()
 
     def close(self) -> None:
         """Stop, and save how far it is, so that RocketMQ could go on (D30); call it before the store is closed."""
@@ -186,38 +145,10 @@ class Timers:
         """
         self.saves.now(clean=clean)
 
-    def measure(self) -> None:
-        """Bring the gauges up to date."""
-        for topic_hash, count in self.table.pending.items():
-            self.metrics.counter(counted.PENDING, self.topic_name(topic_hash)).value = count
-        self.metrics.counter(counted.ASIDE).value = len(self.due.aside)
-        self.metrics.counter(counted.LAG).value = self.entering.lag
-        self.stages.depth(Stage.ENQUEUE_GET, self.entering.lag - self.entering.depth)
-        self.stages.depth(Stage.ENQUEUE_PUT, self.entering.depth)
-        if self.entering.queue is not None and not self.is_mending:
-            # Slots are read as they come up, unless something holds that.
-            held = not self.stages.runs(Stage.DEQUEUE_GET) or self.table.coming.count >= COMING_MAX
-            self.stages.depth(Stage.DEQUEUE_GET, self.table.unread(self.clock.wall_ms() + AHEAD_MS) if held else 0)
-        self.stages.depth(Stage.DEQUEUE_GET_MESSAGE, self.table.coming.count + self.table.rolls.count)
-        self.stages.depth(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight)
-
-    def topic_name(self, topic_hash: int) -> str:
-        """Name of the topic with a hash; the hash itself when there is none any more."""
-        name = self._names.get(topic_hash)
-        if name is None:
-            self._names = {tags_code(topic.name_bytes): topic.name for topic in self.store.topics.values()}
-            name = self._names.get(topic_hash, str(topic_hash))
-        return name
-
     @property
     def pending(self) -> int:
         """Timers that are not delivered, as far as they are in the wheel."""
-        return sum(self.table.pending.values())
-
-    def in_slot(self, slot_ms: int) -> int:
-        """How many timers a slot has."""
-        slot = None if self.entering.queue is None or self._fresh else self.table.wheel.get(slot_ms)
-        return 0 if slot is None else max(0, slot.timers)
+        return self.parts.pending
 
     def pause(self, stage: Stage) -> None:
         """Have a stage rest until `resume`, or a restart."""
@@ -241,7 +172,7 @@ class Timers:
 
     def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
         """`cancel` in steps of bounded work; returns the outcome."""
-        return cancelling(self, topic, unique_key)
+        return cancelling(self.parts, topic, unique_key)
 
     def reschedule(self, topic: str, unique_key: str, due_ms: int) -> Rescheduled:
         """Give a timer another moment, and with it another id; durable when this returns. `rescheduling` is in steps.
@@ -254,34 +185,7 @@ class Timers:
 
     def rescheduling(self, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
         """`reschedule` in steps of bounded work; returns the outcome."""
-        return rescheduling(self, topic, unique_key, due_ms)
-
-    def is_pending(self, physical: int, offset: int) -> bool:
-        """Whether the record of the timer topic at a commit-log and queue offset is neither settled nor under way."""
-        if physical in self.due.superseded:
-            return False
-        if physical in self.due.aside:
-            return True
-        if offset >= self.entering.offset:
-            return not self.entering.is_decided(physical)
-        position = self.table.log.find(physical)
-        return position is not None and self.table.is_pending(self.table.log.unit(position), position)
-
-    def take_out(self, physical: int) -> None:
-        """Settle a pending timer whose record was just replaced."""
-        aside = self.due.aside.pop(physical, None)
-        if aside is not None:
-            self.table.forget(aside.timer.unit)
-        elif self.table.log.find(physical) is None:
-            # Until the record that replaces it is entered.
-            self.due.superseded.add(physical)
-        else:
-            self.table.replace(physical)
-
-    @property
-    def is_mending(self) -> bool:
-        """Whether timer log and wheel are being made anew, or have still to be made."""
-        return self._mending is not None or self._fresh
+        return rescheduling(self.parts, topic, unique_key, due_ms)
 
     def drop_before(self, physical: int) -> None:
         """Delete timer-log files that only name records below a commit-log offset; a failed one stops the store."""
@@ -297,28 +201,22 @@ class Timers:
 
     def _delivered(self) -> None:
         """Go on when as much was under way as may be; else the next step is set to its time already."""
-        if self._timer is None or self.due.aside:
+        if not self._next.is_asked or self.due.aside:
             self._arm()
 
     def _arm(self, seconds: float | None = None) -> None:
         """Have the next step run when something is due, not while too many are under way."""
-        if not self._running or self.entering.queue is None or self.due.is_full(alone=self.is_mending):
+        if not self._running or self.entering.queue is None or self.due.is_full(alone=self.parts.is_mending):
             return
         if seconds is None:
             seconds = self._seconds_left()
             if seconds is None:
                 return
-        at = self.clock.monotonic() + seconds
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._scheduler.call_later(seconds, self._step)
+        self._next.within(seconds)
 
     def _seconds_left(self) -> float | None:
         """Time to the next step; None when nothing is pending."""
-        if self._mending is not None or self._fresh:
+        if self.parts.is_mending:
             return 0.0
         runs, table = self.stages.runs, self.table
         entering = (runs(Stage.ENQUEUE_GET) or self.entering.depth) and runs(Stage.ENQUEUE_PUT)
@@ -328,7 +226,7 @@ class Timers:
             return None
         now_us = self.clock.wall_us()
         waits = [LOOK_SECONDS]
-        if self._slot_due(now_us // 1000) and runs(Stage.DEQUEUE_GET):
+        if self.parts.is_slot_due(now_us // 1000) and runs(Stage.DEQUEUE_GET):
             return 0.0
         if runs(Stage.DEQUEUE_GET_MESSAGE) and runs(Stage.DEQUEUE_PUT_MESSAGE):
             by_us = now_us + self.store.landed.ahead_us
@@ -338,33 +236,29 @@ class Timers:
                 waits.append(self.due.retry_at - self.clock.monotonic())
         return max(0.0, min(waits))
 
-    def _slot_due(self, now_ms: int) -> bool:
-        return self.table.next_ms <= now_ms + AHEAD_MS and self.table.coming.count < COMING_MAX
-
     # Steps
 
     def _step(self) -> None:
-        self._timer = None
-        store = self.store
+        store, parts = self.store, self.parts
         if not self._running or store.failed is not None or store.closed:
             return
         taken = True
         try:
-            if self._mending is not None:
-                self._mend()
-            elif self._fresh:
-                self._make_files()
+            if parts.mending is not None:
+                self._mend(parts.mending)
+            elif parts.is_fresh:
+                parts.make_files()
             else:
                 self._enqueue()
                 self._read_slots()
                 taken = self._deliver()
         except TimersDamaged as error:
-            self.note_damage(error)
+            parts.note_damage(error)
             self.saves.settle()
             self._reading = None
             self.due.aside.clear()
             self.due.superseded.clear()
-            self._mending = alone(store, rebuild(self))
+            parts.mending = alone(store, rebuild(parts))
         except OSError as error:
             if error.errno not in NO_SPACE:
                 store.fail("writing the timers", error)
@@ -376,19 +270,12 @@ class Timers:
             store.flush()
         self._arm(None if taken else DISK_FULL_SECONDS)
 
-    def _make_files(self) -> None:
-        self.table.log.reset()
-        self.table.wheel.reset()
-        self.begin_now()
-        self._fresh = False
-
-    def _mend(self) -> None:
+    def _mend(self, mending: Generator[None, None, None]) -> None:
         """Go on making everything anew."""
-        assert self._mending is not None
         try:
-            next(self._mending)
+            next(mending)
         except StopIteration:
-            self._mending = None
+            self.parts.mending = None
 
     def _enqueue(self) -> None:
         entering, stages = self.entering, self.stages
@@ -413,16 +300,16 @@ class Timers:
     def _read_slots(self) -> None:
         """Read the slots whose time comes, as far as one step goes."""
         now, opens = self.clock.wall_ms(), self.entering.wants_open_slot
-        if self._reading is None and not opens and not self._slot_due(now):
+        if self._reading is None and not opens and not self.parts.is_slot_due(now):
             return
         if not self.stages.runs(Stage.DEQUEUE_GET):
             return
         with self.stages.timed(Stage.DEQUEUE_GET):
             table = self.table
             if self._reading is None:
-                if self._slot_due(now):
+                if self.parts.is_slot_due(now):
                     table.skip_empty(now + AHEAD_MS, self.store.end)
-                if not opens and (not self._slot_due(now) or table.wheel.get(table.next_ms) is None):
+                if not opens and (not self.parts.is_slot_due(now) or table.wheel.get(table.next_ms) is None):
                     return
                 self._reading = table.read_slot(self.store.end, hold=opens)
             try:
@@ -444,26 +331,3 @@ class Timers:
         if taken and not under_way and self.due.aside and self.clock.monotonic() >= self.due.retry_at:
             taken = self.due.retry()
         return taken
-
-    # Records
-
-    def _due_of(self, unit: Unit) -> int:
-        """Due time of a timer of RocketMQ's, whose unit does not say it; the end of its slot when it cannot be read."""
-        precision = self.table.wheel.precision_ms
-        entry = self.store.record_at(unit.physical) if unit.physical < self.store.end else None
-        found = None if entry is None else due_of(entry.properties, precision)
-        return unit.slot_ms + precision if found is None else found
-
-    def topic_hash(self, record: memoryview) -> int:
-        """Java's hash of the real topic of a record."""
-        return tags_code(find_property(split(record)[1], REAL_TOPIC_NAME) or b"")
-
-    def replaced_by(self, physical: int, size: int) -> int:
-        """Commit-log offset of the record that one takes the place of, -1 for none."""
-        offset = prepared_offset(self.store.read(physical, size))
-        return max(offset, 0) if offset else -1
-
-    def note_damage(self, error: TimersDamaged) -> None:
-        """Count and say that timer log or wheel cannot be believed."""
-        self.metrics.counter(counted.DAMAGED).add()
-        log.error("timers_damaged", why=str(error), what="they are made anew from the commit log")

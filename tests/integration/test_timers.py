@@ -211,7 +211,7 @@ def test_stages_pause_and_resume(stage: Stage) -> None:
     made.scheduler.advance(30)
     assert made.delivered() == [b"first"]
     assert made.metrics.value(counted.STAGE_PAUSED, stage.value) == 1
-    made.timers.measure()
+    made.timers.parts.measure()
     depths = {each: made.metrics.value(counted.STAGE_DEPTH, each.value) for each in Stage}
     # Nothing waits between the last two.
     before = Stage.DEQUEUE_GET_MESSAGE if stage is Stage.DEQUEUE_PUT_MESSAGE else stage

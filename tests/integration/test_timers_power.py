@@ -21,7 +21,7 @@ LAST_FILE = f"{ROOT}/timerlog/{0:020d}"
 def follow_slots(made: Broker) -> None:
     """Read the units of every slot to come; raises TimersDamaged where one leads to what is not of its own."""
     table = made.timers.table
-    if made.timers.entering.queue is None or made.timers.is_mending:
+    if made.timers.entering.queue is None or made.timers.parts.is_mending:
         return
     for slot_ms in range(table.read_ms, table.read_ms + table.wheel.round_ms, table.wheel.precision_ms):
         for _ in table.slot_units(slot_ms):

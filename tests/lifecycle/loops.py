@@ -256,7 +256,7 @@ class Loops(Scenario):
         if self._made.store.failed is not None:
             return "undecided"
         timers = self._made.timers
-        if physical in self._cancels and not timers.is_pending(physical, offset):
+        if physical in self._cancels and not timers.parts.is_pending(physical, offset):
             return "cancelled"
         return "aside" if physical in timers.due.aside else "waiting"
 

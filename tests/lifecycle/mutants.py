@@ -137,11 +137,11 @@ def _ahead(take: Any) -> Any:
 def _remembered_only(append: Any) -> Any:
     """Cancels are not stored."""
 
-    def cancel(timers: Any, target: Any, puts: list[Any]) -> Generator[Any, None, list[str]]:
+    def cancel(parts: Any, target: Any, puts: list[Any]) -> Generator[Any, None, list[str]]:
         if len(puts) == 1:
-            timers.take_out(target.message.physical)
+            parts.take_out(target.message.physical)
             return []
-        keys: list[str] = yield from append(timers, target, puts)
+        keys: list[str] = yield from append(parts, target, puts)
         return keys
 
     return cancel
@@ -150,8 +150,8 @@ def _remembered_only(append: Any) -> Any:
 def _superseded_ignored(apply: Any) -> Any:
     """A start does not ask the log what was replaced."""
 
-    def skip(timers: Any, _: int, asides: dict[int, tuple[int, int]]) -> Any:
-        return apply(timers, timers.store.end, asides)
+    def skip(parts: Any, _: int, asides: dict[int, tuple[int, int]]) -> Any:
+        return apply(parts, parts.store.end, asides)
 
     return skip
 

@@ -349,13 +349,13 @@ class Timers(Scenario):
             return "delivered"
         if key == self._damaged and self._made.metrics.value(counted.LOST):
             return "lost"
-        if key in self._cancels and not timers.is_pending(physical, offset):
+        if key in self._cancels and not timers.parts.is_pending(physical, offset):
             return "cancelled"
         if self._made.store.failed is not None:
             return "undecided"
         if physical in timers.due.aside:
             return "delivering" if timers.due.delivery.in_flight else "aside"
-        if timers.is_pending(physical, offset):
+        if timers.parts.is_pending(physical, offset):
             return "pending"
         by_ms = self.clock.wall_ms() + AHEAD_MAX_US // 1000
         return "delivering" if self._due[key] <= by_ms else "rolling"

@@ -21,7 +21,7 @@ from broker.seams import Syncs
 from broker.testing import SimDisk, SimFile
 from broker.timer import cancel
 from broker.timer.due import DueTimers
-from broker.timer.timers import Timers
+from broker.timer.parts import TimerParts
 from proxy.node import Node, Seams
 from tests.simulation.clients import Consumer, Producer
 from tests.simulation.faults import cut_within, kill, lose_power, reset_connections, stall_readers
@@ -339,20 +339,20 @@ def _hasty_timers(deliver: Any) -> Any:
 
 
 def _unkept_cancel(append: Any) -> Any:
-    def settle_only(timers: Timers, target: Any, puts: list[Put]) -> Generator[Any, None, list[str]]:
+    def settle_only(parts: TimerParts, target: Any, puts: list[Put]) -> Generator[Any, None, list[str]]:
         if len(puts) > 1:
-            return list((yield from append(timers, target, puts)))
-        timers.take_out(target.message.physical)
+            return list((yield from append(parts, target, puts)))
+        parts.take_out(target.message.physical)
         return [""]
 
     return settle_only
 
 
 def _kept_original(append: Any) -> Any:
-    def leave(timers: Timers, target: Any, puts: list[Put]) -> Generator[Any, None, list[str]]:
+    def leave(parts: TimerParts, target: Any, puts: list[Put]) -> Generator[Any, None, list[str]]:
         if len(puts) == 1:
-            return list((yield from append(timers, target, puts)))
-        return ["", *(yield from append(timers, target, [puts[1]._replace(prepared_offset=0)]))]
+            return list((yield from append(parts, target, puts)))
+        return ["", *(yield from append(parts, target, [puts[1]._replace(prepared_offset=0)]))]
 
     return leave
 

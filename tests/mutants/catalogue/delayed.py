@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         name="without its files the service of delays begins now",
         file="broker/timer/opening.py",
-        old="    timers.entering.begin_at(queue, queue.min_offset)\n",
-        new="    timers.entering.begin_at(queue, queue.max_offset)\n",
+        old="    parts.entering.begin_at(queue, queue.min_offset)\n",
+        new="    parts.entering.begin_at(queue, queue.max_offset)\n",
         caught_by=(f"{STOPS}::test_stop_at_every_change_loses_repeats_and_hurries_nothing",),
         rows=("W90",),
     ),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         name="after a crash what was delivered is delivered again",
         file="broker/timer/opening.py",
-        old="    yield from _apply_decisions(timers, 0, {})\n",
+        old="    yield from _apply_decisions(parts, 0, {})\n",
         new="",
         caught_by=(f"{STOPS}::test_stop_at_every_change_loses_repeats_and_hurries_nothing",),
         rows=("W90",),

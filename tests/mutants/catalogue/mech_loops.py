@@ -104,8 +104,8 @@ MUTANTS = (
     Mutant(
         name="a moved occurrence is the last of its loop",
         file="broker/timer/cancel.py",
-        old='    released = release(target.record, timers.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))\n',
-        new='    released = release(target.record, timers.store.topics, (*TIMER_NAMES, b"UNIQ_KEY", MARK))\n',
+        old='    released = release(target.record, parts.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))\n',
+        new='    released = release(target.record, parts.store.topics, (*TIMER_NAMES, b"UNIQ_KEY", MARK))\n',
         caught_by=(
             f"{LOOPS}::test_moved_occurrence_is_delivered_then_and_the_loop_goes_on",
             f"{KILLS}::test_run_goes_along_every_row[Loops]",

@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         name="wheel and log made anew do not ask what was delivered",
         file="broker/timer/opening.py",
-        old="    yield from _apply_decisions(timers, 0, {})\n",
-        new="    yield from _apply_decisions(timers, timers.store.end, {})\n",
+        old="    yield from _apply_decisions(parts, 0, {})\n",
+        new="    yield from _apply_decisions(parts, parts.store.end, {})\n",
         caught_by=(
             "tests/integration/test_timers_model.py::test_any_prefix_of_the_timer_log_gives_all_that_is_pending",
             f"{KILLS}::test_kill_at_some_changes_breaks_nothing[0-Timers]",
@@ -158,8 +158,8 @@ MUTANTS = (
     Mutant(
         name="a cancel is remembered and not stored",
         file="broker/timer/cancel.py",
-        old="    yield from _append(timers, target, [_cancel_put(timers, target)])\n",
-        new="    timers.take_out(target.message.physical)\n",
+        old="    yield from _append(parts, target, [_cancel_put(parts, target)])\n",
+        new="    parts.take_out(target.message.physical)\n",
         caught_by=(
             f"{CANCEL}::test_cancel_is_rocketmqs",
             f"{LOOPS}::test_cancel_survives_a_kill",
