@@ -13,7 +13,7 @@ from pyddmq.client.async_connection import AsyncConnection
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.delays import Body, CancelOutcome, Moment, cancel_message, delay_message, outcome_of
 from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.pipeline import Pipeline, Send
+from pyddmq.client.ordered_sends import OrderedSends, Send
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
     IN_FLIGHT_MAX,
@@ -72,7 +72,7 @@ class AsyncProducer:
         self._idl: Any = idl.load("producer")
         self.address = address
         self._timeout_ms = timeout_ms
-        self._pipeline = Pipeline(
+        self._sends = OrderedSends(
             AsyncConnection(address, self._idl.ProducerService, protocol=protocol),
             Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
             in_flight_max=in_flight_max,
@@ -85,7 +85,7 @@ class AsyncProducer:
     async def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: the producer is closed."""
         self._check_loop()
-        await self._pipeline.connect(self._timeout_ms)
+        await self._sends.connect(self._timeout_ms)
 
     async def send(
         self,
@@ -247,7 +247,7 @@ class AsyncProducer:
 
     async def close(self) -> None:
         """Close the connection; what is under way is given up, and raises there. Harmless the second time."""
-        await self._pipeline.close()
+        await self._sends.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -292,7 +292,7 @@ class AsyncProducer:
 
         send = Send(method, arguments, timeout_ms=timeout_ms, messages=messages, done=done)
         try:
-            self._pipeline.submit(send)
+            self._sends.submit(send)
         except BaseException:
             self._room.release()
             raise
@@ -302,7 +302,7 @@ class AsyncProducer:
 
     def _ended(self, send: Send, future: asyncio.Future[Any]) -> None:
         self._waited_for.discard(future)
-        if future.cancelled() and self._pipeline.withdraw(send):
+        if future.cancelled() and self._sends.withdraw(send):
             self._room.release()
 
     def _check_loop(self) -> asyncio.AbstractEventLoop:

@@ -246,18 +246,18 @@ class Producer(DelayedSends):
     def _begin_soon(self) -> SoonSends:
         # Here, because most programs have no use for an event loop.
         from pyddmq.client.async_connection import AsyncConnection
-        from pyddmq.client.pipeline import Pipeline
+        from pyddmq.client.ordered_sends import OrderedSends
         from pyddmq.client.soon import SoonSends
 
-        def pipeline() -> Pipeline:
+        def sends() -> OrderedSends:
             connection = AsyncConnection(self.address, getattr(self._idl, self._service), protocol=self._protocol)
-            return Pipeline(
+            return OrderedSends(
                 connection, self._resending, in_flight_max=self._in_flight_max, deduplicate=self._deduplicate
             )
 
         with self._alone():
             if self._soon is None:
-                self._soon = SoonSends(pipeline, in_flight_max=self._in_flight_max)
+                self._soon = SoonSends(sends, in_flight_max=self._in_flight_max)
             return self._soon
 
     def _wait_for_soon(self) -> None:

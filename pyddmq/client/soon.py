@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.pipeline import Pipeline, Send
+from pyddmq.client.ordered_sends import OrderedSends, Send
 from pyddmq.client.sends import SendReceipt
 
 _CLOSE_STEP_SECONDS = 0.05
@@ -47,16 +47,16 @@ class SendFuture(Future[SendReceipt]):
 
 
 class SoonSends:
-    """Runs a pipeline in a thread of its own.
+    """Runs `OrderedSends` in a thread of its own.
 
     Args:
-        make: Makes the pipeline.
+        make: Makes them.
         in_flight_max: Sends that have not ended, at most; who hands over more waits.
     """
 
-    def __init__(self, make: Callable[[], Pipeline], *, in_flight_max: int) -> None:
+    def __init__(self, make: Callable[[], OrderedSends], *, in_flight_max: int) -> None:
         self._loop = asyncio.new_event_loop()
-        self._pipeline = make()
+        self._sends = make()
         self._room = threading.Semaphore(in_flight_max)
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class SoonSends:
             if self._closing.is_set():
                 return
             self._closing.set()
-        asyncio.run_coroutine_threadsafe(self._pipeline.close(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._sends.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -149,7 +149,7 @@ class SoonSends:
 
     def _take(self, send: Send) -> None:
         try:
-            self._pipeline.submit(send)
+            self._sends.submit(send)
         except ClientMisuse as error:
             send.done(None, 0, error)
 

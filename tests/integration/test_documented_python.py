@@ -101,6 +101,10 @@ def test_clients_send_and_consume_as_the_pages_say(tmp_path: Path) -> None:
     with RunningNode(YAML, tmp_path) as node:
         ports = {"127.0.0.1:9613": node.producer, "127.0.0.1:9713": node.consumer}
         seen: list[bytes] = []
+        stored: list[bytes] = []
+
+        async def store(*arguments: Any) -> None:
+            stored.append(arguments[-1])
 
         def handle(*arguments: Any) -> None:
             seen.append(arguments[-1])
@@ -109,6 +113,7 @@ def test_clients_send_and_consume_as_the_pages_say(tmp_path: Path) -> None:
         names: dict[str, Any] = {
             "handle": handle,
             "bill": handle,
+            "store": store,
             "book": lambda arg, transaction_id: bool(arg and transaction_id),
             "is_booked": bool,
             "arg": "order",
@@ -119,6 +124,8 @@ def test_clients_send_and_consume_as_the_pages_say(tmp_path: Path) -> None:
         assert seen == [b'{"customer": {"id": 7}}']
         run("docs/client.md", names, instead=ports)
         assert seen[1:] == [b'{"id": 7}']
+        assert set(stored) == {b'{"id": %d}' % number for number in range(100)}
+        assert len(stored) == 104
         assert (names["result"].state, names["result"].decided) == (LocalState.COMMIT, True)
         run("docs/loops.md", names, instead=ports)
         names |= {"TransactionProducer": TransactionProducer, "OutgoingMessage": OutgoingMessage}

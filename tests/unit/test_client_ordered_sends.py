@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyddmq import CannotConnect, ClientError, ConnectionLost, IllegalMessage, idl
-from pyddmq.client.pipeline import Pipeline, Send
+from pyddmq.client.ordered_sends import OrderedSends, Send
 from pyddmq.client.sends import Resending
 
 WIRE: Any = idl.load("producer")
@@ -142,7 +142,7 @@ async def send_all(keeper: Keeper, bodies: list[bytes], *, resends: int, in_flig
     """Send bodies, and return for each None, or why it failed."""
     link: Any = Link(keeper)
     resending = Resending(resends=resends, pause_ms=0, patience_ms=0, on_resend=None)
-    pipeline = Pipeline(link, resending, in_flight_max=in_flight_max, deduplicate=True)
+    sends = OrderedSends(link, resending, in_flight_max=in_flight_max, deduplicate=True)
     loop = asyncio.get_running_loop()
     futures: list[asyncio.Future[Any]] = []
     for number, body in enumerate(bodies):
@@ -152,12 +152,12 @@ async def send_all(keeper: Keeper, bodies: list[bytes], *, resends: int, in_flig
         def done(_result: Any, _attempts: int, error: BaseException | None, future: Any = future) -> None:
             future.set_result(error)
 
-        pipeline.submit(Send("sendSync", {"message": message}, timeout_ms=1000, messages=[message], done=done))
+        sends.submit(Send("sendSync", {"message": message}, timeout_ms=1000, messages=[message], done=done))
         futures.append(future)
         if number % 3 == 0:
             await asyncio.sleep(0)
     outcomes = [await asyncio.wait_for(future, 60) for future in futures]
-    await pipeline.close()
+    await sends.close()
     keeper.hear_the_rest()
     return outcomes
 

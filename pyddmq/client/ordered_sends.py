@@ -100,7 +100,7 @@ class Send:
         self.patience_ends = 0.0
 
 
-class Pipeline:
+class OrderedSends:
     """See the top of the file.
 
     Args:
