@@ -125,7 +125,8 @@ def test_checks_go_on_over_restart_and_lost_connection(tmp_path: Path) -> None:
         with TransactionProducer(node.producer, "shop", listener, on_check_error=heard.append) as producer:
             listener.wait()
             assert pulled(node, 1) == [b"asked again"]
-            node.call(lambda: [each.abort() for each in list(node.node.producer.connections)])
+            for each in list(node.node.producer.connections):
+                node.call(each.abort)
             producer.send_in_transaction(order("after it"))
             listener.wait()
             assert pulled(node, 1) == [b"after it"]
