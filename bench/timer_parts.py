@@ -75,8 +75,8 @@ def _measure_delays(step: int, messages: int) -> dict[str, float]:
     delays.start()
     clock.advance(store.delayed.levels.ms(1) / 1000)
     watch = Watch(DELAY_PARTS)
-    delays.pace.most = step
-    watch.watch(delays._plain, "release", "release")
+    delays.due.pace.most = step
+    watch.watch(delays.due._plain, "release", "release")
     watch.watch(store, "append", "append")
     while delays.levels[1].pending:
         watch.run("rest", delays._step)

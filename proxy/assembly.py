@@ -126,7 +126,7 @@ def opening_waiting(parts: Parts) -> Generator[None, None, tuple[Delays, Timers,
             store, offsets=parts.progress.offsets, settings=check_settings(parts.config.node), **seams
         ),
     )
-    for pace in (delays.pace, timers.entering.pace, timers.due.pace, transactions.pace):
+    for pace in (delays.due.pace, timers.entering.pace, timers.due.pace, transactions.pace):
         pace.requests = lambda: parts.consumer.requests + parts.producer.requests
     yield from returning(store, disk=parts.seams.disk)
     return delays, timers, transactions

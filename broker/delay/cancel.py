@@ -9,21 +9,18 @@ moment it is durable, unless the delivery precedes it in the log.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 from broker.awaited import Awaited, AwaitedSteps, settled
 from broker.cancelling import CancelOutcome, delivered, run_query
 from broker.decisions import prepared_offset_of
 from broker.delay import metrics as counted
+from broker.delay.due import DueDelays
 from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import StoreError
 from broker.message import Message
 from broker.put import Put
 from broker.query import by_unique_key
 from broker.store import Store
-
-if TYPE_CHECKING:
-    from broker.delay.delays import Delays
 
 CANCEL_TOPIC = "rmq_sys_delay_cancels"
 _PROPERTIES = b"REAL_TOPIC\x01%b\x02UNIQ_KEY\x01%b\x02"
@@ -32,7 +29,7 @@ _FOUND_MAX = 64
 """Records of one UNIQ_KEY that are looked at, the newest."""
 
 
-def cancelling(delays: Delays, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+def cancelling(due: DueDelays, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
     """Cancel what waits under a name, in steps of bounded work; durable when it ends.
 
     All of it, where a producer stored it more than once.
@@ -41,21 +38,21 @@ def cancelling(delays: Delays, topic: str, unique_key: str) -> AwaitedSteps[Canc
         DiskFull, StoreFailed: It cannot be stored; the message stays.
         OSError: The store cannot be read.
     """
-    store = delays.store
+    store = due.store
     mine: list[Message] = []
     cancels: list[Message] = []
     while True:
-        retries = delays.retries
+        retries = due.retries
         # What was under way is durable after this, and settled. It is looked at again while more is under way that may
         # be of this message. That ends: a message is delivered, cancelled or put again elsewhere once.
         yield from settled(store)
         mine = yield from _stored(store, SCHEDULE_TOPIC, topic, unique_key)
         cancels = yield from _stored(store, CANCEL_TOPIC, topic, unique_key)
-        waiting = [each for each in mine if delays.is_waiting(each.queue_id + 1, each.offset, retries)]
-        if waiting and not any(each.offset in delays.levels[each.queue_id + 1].held for each in waiting):
-            yield from _append(delays, waiting, topic, unique_key)
+        waiting = [each for each in mine if due.is_waiting(each.queue_id + 1, each.offset, retries)]
+        if waiting and not any(each.offset in due.levels[each.queue_id + 1].held for each in waiting):
+            yield from _append(due, waiting, topic, unique_key)
             return CancelOutcome.CANCELLED
-        if all(delays.is_over(each.queue_id + 1, each.offset) for each in mine):
+        if all(due.is_over(each.queue_id + 1, each.offset) for each in mine):
             break
     newest = max(mine, key=lambda each: each.physical, default=None)
     if newest is None:
@@ -75,9 +72,9 @@ def _stored(store: Store, where: str, topic: str, unique_key: str) -> Generator[
     return [each for each in found if each.properties.get("REAL_TOPIC") == topic]
 
 
-def _append(delays: Delays, waiting: list[Message], topic: str, unique_key: str) -> AwaitedSteps[None]:
+def _append(due: DueDelays, waiting: list[Message], topic: str, unique_key: str) -> AwaitedSteps[None]:
     """Append, and settle what was replaced when that is durable; until then it is held."""
-    store = delays.store
+    store = due.store
     own = store.create_topic(CANCEL_TOPIC, 1, system=True)
     properties = _PROPERTIES % (topic.encode(), unique_key.encode())
     puts = [
@@ -95,7 +92,7 @@ def _append(delays: Delays, waiting: list[Message], topic: str, unique_key: str)
 
     def done(error: StoreError | None) -> None:
         for each in waiting:
-            level = delays.levels[each.queue_id + 1]
+            level = due.levels[each.queue_id + 1]
             level.held.discard(each.offset)
             if error is None:
                 level.settle(each.offset)
@@ -104,6 +101,6 @@ def _append(delays: Delays, waiting: list[Message], topic: str, unique_key: str)
     first = waiting[0]
     store.append(puts, born_ms=first.born_ms, born_host=first.born_host, atomic=len(puts) > 1, done=done)
     for each in waiting:
-        delays.levels[each.queue_id + 1].held.add(each.offset)
+        due.levels[each.queue_id + 1].held.add(each.offset)
     yield from awaited.steps()
-    delays.metrics.counter(counted.CANCELLED).add(len(waiting))
+    due.metrics.counter(counted.CANCELLED).add(len(waiting))

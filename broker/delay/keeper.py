@@ -34,9 +34,9 @@ class DelayKeeper:
         store = self._delays.store
         if any(self._is_under_way(level, minimum) for level, minimum in self._behind(doomed)):
             # Refused ones may be on their way, and cancelled ones: that ends first.
-            retries = self._delays.retries
+            retries = self._delays.due.retries
             yield from settled(store)
-            if retries != self._delays.retries:
+            if retries != self._delays.due.retries:
                 return Rescue.MORE
         left, waits = count_max, False
         for level, minimum in self._behind(doomed):
@@ -57,9 +57,8 @@ class DelayKeeper:
             return Rescue.BLOCKED
         return Rescue.DONE if left else Rescue.MORE
 
-    @staticmethod
-    def _is_under_way(level: DelayLevel, minimum: int) -> bool:
-        if level.in_flight and any(offset < minimum for offset in level.aside):
+    def _is_under_way(self, level: DelayLevel, minimum: int) -> bool:
+        if self._delays.due.delivery.in_flight and any(offset < minimum for offset in level.aside):
             return True
         return any(offset < minimum for offset in level.held)
 

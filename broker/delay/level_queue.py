@@ -24,8 +24,9 @@ _HEAD_UNITS = 4
 
 
 class Waiting(NamedTuple):
-    """A message of a level: queue offset, commit-log offset, size, due time in ms since the epoch."""
+    """A message: number of its level, queue offset, commit-log offset, size, due time in ms since the epoch."""
 
+    level: int
     offset: int
     physical: int
     size: int
@@ -100,7 +101,6 @@ class DelayLevel:
         next: The next offset to look at.
         settled: Offsets from `position` on that are settled.
         aside: Refused messages by offset, all below `next`.
-        in_flight: Messages whose delivery is not durable yet.
         held: Offsets that a cancel, or a copy of the message, is about to take the place of: not delivered meanwhile.
     """
 
@@ -111,7 +111,6 @@ class DelayLevel:
         self.position = self.next = queue.min_offset
         self.settled = Ranges()
         self.aside: dict[int, Aside] = {}
-        self.in_flight = 0
         self.held: set[int] = set()
         self._caps: deque[tuple[int, int]] = deque()
         """(end offset, due time), both rising."""
@@ -204,7 +203,7 @@ class DelayLevel:
                 if size == FILLER_SIZE:
                     self.settle(offset)
                 elif offset not in self.settled:
-                    yield Waiting(offset, physical, size, self._due(offset, due))
+                    yield Waiting(self.level, offset, physical, size, self._due(offset, due))
                 offset += 1
 
     def head(self) -> Waiting | None:

@@ -82,7 +82,7 @@ class NodeCollector:
         """Yield a family for every declared metric; a counter without labels that was never touched shows as 0."""
         delays = self._node.delays()
         if delays is not None:
-            delays.measure()
+            delays.due.measure()
         transactions = self._node.transactions()
         if transactions is not None:
             transactions.measure()

@@ -92,7 +92,7 @@ def test_what_is_under_way_is_too_late() -> None:
     name = sent(node, b"x", 1)
     node.store.flush()
     node.scheduler.advance(1)
-    assert node.delays.in_flight == 1
+    assert node.delays.due.delivery.in_flight == 1
     assert node.delays.cancel(TOPIC, name) is CancelOutcome.TOO_LATE
     assert node.delivered() == [b"x"]
     node = node.again()

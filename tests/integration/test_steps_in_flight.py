@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from broker.delay.delays import Delays
 from broker.pace import STEPS_MAX
 from broker.store import Put
 from broker.testing import SimDisk
@@ -48,13 +47,11 @@ def _append(made: WaitingStore, waiting: Callable[[Put], Put]) -> None:
 
 
 def _steps(made: WaitingStore) -> int:
-    delivery = made.delivery
-    return delivery.steps if isinstance(delivery, Delays) else delivery.due.delivery.steps
+    return made.delivery.due.delivery.steps
 
 
 def _in_flight(made: WaitingStore) -> int:
-    delivery = made.delivery
-    return delivery.in_flight if isinstance(delivery, Delays) else delivery.due.delivery.in_flight
+    return made.delivery.due.delivery.in_flight
 
 
 KINDS = pytest.mark.parametrize("make", [_delays, _timers], ids=["delays", "timers"])

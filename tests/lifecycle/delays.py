@@ -278,7 +278,7 @@ class Delays(Scenario):
     def _state_in(self, level: DelayLevel, offset: int) -> str:
         if self._made.store.failed is not None:
             return "undecided"
-        if level.in_flight and offset < level.next:
+        if self._made.delays.due.delivery.in_flight and offset < level.next:
             return "delivering"
         return "aside" if offset in level.aside else "waiting"
 

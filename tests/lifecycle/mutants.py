@@ -9,12 +9,11 @@ import pytest
 
 import broker.deduplication.checkpoint
 import broker.delay.cancel
-import broker.delay.delays
 import broker.timer.cancel
 import broker.timer.opening
 from broker.consumer.retry_counts import RetryCounts
 from broker.deduplication.deduplication import Deduplication
-from broker.delay.delays import Delays as DelayDelivery
+from broker.delay.due import DueDelays
 from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreError
 from broker.flight import Flight
@@ -96,12 +95,12 @@ def _hurried(due: Any) -> Any:
     return early
 
 
-def _settled_first(append: Any) -> Any:
-    def settle(delays: DelayDelivery, level: DelayLevel, messages: Any, *made: Any) -> bool:
+def _settled_first(release: Any) -> Any:
+    def settle(due: DueDelays, messages: Any) -> Plain:
         for message in messages:
-            level.settle(message.offset)
-        taken: bool = append(delays, level, messages, *made)
-        return taken
+            due.levels[message.level].settle(message.offset)
+        made: Plain = release(due, messages)
+        return made
 
     return settle
 
@@ -239,7 +238,7 @@ MUTANTS = (
     Mutant("deliveries do not name what they replace", Delays, "times", _patched(PlainRelease, "release", _unnamed)),
     Mutant("messages are delivered half a second early", Delays, "early", _patched(DelayLevel, "_due", _hurried)),
     Mutant(
-        "a delivery counts before it is durable", Delays, "lost", _patched(DelayDelivery, "_append", _settled_first)
+        "a delivery counts before it is durable", Delays, "lost", _patched(DueDelays, "release_plain", _settled_first)
     ),
     Mutant(
         "cancels of a level do not name what they replace",

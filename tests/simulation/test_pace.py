@@ -12,7 +12,7 @@ def test_every_kind_of_step_sees_what_clients_ask() -> None:
     world.start()
     assert world.node is not None
     node = world.node
-    paces = [node.delays.pace, node.timers.entering.pace, node.timers.due.pace, node.transactions.pace]
+    paces = [node.delays.due.pace, node.timers.entering.pace, node.timers.due.pace, node.transactions.pace]
     before = [pace.requests() for pace in paces]
     Caller(world, "10.9.0.1").send("orders", "k", uid=1)
     sent = [pace.requests() for pace in paces]

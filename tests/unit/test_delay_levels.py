@@ -80,7 +80,7 @@ def test_settling_many_is_settling_each(before: list[int], offsets: set[int], as
         level = DelayLevel(1, 10_000, ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000))
         for offset in before:
             level.settle(offset)
-        messages = [Waiting(offset, offset * 100, 100, 5) for offset in sorted(offsets)]
+        messages = [Waiting(1, offset, offset * 100, 100, 5) for offset in sorted(offsets)]
         level.aside = {offset: Aside(messages[0], "refused", 0) for offset in sorted(aside)}
         if many:
             level.settle_all(messages)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker import release_plain
-from broker.delay.delays import FACTS as DELAY_FACTS
+from broker.delay.due import FACTS as DELAY_FACTS
 from broker.delay.levels import WAIT_NAME
 from broker.metrics import Metrics
 from broker.put import Put

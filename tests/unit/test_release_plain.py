@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.delay.delays import FACTS
+from broker.delay.due import FACTS
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
 from broker.delay.puts import DELAY_NAMES
 from broker.errors import MessageRefused
