@@ -452,6 +452,7 @@ def clock_forward(ward: Ward) -> Staging:
 def clock_back(ward: Ward) -> Staging:
     """The wall clock is set back."""
     ward.world.step_clock(-120_000)
+    ward.run(3)
     yield
 
 
