@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from broker.consume_queue import ConsumeQueue
 from broker.consumer.concurrent import ConcurrentContext, ConcurrentListener, ConcurrentStatus
@@ -18,14 +18,12 @@ from broker.consumer.counters import CONSUMED, FAILED, SAVE_ERRORS, SKIPPED
 from broker.consumer.member import Consumer
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.reading import ConsumedMessage
+from broker.consumer.shared import Shared
 from broker.consumer.work import QueueWork
 from broker.errors import StoreUnreadable
 from broker.message_queue import MessageQueue
 from broker.queue_locks import Place
 from broker.state_file import SealedFile
-
-if TYPE_CHECKING:
-    from broker.consumer.consumers import Consumers
 
 FOLDER = "pyddmq/broadcast"
 
@@ -33,19 +31,19 @@ FOLDER = "pyddmq/broadcast"
 class LocalOffsets:
     """Offsets of one broadcasting consumer (RocketMQ: LocalFileOffsetStore)."""
 
-    def __init__(self, consumers: Consumers, group: str, client_id: str) -> None:
-        folder = f"{consumers.store.root}/{FOLDER}"
-        consumers.disk.make_folder(folder)
-        self._file = SealedFile(consumers.disk, f"{folder}/{group}@{client_id}.json")
-        self._consumers = consumers
+    def __init__(self, shared: Shared, group: str, client_id: str) -> None:
+        folder = f"{shared.store.root}/{FOLDER}"
+        shared.disk.make_folder(folder)
+        self._file = SealedFile(shared.disk, f"{folder}/{group}@{client_id}.json")
+        self._shared = shared
         self._table: dict[Place, int] = {}
         self._dirty = False
         try:
             content = self._file.load()
             self._table = {(topic, queue_id): offset for topic, queue_id, offset in content or []}
         except (StoreUnreadable, TypeError, ValueError) as error:
-            consumers.metrics.counter(SAVE_ERRORS, FOLDER).add()
-            consumers.notices.note("broadcast_offsets_unreadable", group, client=client_id, error=str(error))
+            shared.metrics.counter(SAVE_ERRORS, FOLDER).add()
+            shared.notices.note("broadcast_offsets_unreadable", group, client=client_id, error=str(error))
 
     def get(self, place: Place) -> int | None:
         """Return the committed offset of a queue."""
@@ -64,8 +62,8 @@ class LocalOffsets:
             self._file.save([[*place, offset] for place, offset in sorted(self._table.items())])
             self._dirty = False
         except OSError as error:
-            self._consumers.metrics.counter(SAVE_ERRORS, FOLDER).add()
-            self._consumers.notices.note("broadcast_offsets_not_written", error=str(error))
+            self._shared.metrics.counter(SAVE_ERRORS, FOLDER).add()
+            self._shared.notices.note("broadcast_offsets_not_written", error=str(error))
 
 
 class BroadcastWork(QueueWork):
@@ -94,7 +92,7 @@ class BroadcastWork(QueueWork):
             return
         self.begin()
         context = ConcurrentContext(queue=self.name)
-        self.owner.consumers.run(partial(self._listener, batch, context), partial(self._answered, batch))
+        self.owner.shared.run(partial(self._listener, batch, context), partial(self._answered, batch))
 
     def _read(self) -> bool:
         self._ready.extend(self.reader.read())
@@ -103,10 +101,10 @@ class BroadcastWork(QueueWork):
     def _answered(self, batch: list[ConsumedMessage], answer: Any, error: Exception | None) -> None:
         owner = self.owner
         if answer is ConcurrentStatus.SUCCESS:
-            owner.consumers.metrics.counter(CONSUMED, owner.group).add(len(batch))
+            owner.shared.metrics.counter(CONSUMED, owner.group).add(len(batch))
         else:
             how = "answered" if answer is not None else "nothing" if error is None else "raised"
-            owner.consumers.metrics.counter(FAILED, owner.group, how).add(len(batch))
+            owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
             for message in batch:
                 self._give_up(message, repr(error) if error is not None else how)
         self.commit(batch[-1].offset + 1)
@@ -114,8 +112,8 @@ class BroadcastWork(QueueWork):
 
     def _give_up(self, message: ConsumedMessage, why: str) -> None:
         owner = self.owner
-        owner.consumers.metrics.counter(SKIPPED, owner.group, "broadcast_failed").add()
-        owner.consumers.notices.note(
+        owner.shared.metrics.counter(SKIPPED, owner.group, "broadcast_failed").add()
+        owner.shared.notices.note(
             "broadcast_message_dropped", owner.group, topic=message.topic, offset=message.offset, why=why
         )
 
@@ -129,7 +127,7 @@ class BroadcastConsumer(Consumer):
 
     def __init__(
         self,
-        consumers: Consumers,
+        shared: Shared,
         group: str,
         client_id: str,
         topics: Mapping[str, str],
@@ -137,8 +135,8 @@ class BroadcastConsumer(Consumer):
         options: ConsumerOptions,
         listener: ConcurrentListener,
     ) -> None:
-        super().__init__(consumers, group, client_id, topics, options=options, listener=listener)
-        self._offsets = LocalOffsets(consumers, group, client_id)
+        super().__init__(shared, group, client_id, topics, options=options, listener=listener)
+        self._offsets = LocalOffsets(shared, group, client_id)
 
     def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
         """Take all of them, whoever else there is."""
@@ -146,7 +144,7 @@ class BroadcastConsumer(Consumer):
 
     def first_offset(self, name: MessageQueue) -> int:
         """Committed offset of its own; where there is none, what `from_where` says."""
-        start = self.consumers.bounded(self.group, name, self._offsets.get((name.topic, name.queue_id)), self.options)
+        start = self.shared.bounded(self.group, name, self._offsets.get((name.topic, name.queue_id)), self.options)
         self._offsets.set((name.topic, name.queue_id), start)
         return start
 

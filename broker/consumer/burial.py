@@ -6,21 +6,17 @@ kill between the record and the committed offset costs no second record: the nex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker.consumer.counters import BURIALS_REFUSED, BURIED
 from broker.consumer.leaving import Leaving, Settled
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
+from broker.consumer.shared import Shared
 from broker.dead_letter import dead_letter, is_dead_letter_topic
 from broker.decisions import prepared_offset_of
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.put import Put
 from broker.record import prepared_offset
 from broker.topics import dead_letter_topic
-
-if TYPE_CHECKING:
-    from broker.consumer.consumers import Consumers
 
 _SCAN_UNITS = 256
 
@@ -29,15 +25,15 @@ class Burial(Leaving):
     """One message on its way to the dead letters.
 
     Args:
-        consumers, group, message, settled: As `Leaving`.
+        shared, group, message, settled: As `Leaving`.
         reason: Why, in a sentence.
         label: Why, for the counter.
     """
 
     def __init__(
-        self, consumers: Consumers, group: str, message: ConsumedMessage, *, reason: str, label: str, settled: Settled
+        self, shared: Shared, group: str, message: ConsumedMessage, *, reason: str, label: str, settled: Settled
     ) -> None:
-        super().__init__(consumers, group, message, settled=settled)
+        super().__init__(shared, group, message, settled=settled)
         self._reason = reason
         self._label = label
 
@@ -52,22 +48,22 @@ class Burial(Leaving):
             super().start()
 
     def _known(self) -> Retries:
-        return self._consumers.retries.of(self._key, self._message.offset, self._message.physical)
+        return self._shared.retries.of(self._key, self._message.offset, self._message.physical)
 
     def _made(self) -> tuple[Put, int, bytes]:
-        message, consumers = self._message, self._consumers
-        queue = consumers.store.create_topic(dead_letter_topic(self._group), 1, system=True).queues[0]
+        message, shared = self._message, self._shared
+        queue = shared.store.create_topic(dead_letter_topic(self._group), 1, system=True).queues[0]
         if self._known().buried_from < 0:
             entry = Retries(message.physical, message.reconsume_times, queue.max_offset)
-            consumers.retries.note(self._key, message.offset, entry)
-        if not consumers.retries.save():
+            shared.retries.note(self._key, message.offset, entry)
+        if not shared.retries.save():
             raise StoreError("the retry counts could not be written")
-        record = consumers.store.read(message.physical, message.size)
-        return dead_letter(consumers.store, self._group, message, self._reason, record)
+        record = shared.store.read(message.physical, message.size)
+        return dead_letter(shared.store, self._group, message, self._reason, record)
 
     def _count_durable(self) -> None:
-        self._consumers.metrics.counter(BURIED, self._group, self._label).add()
-        self._consumers.notices.note(
+        self._shared.metrics.counter(BURIED, self._group, self._label).add()
+        self._shared.notices.note(
             "message_dead_lettered",
             self._group,
             topic=self._message.topic,
@@ -77,12 +73,12 @@ class Burial(Leaving):
         )
 
     def _count_refused(self, error: str) -> None:
-        self._consumers.metrics.counter(BURIALS_REFUSED, self._group).add()
-        self._consumers.notices.note("dead_letter_refused", self._group, error=error, offset=self._message.offset)
+        self._shared.metrics.counter(BURIALS_REFUSED, self._group).add()
+        self._shared.notices.note("dead_letter_refused", self._group, error=error, offset=self._message.offset)
 
     def _is_there(self, start: int) -> bool:
         """Whether the dead-letter queue has this message's record at `start` or later."""
-        topic = self._consumers.store.topics.get(dead_letter_topic(self._group))
+        topic = self._shared.store.topics.get(dead_letter_topic(self._group))
         if topic is None:
             return False
         queue = topic.queues[0]
@@ -91,7 +87,7 @@ class Burial(Leaving):
             units = queue.read(offset, _SCAN_UNITS)
             for physical, size, _ in units:
                 try:
-                    if self._is_its(self._consumers.store.read(physical, size)):
+                    if self._is_its(self._shared.store.read(physical, size)):
                         return True
                 except (DamagedRecord, RecordGone):
                     continue

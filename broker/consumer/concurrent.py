@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from broker.consume_queue import ConsumeQueue
 from broker.consumer.burial import Burial
@@ -28,6 +28,7 @@ from broker.consumer.options import ConsumerOptions
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.sending_back import SendingBack
+from broker.consumer.shared import Shared
 from broker.consumer.strategies import averagely
 from broker.consumer.tags import ALL
 from broker.consumer.work import QueueWork
@@ -36,9 +37,6 @@ from broker.opening import run_to_end
 from broker.retry.metrics import KNOWN_FINISHED
 from broker.retry.puts import is_retry_topic
 from broker.topics import retry_topic
-
-if TYPE_CHECKING:
-    from broker.consumer.consumers import Consumers
 
 RECONSUME_MAX = 16
 
@@ -118,11 +116,11 @@ class ConcurrentWork(QueueWork):
         low = min(self._unfinished, default=self.reader.next)
         if self.reader.next - low >= self.owner.options.span_max:
             return False
-        consumers = self.owner.consumers
+        shared = self.owner.shared
         while not self._ready and (messages := self.reader.read()):
             for message in messages:
-                if consumers.finished.has(self.key, message.offset):
-                    consumers.metrics.counter(KNOWN_FINISHED, self.owner.group).add()
+                if shared.finished.has(self.key, message.offset):
+                    shared.metrics.counter(KNOWN_FINISHED, self.owner.group).add()
                     continue
                 self._unfinished.add(message.offset)
                 # Only what was on its way to the dead letters, or failed under a version without retry topics, is here.
@@ -131,7 +129,7 @@ class ConcurrentWork(QueueWork):
         return bool(self._ready)
 
     def _known(self, message: ConsumedMessage) -> Retries:
-        return self.owner.consumers.retries.of(self.key, message.offset, message.physical)
+        return self.owner.shared.retries.of(self.key, message.offset, message.physical)
 
     def _run(self, batch: list[ConsumedMessage]) -> None:
         if not self.busy_batches:
@@ -139,14 +137,14 @@ class ConcurrentWork(QueueWork):
         self._running += 1
         context = ConcurrentContext(queue=self.name)
         shown = [replace(message, topic=message.sent_to) for message in batch] if self._retried else batch
-        self.owner.consumers.run(partial(self._listener, shown, context), partial(self._answered, batch, context))
+        self.owner.shared.run(partial(self._listener, shown, context), partial(self._answered, batch, context))
 
     def _answered(
         self, batch: list[ConsumedMessage], context: ConcurrentContext, answer: Any, error: Exception | None
     ) -> None:
         owner = self.owner
         if answer is ConcurrentStatus.SUCCESS:
-            owner.consumers.metrics.counter(CONSUMED, owner.group).add(len(batch))
+            owner.shared.metrics.counter(CONSUMED, owner.group).add(len(batch))
             self._unfinished.difference_update(message.offset for message in batch)
         elif not self.lost:
             self._failed(batch, context, answer, error)
@@ -159,9 +157,9 @@ class ConcurrentWork(QueueWork):
         owner = self.owner
         answered = isinstance(answer, ConcurrentStatus)
         how = "answered" if answered else "nothing" if error is None else "raised"
-        owner.consumers.metrics.counter(FAILED, owner.group, how).add(len(batch))
+        owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
         if not answered:
-            owner.consumers.notices.note("listener_failed", owner.group, topic=self.name.topic, what=repr(error))
+            owner.shared.notices.note("listener_failed", owner.group, topic=self.name.topic, what=repr(error))
         most = owner.options.reconsume_max if owner.options.reconsume_max >= 0 else RECONSUME_MAX
         for message in batch:
             failed = message.failed_again()
@@ -177,13 +175,13 @@ class ConcurrentWork(QueueWork):
         unfit = partial(self._bury, label="exhausted")
         self._leave(
             message,
-            SendingBack(owner.consumers, owner.group, message, asked=level, settled=self._has_left, unfit=unfit),
+            SendingBack(owner.shared, owner.group, message, asked=level, settled=self._has_left, unfit=unfit),
         )
 
     def _bury(self, message: ConsumedMessage, reason: str, label: str) -> None:
         owner = self.owner
         self._leave(
-            message, Burial(owner.consumers, owner.group, message, reason=reason, label=label, settled=self._has_left)
+            message, Burial(owner.shared, owner.group, message, reason=reason, label=label, settled=self._has_left)
         )
 
     def _leave(self, message: ConsumedMessage, leaving: Leaving) -> None:
@@ -231,7 +229,7 @@ class ConcurrentConsumer(Consumer):
 
     def __init__(
         self,
-        consumers: Consumers,
+        shared: Shared,
         group: str,
         client_id: str,
         topics: Mapping[str, str],
@@ -241,7 +239,7 @@ class ConcurrentConsumer(Consumer):
     ) -> None:
         self._retry_topic = retry_topic(group)
         topics = {**topics, self._retry_topic: ALL}
-        super().__init__(consumers, group, client_id, topics, options=options, listener=listener)
+        super().__init__(shared, group, client_id, topics, options=options, listener=listener)
         self._waiting: dict[QueueWork, None] = {}
 
     def start(self) -> None:
@@ -251,11 +249,11 @@ class ConcurrentConsumer(Consumer):
             KeyError, ValueError, QueuesOwned: As `Consumer.start`.
             DiskFull, StoreFailed: The retry topic is not there yet and cannot be made.
         """
-        consumers = self.consumers
-        if not consumers.finished.is_known_of(self.group):
+        shared = self.shared
+        if not shared.finished.is_known_of(self.group):
             # Its committed offsets went while this process ran: what the log says is finished is so all the same.
-            run_to_end(consumers.finished.read_all())
-        consumers.store.create_topic(self._retry_topic, 1, system=True)
+            run_to_end(shared.finished.read_all())
+        shared.store.create_topic(self._retry_topic, 1, system=True)
         super().start()
 
     def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
@@ -267,7 +265,7 @@ class ConcurrentConsumer(Consumer):
     def first_offset(self, name: MessageQueue) -> int:
         """Next offset to consume; of the retry topic the first, wherever a new group begins."""
         if name.topic == self._retry_topic:
-            return self.consumers.first_offset(self.group, name, _FROM_FIRST)
+            return self.shared.first_offset(self.group, name, _FROM_FIRST)
         return super().first_offset(name)
 
     @property

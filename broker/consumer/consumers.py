@@ -1,113 +1,33 @@
-"""`Consumers`: what all consumers of one store share, and the place that makes them.
-
-Offsets stand in `config/consumerOffset.json`, where RocketMQ finds them (D10): changed with every commit, written
-every 5 s, when a queue changes hands and at a stop. A kill repeats what was consumed since.
-"""
+"""`Consumers`: the place that makes the consumers of one store."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
+from collections.abc import Generator, Mapping
+from typing import Unpack
 
 from broker.consumer.broadcasting import BroadcastConsumer
 from broker.consumer.concurrent import ConcurrentConsumer, ConcurrentListener
-from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
-from broker.consumer.member import Consumer
+from broker.consumer.counters import SAVE_ERRORS
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyListener
-from broker.consumer.retry_counts import Key, RetryCounts
-from broker.consumer.running import Runner, run_inline
-from broker.errors import NO_SPACE
-from broker.message_queue import BROKER_NAME, MessageQueue
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
+from broker.consumer.shared import ConsumerSeams, Shared
 from broker.opening import run_to_end
-from broker.queue_locks import Place
 from broker.retry.finished import FILE as FINISHED_FILE
-from broker.retry.finished import Finished
-from broker.seams import Clock, Disk, Handle, Scheduler
 from broker.shared_walk import Reading, alone
-from broker.time_search import offset_at
+from broker.store import Store
 from broker.topics import GROUP_BYTES_MAX, check_name
-
-if TYPE_CHECKING:
-    from broker.store import Store
-
-PERSIST_SECONDS = 5.0
-OFFSETS_FILE = "config/consumerOffset.json"
-
-
-class ConsumerSeams(TypedDict):
-    """Keyword arguments of `Consumers`, whose text says what each is for."""
-
-    disk: Disk
-    clock: Clock
-    scheduler: Scheduler
-    metrics: Metrics
-    run: NotRequired[Runner]
-    offsets: NotRequired[ConsumerOffsets | None]
-    notices: NotRequired[Notices | None]
-    broker_name: NotRequired[str]
 
 
 class Consumers:
     """All consumers inside the program over one store; used from the loop's thread only.
 
     Attributes:
-        store: The broker.
-        offsets: Committed offsets.
-        retries: How often messages failed.
-        finished: What was sent back or buried above the committed offsets.
+        shared: What they share.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        disk: Disk,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        run: Runner = run_inline,
-        offsets: ConsumerOffsets | None = None,
-        notices: Notices | None = None,
-        broker_name: str = BROKER_NAME,
-    ) -> None:
-        """Set up; `opening` is to follow before any consumer starts.
-
-        Args:
-            store: The broker. Without its `on_pending` set, dead letters are flushed here.
-            disk: Where the store lies.
-            clock: The store's clock.
-            scheduler: The event loop, or any scheduler; all callbacks come from it.
-            metrics: Where consumers count.
-            run: Where listeners run; in the loop's thread when left out.
-            offsets: The table, where the program has one open (a node's is `Progress.offsets`); else it is read here.
-            notices: Rate-limited log lines.
-            broker_name: Second part of queue names.
-
-        Raises:
-            StoreUnreadable: consumerOffset.json and its copies are damaged.
-            OSError: The files cannot be read.
-        """
-        self.store = store
-        self.locks = store.queue_locks
-        self.offsets = offsets or ConsumerOffsets.open(store.root, disk=disk, clock=clock, metrics=metrics)
-        self.disk = disk
-        self.clock = clock
-        self.scheduler = scheduler
-        self.metrics = metrics
-        self.notices = notices or Notices(clock)
-        self.run = run
-        self.broker_name = broker_name
-        self.finished = Finished(store, self.offsets, disk=disk)
-        self.retries = RetryCounts(store.root, disk=disk, scheduler=scheduler, metrics=metrics, notices=self.notices)
-        self._members: dict[str, dict[str, Consumer]] = {}
-        self._present: dict[str, dict[str, Consumer]] = {}
-        self.closed = False
-        self._timer: Handle | None = None
-        self._persist_asked = False
+    def __init__(self, store: Store, **seams: Unpack[ConsumerSeams]) -> None:
+        """Set up; `opening` is to follow before any consumer starts. Arguments and errors as `Shared`."""
+        self.shared = Shared(store, **seams)
 
     @classmethod
     def open(cls, store: Store, **seams: Unpack[ConsumerSeams]) -> Consumers:
@@ -124,14 +44,17 @@ class Consumers:
         Raises:
             OSError: A file cannot be read.
         """
-        return alone(self.store, self.reading())
+        return alone(self.shared.store, self.reading())
 
     def reading(self) -> Reading[Consumers]:
         """`opening`, for `broker.shared_walk.together`."""
-        yield from self.finished.reading()
-        if self.finished.damaged is not None:
-            self.metrics.counter(SAVE_ERRORS, FINISHED_FILE).add()
-            self.notices.note("consumer_finished_unreadable", error=str(self.finished.damaged), cost="reads the log")
+        shared = self.shared
+        yield from shared.finished.reading()
+        if shared.finished.damaged is not None:
+            shared.metrics.counter(SAVE_ERRORS, FINISHED_FILE).add()
+            shared.notices.note(
+                "consumer_finished_unreadable", error=str(shared.finished.damaged), cost="reads the log"
+            )
         return self
 
     def orderly(
@@ -157,7 +80,9 @@ class Consumers:
             ValueError: No topic, one that nobody may subscribe, or a tag expression without a tag.
         """
         check_group(group)
-        return OrderlyConsumer(self, group, client_id, topics, options=options or ConsumerOptions(), listener=listener)
+        return OrderlyConsumer(
+            self.shared, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
+        )
 
     def concurrent(
         self,
@@ -171,7 +96,7 @@ class Consumers:
         """Make a concurrent consumer; `start` it. Arguments and errors as `orderly`."""
         check_group(group)
         return ConcurrentConsumer(
-            self, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
+            self.shared, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
         )
 
     def broadcasting(
@@ -191,7 +116,7 @@ class Consumers:
         check_group(group)
         check_name(client_id)
         return BroadcastConsumer(
-            self, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
+            self.shared, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
         )
 
     def close(self) -> None:
@@ -199,144 +124,7 @@ class Consumers:
 
         A listener that still runs in an executor keeps its queue, and what it answers later does not count.
         """
-        for members in list(self._members.values()):
-            for consumer in list(members.values()):
-                consumer.stop()
-        for present in self._present.values():
-            for consumer in present.values():
-                for work in consumer.works.values():
-                    work.lost = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.retries.save()
-        self.persist()
-        self.closed = True
-
-    # Members
-
-    def join(self, consumer: Consumer, places: Iterable[Place]) -> None:
-        """Make a consumer a member; the others hear of it.
-
-        Raises:
-            ValueError, QueuesOwned: As `Consumer.start`.
-        """
-        group = consumer.group
-        present = self._present.get(group, {})
-        if consumer.client_id in present:
-            raise ValueError(f"group {group!r} has a member {consumer.client_id!r} already: each needs its own id")
-        for other in present.values():
-            if other.kind != consumer.kind:
-                raise ValueError(f"group {group!r} has {other.kind} members; a {consumer.kind} one cannot join it")
-        if consumer.locks_queues:
-            strangers = [place for place in places if not self.knows(group, self.locks.owner(group, place) or "")]
-            refusal = self.locks.refusal(group, consumer.client_id, strangers)
-            if refusal is not None:
-                raise refusal
-        self._members.setdefault(group, {})[consumer.client_id] = consumer
-        self._present.setdefault(group, {})[consumer.client_id] = consumer
-        if self._timer is None:
-            self._timer = self.scheduler.call_later(PERSIST_SECONDS, self._persist_again)
-        self.changed(group)
-
-    def leave(self, consumer: Consumer) -> None:
-        """Take a consumer out of the allocation; it may still hold queues."""
-        self._members.get(consumer.group, {}).pop(consumer.client_id, None)
-        self.changed(consumer.group)
-
-    def left(self, consumer: Consumer) -> None:
-        """Forget a consumer that holds nothing any more."""
-        present = self._present.get(consumer.group, {})
-        if present.get(consumer.client_id) is consumer:
-            if not self.closed:
-                consumer.persist()
-            del present[consumer.client_id]
-
-    def changed(self, group: str) -> None:
-        """Have all members of a group compute the allocation anew."""
-        for consumer in self._members.get(group, {}).values():
-            consumer.ask_rebalance()
-
-    def clients(self, group: str, topic: str) -> list[str]:
-        """Return the client ids of the members that subscribe a topic, sorted."""
-        return sorted(name for name, each in self._members.get(group, {}).items() if topic in each.tags)
-
-    def knows(self, group: str, client_id: str) -> bool:
-        """Whether this is a member of the group, or one that left and still gives up its queues."""
-        return client_id in self._present.get(group, {})
-
-    # Offsets
-
-    def first_offset(self, group: str, name: MessageQueue, options: ConsumerOptions) -> int:
-        """Committed offset of a queue; where there is none, what `from_where` says, which is then committed (8.4)."""
-        known = self.offsets.get(group, name.topic, name.queue_id)
-        start = self.bounded(group, name, known, options)
-        if start != known:
-            self.offsets.set(group, name.topic, name.queue_id, start)
-            self.persist_soon()
-        return start
-
-    def bounded(self, group: str, name: MessageQueue, start: int | None, options: ConsumerOptions) -> int:
-        """Return a known offset, within the queue, or where a new group starts."""
-        queue = self.store.topics[name.topic].queues[name.queue_id]
-        if start is not None and start <= queue.max_offset:
-            return start
-        if start is not None:
-            # The log lost its end, or another store's file was put here (D11).
-            self.metrics.counter(OFFSETS_CLAMPED, group).add()
-            self.notices.note("offset_beyond_queue", group, topic=name.topic, queue=name.queue_id, offset=start)
-            return queue.max_offset
-        if options.from_where == "first":
-            return queue.min_offset
-        if options.from_where == "last":
-            return queue.max_offset
-        return offset_at(self.store, queue, options.from_ms)
-
-    def commit(self, key: Key, offset: int) -> None:
-        """Note a committed offset; written within 5 s."""
-        self.offsets.set(*key, offset)
-        self.retries.forget_below(key, offset)
-        self.finished.forget_below(key, offset)
-
-    def persist_soon(self) -> None:
-        """Write the offsets at the end of this turn."""
-        if not self._persist_asked:
-            self._persist_asked = True
-            self.scheduler.call_soon(self.persist)
-
-    def persist(self) -> bool:
-        """Write the offsets that changed; whether the file says now what memory does.
-
-        A full disk is tried again with the next call; any other error stops the store's write side (design: fail-stop).
-        """
-        self._persist_asked = False
-        if self.closed or self.store.failed is not None:
-            return False
-        for present in self._present.values():
-            for consumer in present.values():
-                consumer.persist()
-        file = OFFSETS_FILE
-        try:
-            self.offsets.save()
-            # Behind the offsets: what they have passed is in the table no more.
-            file = FINISHED_FILE
-            self.finished.save()
-        except OSError as error:
-            self.metrics.counter(SAVE_ERRORS, file).add()
-            self.notices.note("offsets_not_written", file=file, error=str(error))
-            if error.errno not in NO_SPACE:
-                self.store.fail(f"writing {file}", error)
-            return False
-        return True
-
-    def _persist_again(self) -> None:
-        self.persist()
-        self._timer = self.scheduler.call_later(PERSIST_SECONDS, self._persist_again)
-
-    def flush(self) -> None:
-        """Have the store write what consumers appended, where nobody else does."""
-        if self.store.on_pending is None:
-            self.store.flush()
+        self.shared.close()
 
 
 def check_group(name: str) -> None:

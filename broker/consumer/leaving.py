@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from broker.consumer.counters import SKIPPED, UNDECIDED
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Key
+from broker.consumer.shared import Shared
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.put import Put
 from broker.seams import Handle
-
-if TYPE_CHECKING:
-    from broker.consumer.consumers import Consumers
 
 AGAIN_SECONDS = 1.0
 """How long a refused append waits; space may be free again by then (D5)."""
@@ -31,14 +28,14 @@ class Leaving(ABC):
     """One message on its way; `withdraw` ends it while the store refuses the record.
 
     Args:
-        consumers: What all consumers share.
+        shared: What all consumers share.
         group: Who consumed it.
         message: The message.
         settled: Told when the record is durable, or the message cannot be read any more.
     """
 
-    def __init__(self, consumers: Consumers, group: str, message: ConsumedMessage, *, settled: Settled) -> None:
-        self._consumers = consumers
+    def __init__(self, shared: Shared, group: str, message: ConsumedMessage, *, settled: Settled) -> None:
+        self._shared = shared
         self._group = group
         self._message = message
         self._settled = settled
@@ -47,10 +44,10 @@ class Leaving(ABC):
 
     def start(self) -> None:
         """Append the record; `settled` is told when it is durable."""
-        consumers = self._consumers
+        shared = self._shared
         try:
             put, born_ms, host = self._made()
-            consumers.store.append([put], born_ms=born_ms, born_host=host, done=self._done)
+            shared.store.append([put], born_ms=born_ms, born_host=host, done=self._done)
         except (DamagedRecord, RecordGone) as error:
             self._give_up("gone" if isinstance(error, RecordGone) else "damaged")
         except MessageRefused as error:
@@ -58,7 +55,7 @@ class Leaving(ABC):
         except StoreError as error:
             self._postpone(str(error))
         else:
-            consumers.flush()
+            shared.flush()
 
     @abstractmethod
     def _made(self) -> tuple[Put, int, bytes]:
@@ -86,32 +83,30 @@ class Leaving(ABC):
 
     def _done(self, error: StoreError | None) -> None:
         if error is not None:
-            consumers, message = self._consumers, self._message
-            consumers.metrics.counter(UNDECIDED, self._group).add()
-            consumers.notices.note(
+            shared, message = self._shared, self._message
+            shared.metrics.counter(UNDECIDED, self._group).add()
+            shared.notices.note(
                 "message_undecided", self._group, topic=message.topic, queue=message.queue_id, offset=message.offset
             )
             return
-        self._consumers.finished.finish(self._key, self._message.offset)
+        self._shared.finished.finish(self._key, self._message.offset)
         self._count_durable()
         self._settle()
 
     def _settle(self) -> None:
         # Not inside the store's flush: what follows may append and flush again.
-        self._consumers.scheduler.call_soon(self._settled, self._message)
+        self._shared.scheduler.call_soon(self._settled, self._message)
 
     def _postpone(self, error: str) -> None:
         self._count_refused(error)
-        self._timer = self._consumers.scheduler.call_later(AGAIN_SECONDS, self._again)
+        self._timer = self._shared.scheduler.call_later(AGAIN_SECONDS, self._again)
 
     def _again(self) -> None:
         self._timer = None
         self.start()
 
     def _give_up(self, reason: str) -> None:
-        consumers, message = self._consumers, self._message
-        consumers.metrics.counter(SKIPPED, self._group, reason).add()
-        consumers.notices.note(
-            "message_given_up", self._group, topic=message.topic, offset=message.offset, reason=reason
-        )
+        shared, message = self._shared, self._message
+        shared.metrics.counter(SKIPPED, self._group, reason).add()
+        shared.notices.note("message_given_up", self._group, topic=message.topic, offset=message.offset, reason=reason)
         self._settle()

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
 from broker.consumer.options import ConsumerOptions
+from broker.consumer.shared import Shared
 from broker.consumer.tags import TagExpression
 from broker.consumer.work import QueueWork
 from broker.message_queue import MessageQueue, queue_names
 from broker.queue_locks import RENEWAL_SECONDS, Place
 from broker.seams import Handle
-from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
-
-if TYPE_CHECKING:
-    from broker.consumer.consumers import Consumers
-    from broker.topics import Topic
+from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
 
 REBALANCE_SECONDS = 20.0
 UNBALANCED_SECONDS = 0.5
@@ -59,7 +56,7 @@ class Consumer:
 
     def __init__(
         self,
-        consumers: Consumers,
+        shared: Shared,
         group: str,
         client_id: str,
         topics: Mapping[str, str],
@@ -70,7 +67,7 @@ class Consumer:
         """Set up; `start` begins.
 
         Args:
-            consumers: What all consumers share.
+            shared: What all consumers share.
             group: The group.
             client_id: Its name within the group.
             topics: Tag expression by topic.
@@ -85,7 +82,7 @@ class Consumer:
         for topic in topics:
             if is_system(topic) and not topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX)):
                 raise ValueError(f"topic {topic!r} is the broker's own and cannot be consumed")
-        self.consumers = consumers
+        self.shared = shared
         self.group = group
         self.client_id = client_id
         self.options = options
@@ -109,7 +106,7 @@ class Consumer:
             QueuesOwned: The group's queues are consumed by somebody who is no member, such as the proxy.
         """
         names = [name for topic in self.tags for name in self._names(topic)]
-        self.consumers.join(self, [(name.topic, name.queue_id) for name in names])
+        self.shared.join(self, [(name.topic, name.queue_id) for name in names])
         self.running = True
         self.rebalance()
         self._later("renew", FIRST_RENEWAL_SECONDS, self._renew)
@@ -125,7 +122,7 @@ class Consumer:
         for topic, listener in self._listened.items():
             topic.listeners.remove(listener)
         self._listened.clear()
-        self.consumers.leave(self)
+        self.shared.members.leave(self)
         for work in list(self.works.values()):
             work.drop()
         self._settle()
@@ -146,7 +143,7 @@ class Consumer:
 
     def now(self) -> float:
         """Monotonic seconds."""
-        return self.consumers.clock.monotonic()
+        return self.shared.clock.monotonic()
 
     # Allocation
 
@@ -154,7 +151,7 @@ class Consumer:
         """Compute the allocation anew in the next turn."""
         if not self._asked and self.running:
             self._asked = True
-            self.consumers.scheduler.call_soon(self.rebalance)
+            self.shared.scheduler.call_soon(self.rebalance)
 
     def rebalance(self) -> None:
         """Give up queues that are another's now and take those that are its own and free."""
@@ -178,9 +175,9 @@ class Consumer:
             self._refused(refused)
 
     def _allocated(self, topic: str) -> list[MessageQueue]:
-        if topic not in self.consumers.store.topics:
+        if topic not in self.shared.store.topics:
             return []
-        return self.allocate(self._names(topic), self.consumers.clients(self.group, topic))
+        return self.allocate(self._names(topic), self.shared.members.clients(self.group, topic))
 
     def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
         """Return those of a topic's queues that this member is to consume."""
@@ -188,19 +185,19 @@ class Consumer:
 
     def _names(self, topic: str) -> list[MessageQueue]:
         """Name the topic's queues, sorted. Raises KeyError."""
-        found = self.consumers.store.topics[topic]
+        found = self.shared.store.topics[topic]
         if found not in self._listened and self.running:
             self._listened[found] = partial(self._arrived, found)
             found.listeners.append(self._listened[found])
         self._counts[topic] = len(found.queues)
-        return queue_names(topic, self.consumers.broker_name, range(len(found.queues)))
+        return queue_names(topic, self.shared.broker_name, range(len(found.queues)))
 
     def _is_current(self, work: QueueWork) -> bool:
-        topic = self.consumers.store.topics.get(work.name.topic)
+        topic = self.shared.store.topics.get(work.name.topic)
         return topic is not None and work.queue in topic.queues
 
     def _take(self, name: MessageQueue) -> None:
-        queue = self.consumers.store.topics[name.topic].queues[name.queue_id]
+        queue = self.shared.store.topics[name.topic].queues[name.queue_id]
         start = self.first_offset(name)
         work = self.works[name.topic, name.queue_id] = self.work(
             self, name, queue, start=start, listener=self._listener
@@ -209,27 +206,32 @@ class Consumer:
 
     def first_offset(self, name: MessageQueue) -> int:
         """Next offset to consume of a queue that was just taken."""
-        return self.consumers.first_offset(self.group, name, self.options)
+        return self.shared.first_offset(self.group, name, self.options)
 
     def committed(self, work: QueueWork) -> None:
         """Note a queue's committed offset."""
-        self.consumers.commit(work.key, work.committed)
+        self.shared.commit(work.key, work.committed)
 
     def persist(self) -> None:
         """Write what this member alone keeps."""
 
+    def abandon(self) -> None:
+        """Commit nothing any more, whatever its listeners answer."""
+        for work in self.works.values():
+            work.lost = True
+
     def _refused(self, places: list[Place]) -> None:
-        consumers = self.consumers
-        consumers.metrics.counter(LOCKS_REFUSED, self.group).add(len(places))
-        refusal = consumers.locks.refusal(self.group, self.client_id, places)
-        if refusal is not None and not consumers.knows(self.group, refusal.owner):
-            consumers.notices.note("queues_owned", self.group, len(places), owner=refusal.owner, place=refusal.place)
+        shared = self.shared
+        shared.metrics.counter(LOCKS_REFUSED, self.group).add(len(places))
+        refusal = shared.locks.refusal(self.group, self.client_id, places)
+        if refusal is not None and not shared.members.knows(self.group, refusal.owner):
+            shared.notices.note("queues_owned", self.group, len(places), owner=refusal.owner, place=refusal.place)
         self._later("unbalanced", UNBALANCED_SECONDS, self.rebalance)
 
     def _arrived(self, topic: Topic) -> None:
         """Wake the queues of a topic; its listener."""
         if len(topic.queues) != self._counts.get(topic.name):
-            self.consumers.changed(self.group)
+            self.shared.members.changed(self.group)
         for (name, _), work in self.works.items():
             if name == topic.name:
                 work.wake()
@@ -239,10 +241,10 @@ class Consumer:
         if self.works.get(work.place) is not work:
             return
         del self.works[work.place]
-        self.consumers.persist_soon()
+        self.shared.persist_soon()
         if self.locks_queues and not work.lost:
-            self.consumers.locks.unlock_batch(self.group, self.client_id, [work.place])
-        self.consumers.changed(self.group)
+            self.shared.locks.unlock_batch(self.group, self.client_id, [work.place])
+        self.shared.members.changed(self.group)
         self._settle()
 
     def _settle(self) -> None:
@@ -251,7 +253,7 @@ class Consumer:
             for timer in self._timers.values():
                 timer.cancel()
             self._timers.clear()
-            self.consumers.left(self)
+            self.shared.members.left(self)
 
     # Locks
 
@@ -259,7 +261,7 @@ class Consumer:
         if not self.locks_queues:
             return set(places)
         # What it has itself and gives up must not be granted again before it is given up.
-        return self.consumers.locks.lock_batch(self.group, self.client_id, places)
+        return self.shared.locks.lock_batch(self.group, self.client_id, places)
 
     def _renew(self) -> None:
         """Renew all locks, also of a consumer that stops and whose listeners still run."""
@@ -284,10 +286,10 @@ class Consumer:
         return False
 
     def _lose(self, work: QueueWork) -> None:
-        consumers = self.consumers
-        consumers.metrics.counter(LOCKS_LOST, self.group).add()
-        owner = consumers.locks.owner(self.group, work.place)
-        consumers.notices.note("queue_lock_lost", self.group, owner=owner, place=work.place)
+        shared = self.shared
+        shared.metrics.counter(LOCKS_LOST, self.group).add()
+        owner = shared.locks.owner(self.group, work.place)
+        shared.notices.note("queue_lock_lost", self.group, owner=owner, place=work.place)
         work.drop(lost=True)
 
     def _rebalance_again(self) -> None:
@@ -297,4 +299,4 @@ class Consumer:
     def _later(self, name: str, seconds: float, work: Callable[[], None]) -> None:
         if name in self._timers:
             self._timers[name].cancel()
-        self._timers[name] = self.consumers.scheduler.call_later(seconds, work)
+        self._timers[name] = self.shared.scheduler.call_later(seconds, work)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from broker.consume_queue import ConsumeQueue
 from broker.consumer.burial import Burial
@@ -36,9 +36,6 @@ from broker.consumer.retry_counts import Retries
 from broker.consumer.work import QueueWork
 from broker.message_queue import MessageQueue
 from broker.retry.metrics import KNOWN_FINISHED
-
-if TYPE_CHECKING:
-    pass
 
 
 class OrderlyStatus(Enum):
@@ -104,7 +101,7 @@ class OrderlyWork(QueueWork):
             self._bury([(first, "its retries were used up", "exhausted")], partial(self._consumed, batch))
         else:
             context = OrderlyContext(queue=self.name)
-            self.owner.consumers.run(partial(self._listener, batch, context), partial(self._answered, batch, context))
+            self.owner.shared.run(partial(self._listener, batch, context), partial(self._answered, batch, context))
 
     def _next_batch(self) -> list[ConsumedMessage]:
         """Take the next messages; one that no listener may get comes alone."""
@@ -123,19 +120,19 @@ class OrderlyWork(QueueWork):
         return batch
 
     def _read(self) -> bool:
-        consumers = self.owner.consumers
+        shared = self.owner.shared
         while not self._ready and (messages := self.reader.read()):
             for message in messages:
-                if consumers.finished.has(self.key, message.offset):
-                    consumers.metrics.counter(KNOWN_FINISHED, self.owner.group).add()
+                if shared.finished.has(self.key, message.offset):
+                    shared.metrics.counter(KNOWN_FINISHED, self.owner.group).add()
                     continue
-                known = consumers.retries.of(self.key, message.offset, message.physical)
+                known = shared.retries.of(self.key, message.offset, message.physical)
                 self._ready.append(replace(message, reconsume_times=known.times) if known.times else message)
         return bool(self._ready)
 
     def _is_doomed(self, message: ConsumedMessage) -> bool:
         """Whether it was on its way to the dead letters before a restart or a change of hands."""
-        return self.owner.consumers.retries.of(self.key, message.offset, message.physical).buried_from >= 0
+        return self.owner.shared.retries.of(self.key, message.offset, message.physical).buried_from >= 0
 
     # Answers
 
@@ -153,10 +150,10 @@ class OrderlyWork(QueueWork):
             self._roll_back(batch, context)
         else:
             if context.auto_commit and status is not OrderlyStatus.SUCCESS:
-                self.owner.consumers.notices.note(
+                self.owner.shared.notices.note(
                     "orderly_status_without_effect", self.owner.group, **self._place(), what=status.value
                 )
-            self.owner.consumers.metrics.counter(CONSUMED, self.owner.group).add(len(batch))
+            self.owner.shared.metrics.counter(CONSUMED, self.owner.group).add(len(batch))
             self._consumed(batch, commit=context.auto_commit or status is OrderlyStatus.COMMIT)
 
     def _consumed(self, batch: list[ConsumedMessage], *, commit: bool | None = None) -> None:
@@ -170,7 +167,7 @@ class OrderlyWork(QueueWork):
         self.end()
 
     def _roll_back(self, batch: list[ConsumedMessage], context: OrderlyContext) -> None:
-        self.owner.consumers.metrics.counter(FAILED, self.owner.group, "rollback").add(len(batch))
+        self.owner.shared.metrics.counter(FAILED, self.owner.group, "rollback").add(len(batch))
         self._ready.clear()
         self._uncommitted = False
         self.reader.next = self.committed
@@ -186,15 +183,15 @@ class OrderlyWork(QueueWork):
     ) -> None:
         owner = self.owner
         how = "answered" if status is not None else "nothing" if error is None else "raised"
-        owner.consumers.metrics.counter(FAILED, owner.group, how).add(len(batch))
+        owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
         if status is None:
             what = repr(error) if error is not None else "it returned no status"
-            owner.consumers.notices.note("listener_failed", owner.group, **self._place(), what=what)
+            owner.shared.notices.note("listener_failed", owner.group, **self._place(), what=what)
         most = owner.options.reconsume_max
         exhausted = [message for message in batch if 0 <= most <= message.reconsume_times]
         others = [message.failed_again() for message in batch if not 0 <= most <= message.reconsume_times]
         for message in others:
-            owner.consumers.retries.note(self.key, message.offset, Retries(message.physical, message.reconsume_times))
+            owner.shared.retries.note(self.key, message.offset, Retries(message.physical, message.reconsume_times))
         if others:
             # They stay at the head of the queue, so that nothing behind them overtakes.
             self._ready.extendleft(reversed(others))
@@ -232,9 +229,7 @@ class OrderlyWork(QueueWork):
     def _bury_next(self) -> None:
         message, reason, label = self._burying[0]
         owner = self.owner
-        self._burial = Burial(
-            owner.consumers, owner.group, message, reason=reason, label=label, settled=self._is_buried
-        )
+        self._burial = Burial(owner.shared, owner.group, message, reason=reason, label=label, settled=self._is_buried)
         self._burial.start()
         if self.dropped:
             # Where the store refuses the record, the next owner buries the message: the failures are kept.

@@ -8,17 +8,14 @@ uncounted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from broker.consumer.leaving import Leaving, Settled
 from broker.consumer.reading import ConsumedMessage
+from broker.consumer.shared import Shared
 from broker.errors import MessageRefused
 from broker.put import Put
 from broker.retry.metrics import REFUSED, SENT_BACK
 from broker.retry.puts import retry_level, send_back
-
-if TYPE_CHECKING:
-    from broker.consumer.consumers import Consumers
 
 Unfit = Callable[[ConsumedMessage, str], None]
 
@@ -27,7 +24,7 @@ class SendingBack(Leaving):
     """One message on its way to the retry topic.
 
     Args:
-        consumers, group, settled: As `Leaving`.
+        shared, group, settled: As `Leaving`.
         message: The message, with this failure counted.
         asked: Delay level that the listener wants, 0 for the broker's choice.
         unfit: Told with a sentence when no store will ever take the record.
@@ -35,7 +32,7 @@ class SendingBack(Leaving):
 
     def __init__(
         self,
-        consumers: Consumers,
+        shared: Shared,
         group: str,
         message: ConsumedMessage,
         *,
@@ -43,26 +40,26 @@ class SendingBack(Leaving):
         settled: Settled,
         unfit: Unfit,
     ) -> None:
-        super().__init__(consumers, group, message, settled=settled)
+        super().__init__(shared, group, message, settled=settled)
         self._level = retry_level(message.reconsume_times - 1, asked)
         self._unfit = unfit
 
     def _made(self) -> tuple[Put, int, bytes]:
-        message, store = self._message, self._consumers.store
+        message, store = self._message, self._shared.store
         record = store.read(message.physical, message.size)
         return send_back(store, self._group, record, times=message.reconsume_times, level=self._level)
 
     def _refused(self, error: MessageRefused) -> None:
-        consumers = self._consumers
-        consumers.metrics.counter(REFUSED, self._group, "unfit").add()
-        consumers.scheduler.call_soon(self._unfit, self._message, f"it cannot be stored for a retry: {error}")
+        shared = self._shared
+        shared.metrics.counter(REFUSED, self._group, "unfit").add()
+        shared.scheduler.call_soon(self._unfit, self._message, f"it cannot be stored for a retry: {error}")
 
     def _count_durable(self) -> None:
-        consumers = self._consumers
-        consumers.metrics.counter(SENT_BACK, self._group).add()
-        if consumers.store.delayed.on_topic is None:
-            consumers.notices.note("retries_without_delivery", self._group, why="the program delivers no delay levels")
+        shared = self._shared
+        shared.metrics.counter(SENT_BACK, self._group).add()
+        if shared.store.delayed.on_topic is None:
+            shared.notices.note("retries_without_delivery", self._group, why="the program delivers no delay levels")
 
     def _count_refused(self, error: str) -> None:
-        self._consumers.metrics.counter(REFUSED, self._group, "waits").add()
-        self._consumers.notices.note("retry_refused", self._group, error=error, offset=self._message.offset)
+        self._shared.metrics.counter(REFUSED, self._group, "waits").add()
+        self._shared.notices.note("retry_refused", self._group, error=error, offset=self._message.offset)

@@ -7,17 +7,58 @@ listener that never returns keeps its queue for ever; `Consumer.stats` shows sin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from broker.consume_queue import ConsumeQueue
 from broker.consumer.counters import SKIPPED
+from broker.consumer.options import ConsumerOptions
 from broker.consumer.reading import QueueReader
+from broker.consumer.shared import Shared
+from broker.consumer.tags import TagExpression
 from broker.message_queue import MessageQueue
 from broker.queue_locks import Place
 from broker.seams import Handle
 
-if TYPE_CHECKING:
-    from broker.consumer.member import Consumer
+
+class Owner(Protocol):
+    """What the work in a queue asks of the consumer that has it."""
+
+    @property
+    def shared(self) -> Shared:
+        """What all consumers share."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The group that it consumes for."""
+        ...
+
+    @property
+    def options(self) -> ConsumerOptions:
+        """How it behaves."""
+        ...
+
+    @property
+    def tags(self) -> Mapping[str, TagExpression]:
+        """What it wants of each topic."""
+        ...
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def still_holds(self, work: QueueWork) -> bool:
+        """Whether the queue's lock can be relied on."""
+        ...
+
+    def committed(self, work: QueueWork) -> None:
+        """Note the queue's committed offset."""
+        ...
+
+    def released(self, work: QueueWork) -> None:
+        """Let the queue go: nothing of it is busy."""
+        ...
 
 
 class QueueWork(ABC):
@@ -31,7 +72,7 @@ class QueueWork(ABC):
         busy_since: Since when a listener runs in it or a dead letter is on its way, monotonic seconds; None: neither.
     """
 
-    def __init__(self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, *, start: int) -> None:
+    def __init__(self, owner: Owner, name: MessageQueue, queue: ConsumeQueue, *, start: int) -> None:
         self.owner = owner
         self.name = name
         self.queue = queue
@@ -40,7 +81,7 @@ class QueueWork(ABC):
         self.dropped = self.lost = False
         self.busy_since: float | None = None
         self.reader = QueueReader(
-            owner.consumers.store, queue, start=start, tags=owner.tags[name.topic], skipped=self._skipped
+            owner.shared.store, queue, start=start, tags=owner.tags[name.topic], skipped=self._skipped
         )
         self._asked = False
         self._pause: Handle | None = None
@@ -59,7 +100,7 @@ class QueueWork(ABC):
         """Look for something to do in the next turn; harmless at any time."""
         if not self._asked and not self.dropped:
             self._asked = True
-            self.owner.consumers.scheduler.call_soon(self._turn)
+            self.owner.shared.scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._asked = False
@@ -74,7 +115,7 @@ class QueueWork(ABC):
         """Do nothing for so long; a pause that runs already is replaced."""
         if self._pause is not None:
             self._pause.cancel()
-        self._pause = self.owner.consumers.scheduler.call_later(seconds, self._resume)
+        self._pause = self.owner.shared.scheduler.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         self._pause = None
@@ -115,9 +156,9 @@ class QueueWork(ABC):
 
     def _skipped(self, offset: int, reason: str, count: int) -> None:
         owner = self.owner
-        owner.consumers.metrics.counter(SKIPPED, owner.group, reason).add(count)
+        owner.shared.metrics.counter(SKIPPED, owner.group, reason).add(count)
         if reason != "tag_filter":
-            owner.consumers.notices.note(
+            owner.shared.notices.note(
                 "message_unreadable",
                 owner.group,
                 count,

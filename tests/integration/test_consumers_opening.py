@@ -67,8 +67,8 @@ def test_a_long_history_is_read_in_steps(disk: SimDisk) -> None:
     opened = consumers(store, disk)
     steps = sum(1 for _ in opened.opening())
     assert steps >= 2 * COUNT // STEP_RECORDS
-    assert all(opened.finished.has(("g", "t", 0), offset) for offset in range(COUNT))
-    assert not opened.finished.has(("g", "t", 0), COUNT)
+    assert all(opened.shared.finished.has(("g", "t", 0), offset) for offset in range(COUNT))
+    assert not opened.shared.finished.has(("g", "t", 0), COUNT)
     store.abandon()
 
 
@@ -79,22 +79,22 @@ def test_a_group_without_committed_offsets_costs_one_walk(disk: SimDisk, *, lost
     first = consumers(store, disk)
     if not lost:
         # Its offsets were there when the checkpoint was written, but never in their file.
-        first.offsets.set("g", RETRIES, 0, COUNT)
-        first.offsets.set("g", "t", 0, COUNT - 5)
+        first.shared.offsets.set("g", RETRIES, 0, COUNT)
+        first.shared.offsets.set("g", "t", 0, COUNT - 5)
         run_to_end(first.opening())
-        first.finished.save()
+        first.shared.finished.save()
     opened = consumers(store, disk)
     walked = Walked(store)
     run_to_end(together(walked, opened.reading()))
     assert walked.starts == [0]
-    assert opened.finished.is_known_of("g")
-    opened.finished.save()
+    assert opened.shared.finished.is_known_of("g")
+    opened.shared.finished.save()
 
     again = consumers(store, disk)
     walked = Walked(store)
     run_to_end(together(walked, again.reading()))
     assert walked.starts == []
-    assert again.finished.has(("g", "t", 0), COUNT - 1)
+    assert again.shared.finished.has(("g", "t", 0), COUNT - 1)
     got: list[str] = []
 
     def listener(messages: Any, _: ConcurrentContext) -> ConcurrentStatus:
@@ -103,8 +103,8 @@ def test_a_group_without_committed_offsets_costs_one_walk(disk: SimDisk, *, lost
 
     consumer = again.concurrent("g", {"t": "*"}, listener, options=ConsumerOptions())
     consumer.start()
-    assert isinstance(again.scheduler, ManualScheduler)
-    again.scheduler.run_until_idle()
+    assert isinstance(again.shared.scheduler, ManualScheduler)
+    again.shared.scheduler.run_until_idle()
     assert set(got) == {RETRIES}
     assert len(got) == COUNT
     store.abandon()

@@ -173,7 +173,7 @@ class OrderlyRetries(Listening):
             for times in range(RETRIES):
                 self._fail(body, times)
                 self._world.advance(0.2)
-            self._world.consumers.persist()
+            self._world.consumers.shared.persist()
             self._world.settle()
             self.disk.fail("sync", path_part="/commitlog/")
             self._fail(body, RETRIES)

@@ -145,7 +145,7 @@ class Retries(Listening):
         ):
             self._send(body)
             self._handed(body)
-            self._world.consumers.persist()
+            self._world.consumers.shared.persist()
             self._world.settle()
             self.disk.fail("sync", path_part="/commitlog/")
             self._end(body, level)

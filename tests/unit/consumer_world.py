@@ -214,7 +214,7 @@ class World:
 
     def committed(self, queue: int = 0, group: str = "g") -> int | None:
         """Committed offset as the table has it."""
-        return self.consumers.offsets.get(group, "t", queue)
+        return self.consumers.shared.offsets.get(group, "t", queue)
 
     def dead_letters(self, group: str = "g") -> list[dict[str, str]]:
         """Properties and body of a group's dead letters."""

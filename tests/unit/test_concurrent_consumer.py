@@ -57,7 +57,7 @@ def test_failed_messages_come_again_from_the_retry_topic() -> None:
     assert len(world.got) == 3
     world.advance(0.001)
     assert world.got[3:] == [("t", "a", 2)]
-    assert world.consumers.offsets.get("g", "%RETRY%g", 0) == 2
+    assert world.consumers.shared.offsets.get("g", "%RETRY%g", 0) == 2
     world.advance(100_000)
     assert (len(world.got), world.dead_letters()) == (4, [])
 
@@ -125,7 +125,7 @@ def test_exhausted_messages_become_dead_letters(kill: bool) -> None:
     [letter] = world.dead_letters()
     assert (letter["body"], letter["DLQ_ATTEMPTS"], letter["DLQ_RETRY_OFFSET"]) == ("a", "3", "1")
     assert (letter["DLQ_ORIGIN_TOPIC"], letter["DLQ_ORIGIN_QUEUE"], letter["DLQ_ORIGIN_OFFSET"]) == ("t", "0", "1")
-    assert (world.committed(), world.consumers.offsets.get("g", "%RETRY%g", 0)) == (2, 2)
+    assert (world.committed(), world.consumers.shared.offsets.get("g", "%RETRY%g", 0)) == (2, 2)
 
 
 def test_without_a_bound_sixteen_retries_are_the_bound() -> None:
@@ -309,7 +309,7 @@ def test_what_was_sent_back_is_known_without_any_file_of_offsets() -> None:
     world.concurrent()
     world.answers["a"] = [ConcurrentStatus.RECONSUME_LATER]
     world.send("a")
-    world.consumers.persist()
+    world.consumers.shared.persist()
     for folder in ("config", "pyddmq"):
         for name in ("consumerOffset.json", "consumerOffset.json.bak", "consumer_finished.json"):
             if world.disk.exists(f"{ROOT}/{folder}/{name}"):

@@ -161,7 +161,7 @@ def test_a_dead_letter_that_fails_again_is_given_up_visibly() -> None:
 
     assert world.count("pyddmq_consumer_skipped_total", "h", "dead_letter_exhausted") == 1
     assert world.dead_letters("h") == []
-    assert world.consumers.offsets.get("h", "%DLQ%g", 0) == 1
+    assert world.consumers.shared.offsets.get("h", "%DLQ%g", 0) == 1
 
 
 def test_without_auto_commit_success_is_committed_by_the_next_commit() -> None:
@@ -336,7 +336,7 @@ def test_a_new_group_starts_where_it_is_told(where: str, first: int) -> None:
 def test_an_offset_beyond_the_queue_is_set_back_to_its_end() -> None:
     """Otherwise what comes would be skipped without a word (D11)."""
     world = World(queues=1)
-    world.consumers.offsets.set("g", "t", 0, 7)
+    world.consumers.shared.offsets.set("g", "t", 0, 7)
     world.orderly()
     world.send("a")
 
@@ -363,7 +363,7 @@ def test_listeners_may_run_in_an_executor_that_is_handed_in() -> None:
     world = World(queues=1)
     back: Queue[Any] = Queue()
     with ThreadPoolExecutor(2) as pool:
-        world.consumers.run = ExecutorRunner(pool, lambda *call: back.put(call))
+        world.consumers.shared.run = ExecutorRunner(pool, lambda *call: back.put(call))
         world.answers["b"] = [ValueError("x")]
         world.orderly(suspend_ms=10)
         world.send("a", "b", "c")

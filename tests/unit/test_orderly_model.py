@@ -119,7 +119,7 @@ class Orderly(RuleBasedStateMachine):
             self.done[queue] = again[0] if again else self.done[queue]
             for offset in again:
                 # Their counts go with the commit in memory; the file may know them still.
-                entry = self.world.consumers.retries._table.get(("g", "t", queue), {}).get(offset)
+                entry = self.world.consumers.shared.retries._table.get(("g", "t", queue), {}).get(offset)
                 self.fails[queue, offset] = 0 if entry is None else entry.times
 
     def letters(self, queue: int) -> list[dict[str, str]]:

@@ -189,8 +189,8 @@ MUTANTS = (
     Mutant(
         name="what was sent back is consumed again in its own queue after a kill",
         file="broker/consumer/concurrent.py",
-        old="                if consumers.finished.has(self.key, message.offset):\n",
-        new="                if consumers.finished.has(self.key, message.offset) and False:\n",
+        old="                if shared.finished.has(self.key, message.offset):\n",
+        new="                if shared.finished.has(self.key, message.offset) and False:\n",
         caught_by=(
             "tests/integration/test_retries_stops.py::test_stop_at_every_change_neither_loses_nor_doubles_a_retry",
         ),
@@ -199,15 +199,15 @@ MUTANTS = (
     Mutant(
         name="a retry that the disk has no room for is tried no more",
         file="broker/consumer/leaving.py",
-        old="        self._timer = self._consumers.scheduler.call_later(AGAIN_SECONDS, self._again)\n",
+        old="        self._timer = self._shared.scheduler.call_later(AGAIN_SECONDS, self._again)\n",
         new="        self._timer = None\n",
         caught_by=(f"{CONCURRENT}::test_a_retry_waits_while_the_disk_is_full",),
     ),
     Mutant(
         name="a retry that no store takes is dropped",
         file="broker/consumer/sending_back.py",
-        old="        consumers.scheduler.call_soon(self._unfit, self._message, f",
-        new="        consumers.scheduler.call_soon(print, self._message, f",
+        old="        shared.scheduler.call_soon(self._unfit, self._message, f",
+        new="        shared.scheduler.call_soon(print, self._message, f",
         caught_by=(f"{CONCURRENT}::test_a_retry_that_no_store_takes_is_a_dead_letter_with_the_reason",),
     ),
     Mutant(

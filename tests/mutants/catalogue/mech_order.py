@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a group that somebody else consumes is joined",
-        file="broker/consumer/consumers.py",
+        file="broker/consumer/members.py",
         old="            if refusal is not None:\n                raise refusal\n        self._members",
         new="            del refusal\n        self._members",
         caught_by=(

@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         name="a retry that the store refuses advances the offset of the program's consumer",
         file="broker/consumer/leaving.py",
-        old="        self._timer = self._consumers.scheduler.call_later(AGAIN_SECONDS, self._again)\n",
+        old="        self._timer = self._shared.scheduler.call_later(AGAIN_SECONDS, self._again)\n",
         new="        self._settle()\n",
         caught_by=(f"{CONCURRENT}::test_a_retry_waits_while_the_disk_is_full",),
         rows=("W18",),
@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant(
         name="a retry that no store takes advances the offset of the program's consumer",
         file="broker/consumer/sending_back.py",
-        old="        consumers.scheduler.call_soon(self._unfit, self._message, f",
-        new="        consumers.scheduler.call_soon(lambda message, _: self._settle(), self._message, f",
+        old="        shared.scheduler.call_soon(self._unfit, self._message, f",
+        new="        shared.scheduler.call_soon(lambda message, _: self._settle(), self._message, f",
         caught_by=(f"{CONCURRENT}::test_a_retry_that_no_store_takes_is_a_dead_letter_with_the_reason",),
         rows=("W18",),
     ),

@@ -1,0 +1,192 @@
+"""What all consumers of one store share: its seams, who is a member, and how far each group is.
+
+Offsets stand in `config/consumerOffset.json`, where RocketMQ finds them (D10): changed with every commit, written
+every 5 s, when a queue changes hands and at a stop. A kill repeats what was consumed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NotRequired, TypedDict
+
+from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
+from broker.consumer.members import Member, Members
+from broker.consumer.options import ConsumerOptions
+from broker.consumer.retry_counts import Key, RetryCounts
+from broker.consumer.running import Runner, run_inline
+from broker.errors import NO_SPACE
+from broker.message_queue import BROKER_NAME, MessageQueue
+from broker.metrics import Metrics
+from broker.notices import Notices
+from broker.offsets import ConsumerOffsets
+from broker.queue_locks import Place
+from broker.repeated import Repeated
+from broker.retry.finished import FILE as FINISHED_FILE
+from broker.retry.finished import Finished
+from broker.seams import Clock, Disk, Scheduler
+from broker.store import Store
+from broker.time_search import offset_at
+
+PERSIST_SECONDS = 5.0
+OFFSETS_FILE = "config/consumerOffset.json"
+
+
+class ConsumerSeams(TypedDict):
+    """Keyword arguments of `Consumers`, and of `Shared`, whose text says what each is for."""
+
+    disk: Disk
+    clock: Clock
+    scheduler: Scheduler
+    metrics: Metrics
+    run: NotRequired[Runner]
+    offsets: NotRequired[ConsumerOffsets | None]
+    notices: NotRequired[Notices | None]
+    broker_name: NotRequired[str]
+
+
+class Shared:
+    """What all consumers of one store share; used from the loop's thread only.
+
+    Attributes:
+        store: The broker.
+        locks: Its queue locks.
+        members: Who consumes.
+        offsets: Committed offsets.
+        retries: How often messages failed.
+        finished: What was sent back or buried above the committed offsets.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        disk: Disk,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        run: Runner = run_inline,
+        offsets: ConsumerOffsets | None = None,
+        notices: Notices | None = None,
+        broker_name: str = BROKER_NAME,
+    ) -> None:
+        """Set up; no consumer may start before `finished` was read.
+
+        Args:
+            store: The broker. Without its `on_pending` set, dead letters are flushed here.
+            disk: Where the store lies.
+            clock: The store's clock.
+            scheduler: The event loop, or any scheduler; all callbacks come from it.
+            metrics: Where consumers count.
+            run: Where listeners run; in the loop's thread when left out.
+            offsets: The table, where the program has one open (a node's is `Progress.offsets`); else it is read here.
+            notices: Rate-limited log lines.
+            broker_name: Second part of queue names.
+
+        Raises:
+            StoreUnreadable: consumerOffset.json and its copies are damaged.
+            OSError: The files cannot be read.
+        """
+        self.store = store
+        self.locks = store.queue_locks
+        self.members = Members(self.locks)
+        self.offsets = offsets or ConsumerOffsets.open(store.root, disk=disk, clock=clock, metrics=metrics)
+        self.disk = disk
+        self.clock = clock
+        self.scheduler = scheduler
+        self.metrics = metrics
+        self.notices = notices or Notices(clock)
+        self.run = run
+        self.broker_name = broker_name
+        self.finished = Finished(store, self.offsets, disk=disk)
+        self.retries = RetryCounts(store.root, disk=disk, scheduler=scheduler, metrics=metrics, notices=self.notices)
+        self._saves = Repeated(scheduler, PERSIST_SECONDS, self._persist_again)
+        self._persist_asked = False
+        self._closed = False
+
+    def join(self, member: Member, places: Iterable[Place]) -> None:
+        """Make a consumer a member; from the first one on offsets are written every 5 s.
+
+        Raises:
+            ValueError, QueuesOwned: As `Consumer.start`.
+        """
+        self.members.join(member, places)
+        self._saves.begin()
+
+    def flush(self) -> None:
+        """Have the store write what consumers appended, where nobody else does."""
+        if self.store.on_pending is None:
+            self.store.flush()
+
+    def close(self) -> None:
+        """Stop all consumers and write what is to be written. Harmless twice."""
+        self.members.stop()
+        self._saves.end()
+        self.retries.save()
+        self.persist()
+        self.members.close()
+        self._closed = True
+
+    # Offsets
+
+    def first_offset(self, group: str, name: MessageQueue, options: ConsumerOptions) -> int:
+        """Committed offset of a queue; where there is none, what `from_where` says, which is then committed (8.4)."""
+        known = self.offsets.get(group, name.topic, name.queue_id)
+        start = self.bounded(group, name, known, options)
+        if start != known:
+            self.offsets.set(group, name.topic, name.queue_id, start)
+            self.persist_soon()
+        return start
+
+    def bounded(self, group: str, name: MessageQueue, start: int | None, options: ConsumerOptions) -> int:
+        """Return a known offset, within the queue, or where a new group starts."""
+        queue = self.store.topics[name.topic].queues[name.queue_id]
+        if start is not None and start <= queue.max_offset:
+            return start
+        if start is not None:
+            # The log lost its end, or another store's file was put here (D11).
+            self.metrics.counter(OFFSETS_CLAMPED, group).add()
+            self.notices.note("offset_beyond_queue", group, topic=name.topic, queue=name.queue_id, offset=start)
+            return queue.max_offset
+        if options.from_where == "first":
+            return queue.min_offset
+        if options.from_where == "last":
+            return queue.max_offset
+        return offset_at(self.store, queue, options.from_ms)
+
+    def commit(self, key: Key, offset: int) -> None:
+        """Note a committed offset; written within 5 s."""
+        self.offsets.set(*key, offset)
+        self.retries.forget_below(key, offset)
+        self.finished.forget_below(key, offset)
+
+    def persist_soon(self) -> None:
+        """Write the offsets at the end of this turn."""
+        if not self._persist_asked:
+            self._persist_asked = True
+            self.scheduler.call_soon(self.persist)
+
+    def persist(self) -> bool:
+        """Write the offsets that changed; whether the file says now what memory does.
+
+        A full disk is tried again with the next call; any other error stops the store's write side (design: fail-stop).
+        """
+        self._persist_asked = False
+        if self._closed or self.store.failed is not None:
+            return False
+        self.members.persist()
+        file = OFFSETS_FILE
+        try:
+            self.offsets.save()
+            # Behind the offsets: what they have passed is in the table no more.
+            file = FINISHED_FILE
+            self.finished.save()
+        except OSError as error:
+            self.metrics.counter(SAVE_ERRORS, file).add()
+            self.notices.note("offsets_not_written", file=file, error=str(error))
+            if error.errno not in NO_SPACE:
+                self.store.fail(f"writing {file}", error)
+            return False
+        return True
+
+    def _persist_again(self) -> None:
+        self.persist()
