@@ -17,6 +17,7 @@ import structlog
 from bench.compact import Message, publish_frame
 from bench.load import PROPERTIES, TAG, body_of, key_of
 from broker.encoder import Stamp
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
@@ -45,7 +46,9 @@ def frames(batch: int) -> list[bytes]:
 def measure(batch: int, passes: int = PASSES) -> dict[str, float]:
     """Return microseconds per message by part."""
     clock, metrics = ManualClock(), Metrics()
-    store = Store.open("/bench", options=StoreOptions(), disk=SimDisk(), clock=clock, random=Random(1), metrics=metrics)
+    store = Store.open(
+        "/bench", options=StoreOptions(), features=ALL, disk=SimDisk(), clock=clock, random=Random(1), metrics=metrics
+    )
     topic = store.create_topic("bench", 8)
     checks = MessageChecks(
         {b"bench": TopicPort(topic, None, metrics)},

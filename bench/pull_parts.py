@@ -21,6 +21,7 @@ from actions.registry import Registry
 from bench.compact import Pulled, pull_frame, scan_pull_reply
 from bench.load import PROPERTIES, TAG, body_of, key_of
 from bench.watch import Watch
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.properties import encode_properties
@@ -135,7 +136,9 @@ def _store_batch(store: Store, clock: ManualClock, number: int, count: int) -> N
 def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _Server]:
     clock, metrics, disk = ManualClock(), Metrics(), SimDisk()
     scheduler = ManualScheduler(clock)
-    store = Store.open("/bench", options=StoreOptions(), disk=disk, clock=clock, random=Random(1), metrics=metrics)
+    store = Store.open(
+        "/bench", options=StoreOptions(), features=ALL, disk=disk, clock=clock, random=Random(1), metrics=metrics
+    )
     store.create_topic("bench", 8)
     for at in range(0, messages, _BATCH):
         _store_batch(store, clock, at, _BATCH)

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 from broker.disk import RealDisk
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.properties import encode_properties
 from broker.seams import SystemClock
@@ -27,7 +28,13 @@ QUEUES = 8
 def opened(root: Path) -> Store:
     """Open the store."""
     return Store.open(
-        str(root), options=OPTIONS, disk=RealDisk(), clock=SystemClock(), random=Random(1), metrics=Metrics()
+        str(root),
+        options=OPTIONS,
+        features=ALL,
+        disk=RealDisk(),
+        clock=SystemClock(),
+        random=Random(1),
+        metrics=Metrics(),
     )
 
 

@@ -16,12 +16,15 @@ import structlog
 from bench.load import body_of, key_of
 from bench.watch import Watch
 from broker.delay.delays import Delays
+from broker.delay.puts import DelayedPuts
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
 from broker.properties import encode_properties
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler, SimDisk
+from broker.timer.puts import TimedPuts
 from broker.timer.timers import Timers
 
 MESSAGES = 5_120
@@ -50,7 +53,7 @@ def _measure_timers(step: int, messages: int) -> dict[str, float]:
     timers.start()
     puts = _puts(store, messages)
     due_ms = clock.wall_ms() + _WAIT_MS
-    _append(store, [store.timed.timed(put, due_ms) for put in puts])
+    _append(store, [store.waiting(TimedPuts).timed(put, due_ms) for put in puts])
     scheduler.advance(_ENTERED_MS / 1000)
     assert timers.table.coming.count == messages, "all are read before they are due"
     timers.stop()
@@ -71,9 +74,9 @@ def _measure_timers(step: int, messages: int) -> dict[str, float]:
 def _measure_delays(step: int, messages: int) -> dict[str, float]:
     store, clock, _, given = _store()
     delays = run_to_end(Delays.opening(store, **given))
-    _append(store, [store.delayed.put(put, 1) for put in _puts(store, messages)])
+    _append(store, [store.waiting(DelayedPuts).put(put, 1) for put in _puts(store, messages)])
     delays.start()
-    clock.advance(store.delayed.levels.ms(1) / 1000)
+    clock.advance(store.waiting(DelayedPuts).levels.ms(1) / 1000)
     watch = Watch(DELAY_PARTS)
     delays.due.pace.most = step
     watch.watch(delays.due._plain, "release", "release")
@@ -88,7 +91,9 @@ def _measure_delays(step: int, messages: int) -> dict[str, float]:
 def _store() -> tuple[Store, ManualClock, ManualScheduler, dict[str, Any]]:
     clock, disk, metrics = ManualClock(), SimDisk(), Metrics()
     scheduler = ManualScheduler(clock)
-    store = Store.open("/bench", options=StoreOptions(), disk=disk, clock=clock, random=Random(1), metrics=metrics)
+    store = Store.open(
+        "/bench", options=StoreOptions(), features=ALL, disk=disk, clock=clock, random=Random(1), metrics=metrics
+    )
     store.on_pending = lambda: None
     shared = {"disk": disk, "clock": clock, "scheduler": scheduler, "metrics": metrics, "notices": Notices(clock)}
     return store, clock, scheduler, shared

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from random import Random, SystemRandom
 from typing import TextIO, cast
 
 import structlog
 
 from broker.disk import RealDisk
+from broker.feature import Feature
+from broker.features import ALL
 from broker.interchange import adopted
 from broker.metrics import Metrics
 from broker.options import StoreOptions
@@ -21,6 +24,7 @@ def open_store(
     folder: str | os.PathLike[str],
     *,
     options: StoreOptions | None = None,
+    features: Sequence[Feature] = ALL,
     disk: Disk | None = None,
     clock: Clock | None = None,
     random: Random | None = None,
@@ -34,6 +38,7 @@ def open_store(
     Args:
         folder: Its data directory.
         options: Sizes and settings; the sizes of a store that is there already hold without them.
+        features: What works on it beyond queues of records; `broker.features.features` sets delay levels and timers.
         disk, clock, random: Where its files, times and ids come from.
         metrics: What it counts in.
 
@@ -46,6 +51,7 @@ def open_store(
     return Store.open(
         root,
         options=adopted(root, StoreOptions(), disk=disk) if options is None else options,
+        features=features,
         disk=disk,
         clock=clock or SystemClock(),
         random=random or SystemRandom(),

@@ -1,13 +1,14 @@
 """What can go wrong in the store, one class per cause; every sentence says what to do.
 
 `StoreError` is the root. Opening raises `NotAStore`, `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`,
-`StoreGeometryDiffers`, `StoreForeign` or `StoreUnreadable`; appending `MessageRefused`, `DiskFull` or `StoreFailed`;
-reading `DamagedRecord` or `RecordGone`, unpacking a body `BodyUnusable`.
+`StoreGeometryDiffers`, `StoreForeign`, `StoreUnreadable` or `FeatureMissing`; appending `MessageRefused`, `DiskFull` or
+`StoreFailed`; reading `DamagedRecord` or `RecordGone`, unpacking a body `BodyUnusable`.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What a full disk says; anything else is a failed disk."""
@@ -106,6 +107,24 @@ class StoreForeign(StoreError):
 
 class StoreUnreadable(StoreError):
     """A file that the store cannot do without is damaged, and so is its copy."""
+
+
+class FeatureMissing(StoreUnreadable):
+    """The store has something of a feature that it was not opened with.
+
+    Attributes:
+        missing: Name of each topic or file, and that of the feature that it needs.
+    """
+
+    def __init__(self, root: str, missing: Mapping[str, str]) -> None:
+        shown = ", ".join(f"{what} (feature {name})" for what, name in list(missing.items())[:_NAMES_SHOWN])
+        left = len(missing) - _NAMES_SHOWN
+        names = ", ".join(sorted(set(missing.values())))
+        super().__init__(
+            f"data directory {root} has {shown}{f' and {left} more' if left > 0 else ''}, and is opened without what "
+            f"works on that; give {names} in `features` (broker.features.ALL has all of them)"
+        )
+        self.missing = dict(missing)
 
 
 class StoreFailed(StoreError):

@@ -135,6 +135,16 @@ def in_layout(root: str, disk: Disk) -> list[Foreign]:
     return [each for each in found if each is not None]
 
 
+def topics_named(root: str, disk: Disk) -> list[str]:
+    """Return the names of topics that a store's table or its queue folders have, before anything is read or changed.
+
+    Raises:
+        OSError: A file or folder cannot be read.
+    """
+    table = _json(disk, f"{root}/config/topics.json").get("topicConfigTable")
+    return sorted({*(table if isinstance(table, dict) else ()), *disk.list(f"{root}/consumequeue")})
+
+
 def _named(
     kind: str,
     names: set[str],

@@ -14,11 +14,13 @@ from typing import Any
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.metrics import Metrics
 from broker.names import is_stored
-from broker.popped import REVIVE_GROUP
 from broker.saving import Steps, at_once
 from broker.seams import Clock, Disk
 from broker.state_file import StateFile, data_version
 from broker.store_metrics import FILES_DAMAGED
+
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+"""Group of RocketMQ's under which it reads what POP consumers had in hand (`broker.popped`)."""
 
 
 class ConsumerOffsets:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from random import Random
+from typing import TypedDict, TypeVar
 
 import structlog
 
 from broker.commit_log import CommitLog
-from broker.delay.levels import DelayLevels
 from broker.errors import REPAIR_ADVICE, NotAStore, StoreInUse, StoreUnreadable, StoreUnwritable
+from broker.feature import Given
+from broker.feature_marks import marked_files
 from broker.fillers import rewrite
-from broker.foreign import in_layout, refuse, tell
+from broker.foreign import in_layout, refuse, tell, topics_named
 from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
-from broker.seams import Disk, Lock
+from broker.seams import Clock, Disk, Lock
 from broker.store_json import AbortFile, Checkpoint, Geometry, check_geometry, raise_format
 from broker.store_metrics import (
     BATCHES_CUT,
@@ -40,6 +42,15 @@ Step = TypeVar("Step")
 T = TypeVar("T")
 
 logger = structlog.get_logger()
+
+
+class OpeningSeams(TypedDict):
+    """Keyword arguments of `Store.open` and `Store.opening`: where files, times and ids come from, and what counts."""
+
+    disk: Disk
+    clock: Clock
+    random: Random
+    metrics: Metrics
 
 
 def run_to_end(steps: Generator[Step, None, T], progress: Callable[[Step], object] = lambda _: None) -> T:
@@ -98,7 +109,7 @@ def take_lock(root: str, disk: Disk) -> Lock:
         raise StoreUnwritable(root, error) from error
 
 
-def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) -> bool:
+def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk, given: Given) -> bool:
     """Open the log's files and compare the store's sizes with the configured ones.
 
     Returns:
@@ -107,6 +118,7 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) ->
     Raises:
         StoreGeometryDiffers, StoreFormatNewer: See `store_json.check_geometry`.
         StoreForeign: It has what would be served wrongly (`broker.foreign`).
+        FeatureMissing: It has what needs a feature that is not given.
         StoreUnreadable: The geometry is damaged, or a log file has a wrong size.
         OSError: A file cannot be read or written.
     """
@@ -117,6 +129,7 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk) ->
         index_entries=options.index_entries,
     )
     refuse(root, [each for each in in_layout(root, disk) if each.refused])
+    given.check(root, topics=topics_named(root, disk), files=marked_files(root, disk=disk))
     strange = log.open()
     older = check_geometry(root, geometry, disk=disk, segment_bytes_found=strange[0][1] if strange else None)
     if strange:
@@ -145,7 +158,7 @@ def recovered(
     abort: AbortFile,
     checkpoint: Checkpoint | None,
     disk: Disk,
-    levels: DelayLevels,
+    given: Given,
 ) -> RecoverySteps:
     """Mark the store as open and recover it, in steps (`recovery.recover`).
 
@@ -156,7 +169,7 @@ def recovered(
     if not clean:
         sync_names(root, disk)
     abort.create()
-    steps = recover(log, topics, checkpoint, clean=clean, levels=levels)
+    steps = recover(log, topics, checkpoint, clean=clean, given=given)
     first = next(steps)
     logger.info("store_recovering", root=root, clean=clean, bytes_to_scan=first.total_bytes, whole_log=first.whole_log)
     yield first

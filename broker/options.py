@@ -1,12 +1,9 @@
-"""How a store is laid out and flushed."""
+"""How a store is laid out and flushed. What features are set to, they are given themselves (`broker.features`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
-
-from broker.delay.levels import STANDARD_LEVELS, DelayLevels
-from broker.timer.names import TimerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +17,6 @@ class StoreOptions:
         index_entries: Entries of an index file; fixed likewise.
         flush: `sync`: fdatasync before a publish is answered. `async`: within 500 ms.
         message_bytes_max: Largest body in bytes; topics of the broker's own take what is in the log already.
-        delay_levels: Delays of the levels, as RocketMQ's messageDelayLevel writes them.
-        timers: How far timers go, and how they are kept.
         store_host: IPv4 address of this broker and its port as i32, 8 bytes, as records carry it.
     """
 
@@ -31,8 +26,6 @@ class StoreOptions:
     index_entries: int = 400_000
     flush: Literal["sync", "async"] = "sync"
     message_bytes_max: int = 4 << 20
-    delay_levels: str = STANDARD_LEVELS
-    timers: TimerOptions = field(default_factory=TimerOptions)
     store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 
     def __post_init__(self) -> None:
@@ -40,4 +33,3 @@ class StoreOptions:
             raise ValueError("segment_bytes must be 1024 or more, queue_file_units and message_bytes_max 1 or more")
         if len(self.store_host) != 8:
             raise ValueError("store_host must be 8 bytes: an IPv4 address and the port as i32")
-        DelayLevels(self.delay_levels)

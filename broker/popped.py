@@ -17,14 +17,18 @@ from typing import Any, NamedTuple, Protocol
 
 from broker.consume_queue import FILLER_SIZE
 from broker.errors import DamagedRecord, RecordGone
+from broker.feature import Feature
+from broker.offsets import REVIVE_GROUP
 from broker.properties import find_property
 from broker.record import split
 
 REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
-REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 POPPED_MAX = 1 << 15
 """Messages that a checkpoint may name; RocketMQ hands out 32 at a time."""
+
+POP_FEATURE = Feature(name="pop")
+"""Taking over what POP consumers had in hand, as `Store.open` takes it."""
 
 _LATE_MS = 600_000
 """A timed message that was due so long before another one that was delivered was delivered, too."""

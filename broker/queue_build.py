@@ -6,19 +6,17 @@ whole (D8).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import UNIT, ConsumeQueue
-from broker.delay.levels import SCHEDULE_NAME, STANDARD, DelayLevels, unit_code
-from broker.loop.names import LOOP_NAME
+from broker.feature import Given, UnitCode, unit_code
 from broker.properties import find_property
 from broker.record import RECORD_OVERHEAD_BYTES, Entry
-from broker.timer.names import ROLLS_NAME, TIMER_NAME
 from broker.topics import Topics, is_system
 
 _TAIL_UNITS_MAX = 1 << 20
-_LOOP = LOOP_NAME + b"\x01"
 
 
 @dataclass(slots=True)
@@ -27,6 +25,7 @@ class QueueBuild:
 
     topics: Topics
     log: CommitLog
+    given: Given
     store_ms: int
     last_record: int
     records: int = 0
@@ -38,15 +37,19 @@ class QueueBuild:
     _held_batches: int = 0
     _tail_units: int = 0
     _queues: dict[tuple[bytes, int], ConsumeQueue] = field(default_factory=dict)
-    levels: DelayLevels = STANDARD  # for delayed records of RocketMQ's
+    _marks: tuple[bytes, ...] = field(init=False)
+    _codes: Mapping[bytes, UnitCode] = field(init=False)
     tail_units_max: int = _TAIL_UNITS_MAX  # units held in memory before queue files are written
     deleted: dict[str, dict[int, int]] = field(default_factory=dict)  # by topic and queue id: where RocketMQ's ended
-    loops: list[int] = field(default_factory=list)  # commit-log offsets of what RocketMQ delivered of loops
+    marked: dict[bytes, list[int]] = field(default_factory=dict)  # by mark of a feature: commit-log offsets
+
+    def __post_init__(self) -> None:
+        self._marks, self._codes = self.given.marks, self.given.unit_codes
 
     def take(self, entry: Entry) -> None:
         """Take the next record of the log."""
         self.records += 1
-        if entry.batch is None or _is_copy(entry):
+        if entry.batch is None or self._is_copy(entry):
             self._settle()
             self._deliver(entry)
             return
@@ -77,6 +80,13 @@ class QueueBuild:
         end = self._held[0].physical
         self.records -= len(self._held)
         return self._held_batches, end
+
+    def _is_copy(self, entry: Entry) -> bool:
+        """Whether a batch mark is none: RocketMQ leaves all properties in what it delivers after it waited."""
+        carries_copy = self.given.copies.get(entry.topic)
+        if carries_copy is not None:
+            return carries_copy(entry.properties)
+        return find_property(entry.properties, b"REAL_TOPIC") is not None
 
     def _break_group(self) -> None:
         if self._group:
@@ -111,11 +121,11 @@ class QueueBuild:
             # The log never had room for so many messages before it: no place of a queue, and no reason for fillers.
             self.duplicates += 1
             return
-        if _LOOP in entry.properties and not is_system(queue.topic):
-            # Delivered here, it would not have that property any more.
-            self.loops.append(entry.physical)
+        for mark in self._marks:
+            if mark in entry.properties and not is_system(queue.topic):
+                self.marked.setdefault(mark, []).append(entry.physical)
         unit = UNIT.pack(
-            entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, self.levels)
+            entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, self._codes)
         )
         added = queue.restore(entry.queue_offset, unit)
         if added < 0:
@@ -141,12 +151,3 @@ class QueueBuild:
             topic = self.topics.grow(name, entry.queue_id + 1)
         queue = self._queues[entry.topic, entry.queue_id] = topic.queues[entry.queue_id]
         return queue
-
-
-def _is_copy(entry: Entry) -> bool:
-    """Whether a batch mark is none: RocketMQ leaves all properties in what it delivers after a delay, or rolls."""
-    if entry.topic == SCHEDULE_NAME:
-        return False
-    if entry.topic == TIMER_NAME:
-        return find_property(entry.properties, ROLLS_NAME) is not None
-    return find_property(entry.properties, b"REAL_TOPIC") is not None

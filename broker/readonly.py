@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from broker.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment
 from broker.consume_queue import ConsumeQueue, Unit
 from broker.errors import RecordGone, StoreUnreadable
+from broker.feature import Given
+from broker.features import ALL
 from broker.index.index import Index
 from broker.interchange import geometry_of
 from broker.locating import Place
@@ -34,7 +36,10 @@ from broker.store_json import Checkpoint, CheckpointFile, Geometry
 from broker.topics import Topic, Topics
 from broker.unit_check import UnitChecker
 
-__all__ = ["ReadOnlyStore", "open_log_for_reading"]
+__all__ = ["GIVEN", "ReadOnlyStore", "open_log_for_reading"]
+
+GIVEN = Given(ALL)
+"""What is only read is understood whole, whoever wrote it."""
 
 
 class ReadOnlyStore:
@@ -63,7 +68,7 @@ class ReadOnlyStore:
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
         notices = Notices(clock)
-        self._checker = UnitChecker(self.log, metrics=metrics, notices=notices)
+        self._checker = UnitChecker(self.log, metrics=metrics, notices=notices, codes=GIVEN.unit_codes)
         self.index = Index(
             root,
             log=self.log,
@@ -121,7 +126,7 @@ class ReadOnlyStore:
                 for queue in topic.queues:
                     queue.start_at(0, 0)
         self.scanned_from = start
-        build = QueueBuild(topics, log, store_ms=0, last_record=-1, tail_units_max=sys.maxsize)
+        build = QueueBuild(topics, log, GIVEN, store_ms=0, last_record=-1, tail_units_max=sys.maxsize)
         total = log.visible_end - start
         walk = LogScan(log, start)
         for entry in walk.entries():

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER_SIZE, ConsumeQueue
-from broker.delay.levels import STANDARD, DelayLevels
+from broker.feature import Given
 from broker.fillers import is_repeat
 from broker.foreign import Foreign
 from broker.log_reader import LogReader
@@ -83,7 +83,7 @@ class RecoveryFacts:
         files_damaged: Small files of the broker's that were found damaged, relative to the store.
         foreign: What the store has of RocketMQ's that is not read.
         deleted: Topics that RocketMQ has deleted since, and where each of their queues ended.
-        loops: Commit-log offsets of occurrences of loops that RocketMQ delivered (`broker.loop.returning`).
+        marked: Commit-log offsets of records in topics of users that have a feature's mark, by mark.
     """
 
     clean: bool
@@ -102,12 +102,12 @@ class RecoveryFacts:
     whole_log: str | None
     files_damaged: tuple[str, ...] = ()
     foreign: tuple[Foreign, ...] = ()
-    loops: tuple[int, ...] = ()
+    marked: Mapping[bytes, Sequence[int]] = field(default_factory=dict)
     deleted: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def recover(
-    log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, clean: bool, levels: DelayLevels = STANDARD
+    log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, clean: bool, given: Given
 ) -> RecoverySteps:
     """Bring log and queues to a consistent state, in steps; after the last one the log may be appended to.
 
@@ -116,25 +116,26 @@ def recover(
         topics: Loaded; topics and queues that only the log knows are added in memory.
         checkpoint: The last one, if it could be read.
         clean: The store was closed properly.
-        levels: Delays of delayed records that RocketMQ wrote.
+        given: The features that the store is opened with.
 
     Yields:
         How far it is, after at most 256 records, 1 MiB of search, or the sync of a file.
 
     Raises:
+        FeatureMissing: A topic that only log or checkpoint know needs another feature.
         OSError: A file could not be read, cut or synced.
     """
     log.visible_end = max(log.segments, default=-1) * log.segment_bytes + log.segment_bytes
     whole_log = "there is no checkpoint" if checkpoint is None else begin_at(log, topics, checkpoint)
     if checkpoint is not None and whole_log is None:
         start, floors = checkpoint.log_end, {}
-        build = QueueBuild(topics, log, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record, levels=levels)
+        build = QueueBuild(topics, log, given, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record)
     else:
         start = log.min_offset
         floors = _floors(topics, checkpoint) if start else {}
         for queue in _queues(topics):
             queue.start_at(queue.base_offset, queue.base_offset)
-        build = QueueBuild(topics, log, store_ms=0, last_record=-1, levels=levels)
+        build = QueueBuild(topics, log, given, store_ms=0, last_record=-1)
         if not log.segments:
             whole_log = None
     closed_at = start if clean and whole_log is None else None
@@ -192,7 +193,7 @@ def recover(
         store_ms=build.store_ms,
         last_record=build.last_record,
         whole_log=whole_log,
-        loops=tuple(build.loops),
+        marked={mark: tuple(found) for mark, found in build.marked.items()},
         deleted=_deleted(topics, checkpoint, build),
     )
 

@@ -21,6 +21,7 @@ from broker.check.small_files import STATE_FILES
 from broker.commit_log import CommitLog, Segment, segment_name
 from broker.consume_queue import UNIT_BYTES
 from broker.errors import StoreUnreadable
+from broker.features import ALL
 from broker.interchange import adopted, geometry_of_files
 from broker.metrics import Metrics
 from broker.names import queue_folder
@@ -94,7 +95,7 @@ def repair(
     finally:
         lock.release()
     options = adopted(root, StoreOptions(), disk=disk)
-    store = Store.open(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics)
+    store = Store.open(root, options=options, features=ALL, disk=disk, clock=clock, random=random, metrics=metrics)
     try:
         while store.index.step():
             pass

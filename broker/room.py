@@ -14,10 +14,9 @@ file is in use and no other can be set aside, publishes are refused although it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from broker.commit_log import CommitLog
-from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import NO_SPACE, DiskFull, StoreFailed
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -26,11 +25,6 @@ from broker.record import BLANK_BYTES
 from broker.saving import Saver, Saving, Savings
 from broker.seams import Disk
 from broker.store_metrics import REFUSED, RESERVE, RESERVE_USED
-from broker.timer.names import TIMER_TOPIC
-from broker.transaction.names import HALF_TOPIC
-
-_PUBLISHED = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
-"""System topics that hold what clients publish."""
 
 FREE_SEGMENTS_MIN = 2
 """Log files that the free space must hold before the first spare is claimed: itself, and one to publish into."""
@@ -53,8 +47,21 @@ class Room:
         notices: Notices,
         fail: Callable[[str, OSError], StoreFailed],
         savings: Savings,
+        published: Set[str],
     ) -> None:
+        """Set up; no file is touched.
+
+        Args:
+            root: The store.
+            log: Its log.
+            disk: Where its files are.
+            metrics, notices: Count and say what is refused.
+            fail: Stops the store's write side for good.
+            savings: Claims files beside the loop.
+            published: System topics that hold what clients publish (`Given.published`).
+        """
         self.lent: int | None = None
+        self._published = published
         self._root = root
         self._path = f"{root}/pyddmq/segment.spare"
         self._log = log
@@ -82,7 +89,7 @@ class Room:
                 raise self._fail("claiming a commit-log file", error) from error
             full = error
         try:
-            if _is_own(puts) and self._lend():
+            if self._is_own(puts) and self._lend():
                 return self._log.reserve(sizes, contiguous=atomic)
         except OSError as error:
             if error.errno not in NO_SPACE:
@@ -112,7 +119,11 @@ class Room:
         assert self.lent is not None, "asked only while the spare file is in use"
         end, segment_bytes = self._log.end, self._log.segment_bytes
         fits = end // segment_bytes < self.lent and sum(sizes) + BLANK_BYTES <= -end % segment_bytes
-        return fits or _is_own(puts) or self._make_spare()
+        return fits or self._is_own(puts) or self._make_spare()
+
+    def _is_own(self, puts: Sequence[Put]) -> bool:
+        """Whether all messages are the broker's own: clients publish to no system topic, but for what is to wait."""
+        return all(put.topic.system and put.topic.name not in self._published for put in puts)
 
     def _lend(self) -> bool:
         """Make the spare file the log's next segment; False when there is none."""
@@ -188,8 +199,3 @@ class Room:
         self._reserve.value = size
         self.lent = None
         return True
-
-
-def _is_own(puts: Sequence[Put]) -> bool:
-    """Whether all messages are the broker's own: clients publish to no system topic, but for what is to wait."""
-    return all(put.topic.system and put.topic.name not in _PUBLISHED for put in puts)

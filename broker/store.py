@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from random import Random
+from typing import Unpack
 
 import structlog
 
@@ -41,12 +42,13 @@ from broker.errors import (
     StoreUnreadable,
     StoreUnwritable,
 )
+from broker.feature import Feature, Given
 from broker.flight import Flight, tell_all
 from broker.landed import Landed
 from broker.locating import Place
 from broker.log_scan import record_at
 from broker.metrics import Metrics
-from broker.opening import run_to_end, take_lock
+from broker.opening import OpeningSeams, run_to_end, take_lock
 from broker.options import StoreOptions
 from broker.put import Done, Position, Put
 from broker.queue_locks import QueueLocks
@@ -104,10 +106,8 @@ class Store:
         savings: Saves state files in steps; beside the loop, once it has `syncs`.
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
-        delayed: Gives messages a delay; `broker.delay.delays` delivers them.
-        put: Appends one message and flushes (`broker.single_puts`).
-        queue_for: Queue of a message that names none.
-        timed: Gives messages their moment; `broker.timer.timers` delivers them.
+        waiting: What makes messages wait in one way, by its class (`broker.waits`).
+        put, queue_for: Appends one message and flushes; the queue of one that names none (`broker.single_puts`).
         unique_keys: Makes `UNIQ_KEY`s for whoever needs one before the append.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
@@ -118,11 +118,12 @@ class Store:
         root: str,
         *,
         options: StoreOptions,
+        given: Given,
+        lock: Lock,
         disk: Disk,
         clock: Clock,
         random: Random,
         metrics: Metrics,
-        lock: Lock,
     ) -> None:
         self.root = root
         self.options = options
@@ -132,12 +133,11 @@ class Store:
         self.on_pending: Callable[[], None] | None = None
         self.failed: StoreFailed | None = None
         self.closed = False
-        self._waits = Waits(self, clock=clock, random=random)
-        self.delayed, self.timed = self._waits.delayed, self._waits.timed
+        self._waits = Waits(self, given, clock=clock, random=random)
         self._clock = clock
         self.unique_keys = UniqueKeys(options.store_host, random)
         self._encoder = Encoder(options, self.unique_keys)
-        parts = self._parts = StoreParts(self, disk=disk, clock=clock, metrics=metrics, lock=lock)
+        parts = self._parts = StoreParts(self, given=given, disk=disk, clock=clock, metrics=metrics, lock=lock)
         self._log = parts.log
         self._read, self.walk = parts.log.read, parts.walk
         self.room = parts.room
@@ -156,7 +156,7 @@ class Store:
         self._begun: list[Flight] = []
         self.landed = Landed(clock, self._show)
         singles = SinglePuts(self, self._waits, clock)
-        self.put, self.queue_for = singles.put, singles.queue_for
+        self.put, self.queue_for, self.waiting = singles.put, singles.queue_for, self._waits.of
         self.metrics = metrics
         self._appended = metrics.counter(APPENDED)
         self._written = metrics.counter(WRITTEN)
@@ -170,27 +170,26 @@ class Store:
         root: str,
         *,
         options: StoreOptions,
-        disk: Disk,
-        clock: Clock,
-        random: Random,
-        metrics: Metrics,
+        features: Sequence[Feature],
         progress: Callable[[RecoveryProgress], None] = lambda _: None,
+        **seams: Unpack[OpeningSeams],
     ) -> Store:
         """Open a store, creating it when the directory is empty, and recover it; `progress` is told now and then.
 
         Raises:
+            FeatureMissing: It has something of a feature that `features` lacks (`broker.features.ALL` has all of them).
+            ValueError: A feature is given without one that it needs.
             StoreInUse: Somebody has it open.
             StoreUnwritable: The directory cannot be created, read or written.
             StoreFormatNewer: A newer version wrote it.
             StoreGeometryDiffers: The configured file sizes are not its own.
             StoreUnreadable: A file that cannot be derived is damaged with all its copies.
         """
-        steps = cls.opening(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics)
-        return run_to_end(steps, progress)
+        return run_to_end(cls.opening(root, options=options, features=features, **seams), progress)
 
     @classmethod
     def opening(
-        cls, root: str, *, options: StoreOptions, disk: Disk, clock: Clock, random: Random, metrics: Metrics
+        cls, root: str, *, options: StoreOptions, features: Sequence[Feature], **seams: Unpack[OpeningSeams]
     ) -> Generator[RecoveryProgress, None, Store]:
         """`open` in steps of bounded work, for a caller that does other things in between; returns the store.
 
@@ -200,8 +199,9 @@ class Store:
         Raises:
             StoreError: As `open`.
         """
-        lock = take_lock(root, disk)
-        store = cls(root, options=options, disk=disk, clock=clock, random=random, metrics=metrics, lock=lock)
+        given = Given(features)
+        lock = take_lock(root, seams["disk"])
+        store = cls(root, options=options, given=given, lock=lock, **seams)
         try:
             yield from store._open()
         except BaseException as error:

@@ -8,10 +8,9 @@ from typing import Protocol
 from broker import topic_changes
 from broker.checkpointer import Checkpointer
 from broker.commit_log import CommitLog
-from broker.delay.levels import DelayLevels
 from broker.errors import StoreFailed
+from broker.feature import Given
 from broker.log_walk import Walked, walk
-from broker.loop.interrupted import Interrupted
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import open_log, raised, recovered, report
@@ -59,11 +58,12 @@ class StoreParts:
         savings: State files of all parts that are saved in steps, one after the other.
     """
 
-    def __init__(self, owner: Owner, *, disk: Disk, clock: Clock, metrics: Metrics, lock: Lock) -> None:
+    def __init__(self, owner: Owner, *, given: Given, disk: Disk, clock: Clock, metrics: Metrics, lock: Lock) -> None:
         """Make the parts; no file is touched before `recover`.
 
         Args:
             owner: The store; its `root` and `options` are set.
+            given: The features that it is opened with.
             disk: Where its files are.
             clock: Time for checkpoints, retention and notices.
             metrics: Counts what the parts do.
@@ -71,7 +71,7 @@ class StoreParts:
         """
         root, options = owner.root, owner.options
         self._root, self._options, self._disk, self._metrics, self._lock = root, options, disk, metrics, lock
-        self._levels = DelayLevels(options.delay_levels)
+        self._given = given
         self._abort = AbortFile(root, disk=disk)
         self.notices = Notices(clock)
         self.savings = Savings(disk)
@@ -79,6 +79,7 @@ class StoreParts:
         self.log.settle = self.savings.finish
         self.topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
         self.topics.unreadable = self._told_unreadable
+        self.topics.admit = lambda name: given.check(root, topics=(name,))
         self.log.pages.unreadable = lambda start, end: self._told_unreadable("commitlog", f"offset {start}", 1)
         self.checkpointer = Checkpointer(
             root,
@@ -109,6 +110,7 @@ class StoreParts:
             notices=self.notices,
             fail=owner.fail,
             savings=self.savings,
+            published=given.published,
         )
         self.retention = Retention(
             owner,
@@ -120,7 +122,7 @@ class StoreParts:
             metrics=metrics,
         )
         self._checker = UnitChecker(
-            self.log, metrics=metrics, notices=self.notices, fail=owner.fail, levels=self._levels
+            self.log, metrics=metrics, notices=self.notices, codes=given.unit_codes, fail=owner.fail
         )
 
     def _told_unreadable(self, kind: str, where: str, count: int) -> None:
@@ -136,7 +138,7 @@ class StoreParts:
             StoreError: As `Store.open`.
             OSError: A file cannot be read or written.
         """
-        older = open_log(self._root, self._options, log=self.log, disk=self._disk)
+        older = open_log(self._root, self._options, log=self.log, disk=self._disk, given=self._given)
         self.topics.load()
         yield RecoveryProgress(0, 0)
         facts = yield from recovered(
@@ -146,7 +148,7 @@ class StoreParts:
             abort=self._abort,
             checkpoint=self.checkpointer.load(),
             disk=self._disk,
-            levels=self._levels,
+            given=self._given,
         )
         self.log.chill(facts.scanned_from)
         self.topics.check_with(self._checker.check)
@@ -155,7 +157,9 @@ class StoreParts:
         if older:
             yield from raised(self._root, self.log, self.topics, disk=self._disk)
         report(self._root, facts, self._options, self._metrics)
-        Interrupted(self._root, disk=self._disk).note(facts.loops)
+        for feature in self._given.features:
+            if feature.note_marked is not None:
+                feature.note_marked(self._root, facts.marked.get(feature.mark, ()), disk=self._disk)
         self.checkpointer.open_index(clean=facts.clean)
         self.checkpointer.write(last_record=facts.last_record, store_ms=facts.store_ms)
         self.room.set_aside()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 from broker.metrics import Metrics
 from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
 from broker.seams import Clock, Disk, Scheduler
-from broker.transaction.settings import CheckSettings
 
 
 class StoreSeams(TypedDict):
@@ -19,10 +17,3 @@ class StoreSeams(TypedDict):
     scheduler: Scheduler
     metrics: Metrics
     notices: Notices
-
-
-class TransactionSeams(StoreSeams):
-    """Those of `Transactions`."""
-
-    offsets: ConsumerOffsets
-    settings: NotRequired[CheckSettings | None]

@@ -96,11 +96,14 @@ class TopicChanges:
             MessageRefused: The name is not allowed.
             ValueError: `queues` is out of range.
             DiskFull: There is no room for the topic file.
+            FeatureMissing: The topic is that of a feature which the store was opened without.
             StoreFailed: The store has failed, or fails with this write.
         """
         self._check_whole()
         check_wanted(name, queues)
         known = self._topics.by_name.get(name)
+        if known is None:
+            self._topics.admit(name)
         before = 0 if known is None else len(known.queues)
         if before < queues:
             # Memory grows only once the files say so.

@@ -133,8 +133,16 @@ class Topic:
         return f"Topic({self.name!r}, queues={len(self.queues)})"
 
 
+def _admit_all(_: str) -> None:
+    """Let a topic be made."""
+
+
 class Topics:
-    """All topics of a store, by name."""
+    """All topics of a store, by name.
+
+    Attributes:
+        admit: Called with the name before a topic is made in memory; raises StoreError when the store cannot have it.
+    """
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock, queue_file_units: int) -> None:
         self.by_name: dict[str, Topic] = {}
@@ -149,6 +157,7 @@ class Topics:
         self._checker: Checker | None = None
         self.lives = TopicLives(root, disk=disk, queue_file_units=queue_file_units)
         self.unreadable: Unreadable = ignored
+        self.admit: Callable[[str], None] = _admit_all
 
     def check_with(self, checker: Checker) -> None:
         """Have units of an earlier process, of present queues and those to come, compared with their records."""
@@ -191,9 +200,10 @@ class Topics:
             self.grow(name, min(queues, QUEUES_MAX))
 
     def grow(self, name: str, queues: int) -> Topic:
-        """Make sure in memory that a topic has at least that many queues; `save` makes it durable."""
+        """Make sure in memory that a topic has so many queues or more; `save` makes it durable. Raises as `admit`."""
         topic = self.by_name.get(name)
         if topic is None:
+            self.admit(name)
             topic = self.by_name[name] = Topic(name, system=is_system(name))
             topic.message_type = type_of(self._table.get(name, {}))
         for queue_id in range(len(topic.queues), queues):

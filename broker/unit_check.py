@@ -6,12 +6,12 @@ damaged one is left as it is: reading the record then reports the damage. A fill
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
-from broker.delay.levels import STANDARD, DelayLevels, unit_code
 from broker.errors import DamagedRecord, RecordGone
+from broker.feature import UnitCode, unit_code
 from broker.fillers import is_repeat
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -22,9 +22,9 @@ from broker.store_metrics import UNITS_LOST, UNITS_REPAIRED
 assert UNIT_BYTES == 20
 
 
-def unit_of(entry: Entry, levels: DelayLevels = STANDARD) -> Unit:
-    """Return the unit that belongs to a record; `levels` are for delayed records of RocketMQ's."""
-    return entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, levels)
+def unit_of(entry: Entry, codes: Mapping[bytes, UnitCode]) -> Unit:
+    """Return the unit that belongs to a record; `codes` are `Given.unit_codes`."""
+    return entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, codes)
 
 
 class UnitChecker:
@@ -36,7 +36,7 @@ class UnitChecker:
         notices: Says it.
         fail: Told when a file that is to be mended cannot be written; None mends what is returned and no file, for a
             store that is only read.
-        levels: Delays of the levels.
+        codes: `Given.unit_codes`.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class UnitChecker:
         *,
         metrics: Metrics,
         notices: Notices,
+        codes: Mapping[bytes, UnitCode],
         fail: Callable[[str, OSError], object] | None = None,
-        levels: DelayLevels = STANDARD,
     ) -> None:
         self._log = log
         self._fail = fail
         self._notices = notices
-        self._levels = levels
+        self._codes = codes
         self._repaired = metrics.counter(UNITS_REPAIRED)
         self._lost = metrics.counter(UNITS_LOST)
 
@@ -104,7 +104,7 @@ class UnitChecker:
             return True
         entry = record_at(self._log, physical)
         if entry is not None:
-            return unit == unit_of(entry, self._levels) and self._is_of(entry, queue, offset)
+            return unit == unit_of(entry, self._codes) and self._is_of(entry, queue, offset)
         try:
             record = self._log.read(physical, size)
         except RecordGone:
@@ -131,7 +131,7 @@ class UnitChecker:
             if entry.physical >= end or len(found) == len(wanted):
                 break
             if entry.queue_id == queue.queue_id and entry.topic == topic and entry.queue_offset in wanted:
-                found[entry.queue_offset] = unit_of(entry, self._levels)
+                found[entry.queue_offset] = unit_of(entry, self._codes)
         return found
 
     def _right_place(self, queue: ConsumeQueue, offsets: range, default: int) -> int:
@@ -141,7 +141,7 @@ class UnitChecker:
             if unit is None:
                 break
             entry = record_at(self._log, unit[0]) if unit[1] != FILLER_SIZE else None
-            if entry is not None and unit == unit_of(entry, self._levels) and self._is_of(entry, queue, each):
+            if entry is not None and unit == unit_of(entry, self._codes) and self._is_of(entry, queue, each):
                 return unit[0]
         return default
 

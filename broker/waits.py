@@ -1,68 +1,54 @@
-"""Both ways for a message to wait in a store: delay levels and timers."""
+"""How `Store.put` makes a message wait: by the feature that was given for it."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import Protocol
+from typing import TypeVar
 
-from broker.delay.levels import SCHEDULE_TOPIC, DelayLevels
-from broker.delay.puts import DelayedPuts
-from broker.options import StoreOptions
+from broker.errors import MessageRefused
+from broker.feature import Given, Home, WaitingPuts
 from broker.put import Put
 from broker.seams import Clock
-from broker.timer.names import TIMER_TOPIC
-from broker.timer.puts import TimedPuts
-from broker.topics import Topic
+from broker.wait_properties import Wait
 
-
-class Owner(Protocol):
-    """What is asked of the store."""
-
-    options: StoreOptions
-
-    @property
-    def store_ms(self) -> int:
-        """Latest store timestamp."""
-        ...
-
-    def create_topic(self, name: str, queues: int, *, system: bool = False) -> Topic:
-        """Return the topic, made or grown."""
-        ...
+W = TypeVar("W", bound=WaitingPuts)
 
 
 class Waits:
-    """Gives the messages of one store their delay or moment.
+    """What makes the messages of one store wait, of all features that it is opened with."""
 
-    Attributes:
-        delayed: By level.
-        timed: By time.
-    """
+    def __init__(self, owner: Home, given: Given, *, clock: Clock, random: Random) -> None:
+        makers = [feature.make_waiting for feature in given.features if feature.make_waiting is not None]
+        self._ways = [make(owner, clock=clock, random=random) for make in makers]
 
-    def __init__(self, owner: Owner, *, clock: Clock, random: Random) -> None:
-        options = owner.options
-        self.delayed = DelayedPuts(
-            DelayLevels(options.delay_levels),
-            clock=clock,
-            store_ms=lambda: owner.store_ms,
-            make_topic=lambda queues: owner.create_topic(SCHEDULE_TOPIC, queues, system=True),
-            body_bytes_max=options.message_bytes_max,
-        )
-        self.timed = TimedPuts(
-            options.timers,
-            clock=clock,
-            random=random,
-            make_topic=lambda: owner.create_topic(TIMER_TOPIC, 1, system=True),
-            body_bytes_max=options.message_bytes_max,
-        )
+    def of(self, kind: type[W]) -> W:
+        """Return what makes messages of this store wait in one way, by its class, as `DelayedPuts`.
+
+        Raises:
+            LookupError: The store was opened without the feature that makes it.
+        """
+        for way in self._ways:
+            if isinstance(way, kind):
+                return way
+        raise LookupError(f"the store was opened without the feature of {kind.__name__}; give it in `features`")
 
     def put(self, put: Put, *, level: int, deliver_at_ms: int, delay_ms: int) -> Put:
         """Return what to append: the level wins over the moment, and that over the delay (reference: HookUtils).
 
         Raises:
-            MessageRefused, DiskFull, StoreFailed: As `DelayedPuts.put` and `TimedPuts.put`.
+            MessageRefused: It cannot wait so, or the store was opened without the feature for it.
+            DiskFull, StoreFailed: The topic in which it is to wait is missing and cannot be made.
         """
         if level:
-            return self.delayed.put(put, level)
-        if deliver_at_ms:
-            return self.timed.put(put, deliver_at_ms)
-        return self.timed.after(put, delay_ms) if delay_ms else put
+            wait = Wait(level=level)
+        elif deliver_at_ms:
+            wait = Wait(deliver_at_ms=deliver_at_ms)
+        elif delay_ms:
+            wait = Wait(delay_ms=delay_ms)
+        else:
+            return put
+        for way in self._ways:
+            made = way.waiting(put, wait)
+            if made is not None:
+                return made
+        raise MessageRefused("the store was opened without the feature by which the message is to wait: give it")

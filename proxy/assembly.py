@@ -12,6 +12,7 @@ from functools import partial
 from broker.deduplication.deduplication import Deduplication, WindowLimits
 from broker.delay.delays import Delays
 from broker.delay.keeper import DelayKeeper
+from broker.features import features
 from broker.interchange import geometry_of
 from broker.loop.cancel import DelayCancels
 from broker.loop.loops import Loops
@@ -57,6 +58,8 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
         queue_file_units=node.queue_file_units,
         flush=node.flush,
         message_bytes_max=node.max_message_bytes,
+    )
+    given = features(
         delay_levels=node.message_delay_level,
         timers=TimerOptions(
             delay_ms_max=node.timer_max_delay_sec * 1000,
@@ -70,7 +73,13 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
         options = replace(options, index_slots=found.index_slots, index_entries=found.index_entries)
     return (
         yield from Store.opening(
-            node.data, options=options, disk=seams.disk, clock=seams.clock, random=seams.randomness, metrics=metrics
+            node.data,
+            options=options,
+            features=given,
+            disk=seams.disk,
+            clock=seams.clock,
+            random=seams.randomness,
+            metrics=metrics,
         )
     )
 

@@ -10,12 +10,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from broker.delay.puts import DelayedPuts
 from broker.java import queue_of_hash, string_hash
 from broker.leaves import leaf
 from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
 from broker.properties import find_property
 from broker.seams import Buffer, Clock
 from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
+from broker.timer.puts import TimedPuts
 from broker.topics import is_system
 from proxy.message_rules import Limited, PropertyRules, Refusal
 from proxy.topic_ports import TopicPort
@@ -104,7 +106,8 @@ class MessageChecks:
         disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._ports = ports
-        self._store = store
+        self._topics = store.topics
+        self._delayed, self._timed = store.waiting(DelayedPuts), store.waiting(TimedPuts)
         self._clock = clock
         self._random = randomness
         self._body_bytes_max = body_bytes_max
@@ -199,16 +202,15 @@ class MessageChecks:
         Raises:
             Refusal: One cannot wait so; it and those behind it are left out, and their rate tokens given back.
         """
-        store = self._store
         now_ms = self._clock.wall_ms()
         waiting: dict[int, int] = {}
         for place, (level, deliver_at_ms, delay_ms) in delays.items():
             put = puts[place]
             try:
                 if level:
-                    delayed = store.delayed.put(put, level)
+                    delayed = self._delayed.put(put, level)
                 else:
-                    delayed = store.timed.put(put, deliver_at_ms or now_ms + delay_ms)
+                    delayed = self._timed.put(put, deliver_at_ms or now_ms + delay_ms)
             except StoreError as error:
                 give_tokens_back(ports[place:])
                 del puts[place:], ports[place:]
@@ -263,7 +265,7 @@ class MessageChecks:
         return port
 
     def _no_topic(self, text: str) -> Refusal:
-        topic = self._store.topics.get(text)
+        topic = self._topics.get(text)
         if is_system(text) or (topic is not None and topic.system):
             return Refusal(
                 ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends"

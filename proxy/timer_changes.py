@@ -14,6 +14,7 @@ from broker.query import QueryRefused
 from broker.timer.cancel import Rescheduled
 from broker.timer.handle import RecallHandle
 from broker.timer.names import slot_of
+from broker.timer.puts import TimedPuts
 from broker.timer.stages import Stage
 from proxy.admin.changes import Change, ChangeBody, ChangeRefused, Document
 from proxy.change_steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_steps
@@ -118,7 +119,7 @@ class _Timers:
         return {**told, "outcome": "rescheduled", "text": text, "newId": new_id, "handle": handle}
 
     def _handle(self, topic: str, unique_key: str, due_ms: int) -> str:
-        slot = slot_of(due_ms, self._node.store.timed.options.precision_ms)
+        slot = slot_of(due_ms, self._node.store.waiting(TimedPuts).options.precision_ms)
         return str(RecallHandle(topic, self._node.config.node.broker_name, slot + 1, unique_key))
 
     async def _look(self, name: str, topic: str | None) -> TimerLookup:

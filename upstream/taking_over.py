@@ -16,8 +16,8 @@ import structlog
 
 from broker.consume_queue import ConsumeQueue
 from broker.metrics import Metrics, declare
-from broker.offsets import ConsumerOffsets
-from broker.popped import REVIVE_GROUP, Popped, Records, popped
+from broker.offsets import REVIVE_GROUP, ConsumerOffsets
+from broker.popped import Popped, Records, popped
 from upstream.tracker import OffsetTracker
 
 POPPED_TAKEN = declare(

@@ -10,6 +10,7 @@ from broker.commit_log import CommitLog
 from broker.consume_queue import FILLER_BYTES, UNIT, UNIT_BYTES, Unit, repeated
 from broker.names import queue_path
 from broker.reading import NumberedFile, ReadingDisk
+from broker.readonly import GIVEN
 from broker.record import Entry
 from broker.unit_check import unit_of
 
@@ -81,7 +82,7 @@ class QueueCheck:
     def take(self, entry: Entry) -> Iterator[Finding]:
         """Compare a record with its unit."""
         offset = entry.queue_offset
-        unit = unit_of(entry)
+        unit = unit_of(entry, GIVEN.unit_codes)
         if self.next < 0:
             if self._low < offset:
                 yield from self._gap(self._low, min(offset, self._high), unit)

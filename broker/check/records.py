@@ -19,7 +19,7 @@ from broker.log_scan import LogScan
 from broker.names import is_number, queue_path
 from broker.queue_build import QueueBuild
 from broker.reading import NumberedFile, ReadingDisk
-from broker.readonly import open_log_for_reading
+from broker.readonly import GIVEN, open_log_for_reading
 from broker.record import Entry
 from broker.recovery import ProgressCallback, begin_at
 from broker.store_json import Checkpoint, Geometry
@@ -189,7 +189,7 @@ class RecordCheck:
         start = log.min_offset
         total = log.visible_end - start
         # What recovery would make of an incomplete batch at the tail is asked of recovery itself.
-        build = _Batches(self.topics, log, store_ms=0, last_record=-1)
+        build = _Batches(self.topics, log, GIVEN, store_ms=0, last_record=-1)
         walk = LogScan(log, start)
         told = 0
         for entry in walk.entries():

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from broker.consumer.strategies import Strategy, averagely
+from broker.feature import Feature
 
 SUSPEND_MS_MIN = 10
 SUSPEND_MS_MAX = 30_000
 CONSUME_BATCH_MAX = 1024
+
+
+CONSUMER_FEATURE = Feature(name="consumer", needs=("retry",))
+"""Consumers inside the program, as `Store.open` takes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

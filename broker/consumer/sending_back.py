@@ -12,6 +12,7 @@ from collections.abc import Callable
 from broker.consumer.leaving import Leaving, Settled
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.shared import Shared
+from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
 from broker.put import Put
 from broker.retry.metrics import REFUSED, SENT_BACK
@@ -57,7 +58,7 @@ class SendingBack(Leaving):
     def _count_durable(self) -> None:
         shared = self._shared
         shared.metrics.counter(SENT_BACK, self._group).add()
-        if shared.store.delayed.on_topic is None:
+        if shared.store.waiting(DelayedPuts).on_topic is None:
             shared.notices.note("retries_without_delivery", self._group, why="the program delivers no delay levels")
 
     def _count_refused(self, error: str) -> None:

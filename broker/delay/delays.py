@@ -28,6 +28,7 @@ from broker.delay.cancel import cancelling
 from broker.delay.due import DueDelays
 from broker.delay.level_queue import DelayLevel
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC
+from broker.delay.puts import DelayedPuts
 from broker.delay.state import DelayState, restore
 from broker.earliest import Earliest
 from broker.metrics import Metrics
@@ -96,7 +97,7 @@ class Delays:
         delays = cls(store, **seams)
         positions, checkpoint = delays._state.load()
         delays._attach()
-        store.delayed.on_topic = delays._attach
+        store.waiting(DelayedPuts).on_topic = delays._attach
         whole_log = None
         start = 0
         if checkpoint is None:
@@ -127,7 +128,7 @@ class Delays:
             topic.listeners.append(self._arrived)
         for number in range(len(self.levels) + 1, len(topic.queues) + 1):
             queue = topic.queues[number - 1]
-            self.levels[number] = DelayLevel(number, self.store.delayed.levels.ms(number), queue)
+            self.levels[number] = DelayLevel(number, self.store.waiting(DelayedPuts).levels.ms(number), queue)
         if self._running:
             self._saves.begin()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from broker.java import tags_code
 from broker.properties import find_property
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -62,9 +61,6 @@ class DelayLevels:
         return self.delays_ms[self.level(level) - 1] if level > 0 else _UNKNOWN_LEVEL_MS
 
 
-STANDARD = DelayLevels()
-
-
 def due_ms(properties: bytes, store_ms: int, levels: DelayLevels) -> int | None:
     """When a record of the schedule topic is due, ms since the epoch; None without a level: RocketMQ hashes tags then.
 
@@ -80,12 +76,3 @@ def due_ms(properties: bytes, store_ms: int, levels: DelayLevels) -> int | None:
     if level is None:
         return None
     return store_ms + levels.ms(int(level) if level.isdigit() else 0)
-
-
-def unit_code(topic: bytes, properties: bytes, store_ms: int, levels: DelayLevels = STANDARD) -> int:
-    """Return the third field of a record's unit: the code of its tags, or when it is due."""
-    if topic == SCHEDULE_NAME:
-        due = due_ms(properties, store_ms, levels)
-        if due is not None:
-            return due
-    return tags_code(find_property(properties, b"TAGS") or b"")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from broker.delay.delays import Delays
 from broker.delay.level_queue import DelayLevel, Waiting
+from broker.delay.puts import DelayedPuts
 from broker.errors import StoreError
 from broker.properties import find_property
 from broker.record import split, store_timestamp
@@ -65,7 +66,7 @@ class PendingMessage(NamedTuple):
 def level_statuses(delays: Delays) -> list[LevelStatus]:
     """Tell of every level, before the first delayed message too; the damaged and gone have no store time."""
     if not delays.levels:
-        waits = enumerate(delays.store.delayed.levels.delays_ms, 1)
+        waits = enumerate(delays.store.waiting(DelayedPuts).levels.delays_ms, 1)
         return [LevelStatus(level, delay_ms, 0, 0, None, None, 0) for level, delay_ms in waits]
     return [_status(delays, level) for level in delays.levels.values()]
 

@@ -7,15 +7,21 @@ In: topic and queue become the schedule topic's, the real ones stand in `REAL_TO
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from random import Random
+from typing import Protocol, TypeVar
 
-from broker.delay.levels import DELAY_NAME, SCHEDULE_TOPIC, WAIT_NAME, DelayLevels
+from broker import feature
+from broker.delay.levels import DELAY_NAME, SCHEDULE_TOPIC, STANDARD_LEVELS, WAIT_NAME, DelayLevels, due_ms
 from broker.errors import MessageRefused
+from broker.feature import Feature, SystemTopic, WaitingPuts
 from broker.put import Put
 from broker.record import split
 from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, check_waits, closed, moved, without
 from broker.seams import Clock
 from broker.topics import Topic
+from broker.wait_properties import Wait
+
+W = TypeVar("W", bound=WaitingPuts)
 
 DELAY_NAMES = (DELAY_NAME, REAL_TOPIC_NAME, REAL_QUEUE_NAME, WAIT_NAME)
 
@@ -51,6 +57,10 @@ class DelayedPuts:
         self._make_topic = make_topic
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
+
+    def waiting(self, put: Put, wait: Wait) -> Put | None:
+        """Return the put of a message that waits for a level, None for another wait. Raises as `put`."""
+        return self.put(put, wait.level) if wait.level else None
 
     def put(self, put: Put, level: int) -> Put:
         """Return what to append so that a message is delivered after the delay of a level.
@@ -91,6 +101,36 @@ class DelayedPuts:
         return put._replace(topic=topic, queue_id=level - 1, properties=block + own, tags=wait_ms)
 
 
+def delay_feature(levels: str = STANDARD_LEVELS) -> Feature:
+    """Return the feature of delay levels, as `Store.open` takes it.
+
+    Args:
+        levels: Delays of the levels, as RocketMQ's messageDelayLevel writes them.
+
+    Raises:
+        ValueError: As `DelayLevels`.
+    """
+    list_of_levels = DelayLevels(levels)
+
+    def unit_code(properties: bytes, store_ms: int) -> int | None:
+        """When a record is due, ms since the epoch; delays of RocketMQ's records are those of the list."""
+        return due_ms(properties, store_ms, list_of_levels)
+
+    def make(home: feature.Home, *, clock: Clock, random: Random) -> DelayedPuts:
+        """Make what gives messages their delay."""
+        return DelayedPuts(
+            list_of_levels,
+            clock=clock,
+            store_ms=lambda: home.store_ms,
+            make_topic=lambda queues: home.create_topic(SCHEDULE_TOPIC, queues, system=True),
+            body_bytes_max=home.options.message_bytes_max,
+        )
+
+    # Nothing is put there a second time: a batch mark is the record's own.
+    schedule = SystemTopic(name=SCHEDULE_TOPIC, published=True, unit_code=unit_code, carries_copy=lambda _: False)
+    return Feature(name="delay", topics=(schedule,), make_waiting=make)
+
+
 class Home(Protocol):
     """A store, as far as it is needed here."""
 
@@ -99,9 +139,8 @@ class Home(Protocol):
         """By name."""
         ...
 
-    @property
-    def delayed(self) -> DelayedPuts:
-        """Gives messages their delay."""
+    def waiting(self, kind: type[W]) -> W:
+        """What makes messages wait in one way, by its class."""
         ...
 
 
@@ -113,7 +152,7 @@ def put_again(record: memoryview, store: Home) -> Released:
     """
     body, block = split(record)
     facts = [pair for pair in block.split(b"\x02") if pair.partition(b"\x01")[0] in (REAL_TOPIC_NAME, REAL_QUEUE_NAME)]
-    wait_ms = store.delayed.levels.ms(1)
+    wait_ms = store.waiting(DelayedPuts).levels.ms(1)
     own = b"".join([b"DELAY\x011\x02", *[pair + b"\x02" for pair in facts], WAIT_NAME, b"\x01%d\x02" % wait_ms])
     released = moved(record, body, without(block, DELAY_NAMES) + own, store.topics[SCHEDULE_TOPIC], 0)
     return released._replace(put=released.put._replace(tags=wait_ms))

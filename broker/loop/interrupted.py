@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import structlog
 
 from broker.errors import StoreUnreadable
+from broker.feature import Feature
+from broker.loop.names import LOOP_NAME
 from broker.seams import Disk
 from broker.state_file import SealedFile
 
@@ -42,3 +44,13 @@ class Interrupted:
         if self._disk.exists(self._file.path):
             self._disk.remove(self._file.path)
             self._disk.sync_folder(f"{self._root}/pyddmq")
+
+
+def _note(root: str, physicals: Sequence[int], *, disk: Disk) -> None:
+    """Note the occurrences that recovery found delivered by RocketMQ. Raises OSError."""
+    Interrupted(root, disk=disk).note(physicals)
+
+
+# What is delivered here does not have the property any more.
+LOOP_FEATURE = Feature(name="loop", needs=("timer",), mark=LOOP_NAME + b"\x01", note_marked=_note)
+"""Recurring messages, as `Store.open` takes them."""

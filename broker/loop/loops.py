@@ -29,6 +29,7 @@ from broker.record import BLANK_BYTES
 from broker.release import Released
 from broker.seams import Clock
 from broker.store import Store
+from broker.timer.puts import TimedPuts
 
 MISSED_MAX = 100_000
 UNFOLD_COUNT = 64
@@ -69,6 +70,7 @@ class Loops:
 
     def __init__(self, store: Store, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
         self._store = store
+        self._timed = store.waiting(TimedPuts)
         self._clock = clock
         self._notices = notices
         self._staged: dict[int, Unfolded] = {}
@@ -92,12 +94,12 @@ class Loops:
         now = self._clock.wall_ms()
         due = occurrence.at_s * 1000
         if not occurrence.is_loop:
-            return self._store.timed.put(delivered(put, occurrence), due)
+            return self._timed.put(delivered(put, occurrence), due)
         self._check_room(put)
         made = waiting(put, occurrence)
         # Checked as any timed message is, though a loop waits also when it is due: its delivery makes its successor.
-        self._store.timed.put(made, max(due, now + 1))
-        return self._store.timed.timed(made, max(due, now + 1))
+        self._timed.put(made, max(due, now + 1))
+        return self._timed.timed(made, max(due, now + 1))
 
     def _check_room(self, put: Put) -> None:
         room = self._store.options.segment_bytes - BLANK_BYTES
@@ -138,7 +140,7 @@ class Loops:
         made = len(puts)
         if following is not None:
             due = max(following.at_s * 1000, now + 1)
-            puts.append(self._store.timed.timed(waiting(put, following), due))
+            puts.append(self._timed.timed(waiting(put, following), due))
         unfolded = self._staged[max(put.prepared_offset, 0)] = Unfolded(puts, made, skipped)
         return unfolded
 

@@ -25,6 +25,7 @@ from broker.release import moved, without
 from broker.seams import Disk
 from broker.store import Store
 from broker.timer.names import TIMER_NAMES, TIMER_TOPIC
+from broker.timer.puts import TimedPuts
 
 _FOUND_MAX = 64
 
@@ -75,7 +76,7 @@ def _following(store: Store, physical: int) -> Generator[None, None, tuple[Put, 
     record = store.read(message.physical, message.size)
     body, block = split(record)
     released = moved(record, body, without(bytes(block), TIMER_NAMES), topic, message.queue_id)
-    put = store.timed.timed(waiting(released.put, following), following.at_s * 1000)
+    put = store.waiting(TimedPuts).timed(waiting(released.put, following), following.at_s * 1000)
     return put, released.born_ms, released.born_host
 
 

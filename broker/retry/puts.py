@@ -18,10 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.delay.levels import DELAY_NAME, WAIT_NAME
+from broker.delay.puts import DelayedPuts
+from broker.feature import Feature
 from broker.message import message_of
 from broker.properties import find_property
 from broker.record import split
 from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, moved, without
+from broker.timer.puts import TimedPuts
 from broker.topics import RETRY_PREFIX, retry_topic
 
 if TYPE_CHECKING:
@@ -53,6 +56,9 @@ class Counts(NamedTuple):
     errors: int
     timeouts: int
 
+
+RETRY_FEATURE = Feature(name="retry", needs=("delay", "timer"))
+"""Retries, dead letters and redrives, as `Store.open` takes them."""
 
 FIRST_LEVEL = 3
 """Delay level of the first retry: 10 s in RocketMQ's list."""
@@ -89,7 +95,7 @@ def send_back(store: Store, group: str, record: memoryview, *, times: int, level
         DamagedRecord: The bytes are no record.
     """
     released = _sent_back(store, group, record, times)
-    return released._replace(put=store.delayed.put(released.put, level))
+    return released._replace(put=store.waiting(DelayedPuts).put(released.put, level))
 
 
 def send_back_for(store: Store, group: str, record: memoryview, *, counts: Counts, wait_ms: int) -> Released:
@@ -110,7 +116,7 @@ def send_back_for(store: Store, group: str, record: memoryview, *, counts: Count
     released = _sent_back(store, group, record, sum(counts))
     own = b"%b\x01%d,%d,%d\x02" % (COUNTS_NAME, *counts)
     put = released.put._replace(properties=without(released.put.properties, (COUNTS_NAME,)) + own)
-    return released._replace(put=store.timed.after(put, wait_ms))
+    return released._replace(put=store.waiting(TimedPuts).after(put, wait_ms))
 
 
 def read_counts(block: bytes, times: int) -> Counts:

@@ -26,6 +26,7 @@ from broker.timer import metrics as counted
 from broker.timer.due import MARK
 from broker.timer.names import CANCEL_NAME, OUT_NAME, TIMER_NAMES, TIMER_TOPIC
 from broker.timer.parts import TimerParts
+from broker.timer.puts import TimedPuts
 
 _CANCEL = b"TIMER_OUT_MS\x01%d\x02TIMER_DELIVER_MS\x01%d\x02TIMER_DEL_UNIQKEY\x01%b+%b\x02REAL_TOPIC\x01%b\x02"
 _CANCEL_REST = b"REAL_QID\x01%b\x02TAGS\x01_RECALL_TAG_\x02UNIQ_KEY\x01%b\x02"
@@ -80,9 +81,9 @@ def rescheduling(parts: TimerParts, topic: str, unique_key: str, due_ms: int) ->
         return Rescheduled(target, "")
     released = release(target.record, parts.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))
     moved = released.put._replace(unique_key=b"")
-    again = parts.store.timed.put(moved, due_ms)
+    again = parts.store.waiting(TimedPuts).put(moved, due_ms)
     if again is moved and find_property(moved.properties, MARK) is not None:
-        again = parts.store.timed.timed(moved, parts.clock.wall_ms() + 1)
+        again = parts.store.waiting(TimedPuts).timed(moved, parts.clock.wall_ms() + 1)
     keys = yield from _append(parts, target, [_cancel_put(parts, target), again])
     parts.metrics.counter(counted.CANCELLED).add()
     return Rescheduled(CancelOutcome.CANCELLED, keys[1])

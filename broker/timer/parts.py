@@ -22,6 +22,7 @@ from broker.timer.due import DueTimers
 from broker.timer.entering import Entering
 from broker.timer.log import TimerLog, TimersDamaged, Unit
 from broker.timer.names import due_of
+from broker.timer.puts import TimedPuts
 from broker.timer.stages import Stage, Stages
 from broker.timer.state import TimerState
 from broker.timer.table import TimerTable
@@ -71,7 +72,7 @@ class TimerParts:
             notices: Says what is refused and lost.
             delivered: Called when deliveries are durable.
         """
-        options = store.options.timers
+        options = store.waiting(TimedPuts).options
         wheel = TimerWheel(store.root, disk=disk, slots=options.slots, precision_ms=options.precision_ms)
         timer_log = TimerLog(store.root, disk=disk, file_bytes=options.log_file_bytes)
         self.store = store

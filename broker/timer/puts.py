@@ -10,14 +10,39 @@ from collections.abc import Callable
 from random import Random
 
 from broker.errors import MessageRefused
+from broker.feature import Feature, Home, SystemTopic
+from broker.properties import find_property
 from broker.put import Put
 from broker.release import check_waits, closed, without
 from broker.seams import Clock
-from broker.timer.names import TIMER_NAMES, TimerOptions, slot_of
+from broker.timer.names import ROLLS_NAME, TIMER_NAMES, TIMER_TOPIC, TimerOptions, slot_of
 from broker.topics import Topic
+from broker.wait_properties import Wait
 
 _FACTS = b"TIMER_DELIVER_MS\x01%d\x02TIMER_OUT_MS\x01%d\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02"
 _DAY_SECONDS = 86_400
+
+
+def timer_feature(options: TimerOptions | None = None) -> Feature:
+    """Return the feature of timers, as `Store.open` takes it; without options they are the usual ones."""
+    chosen = options or TimerOptions()
+
+    def make(home: Home, *, clock: Clock, random: Random) -> TimedPuts:
+        """Make what gives messages their moment."""
+        return TimedPuts(
+            chosen,
+            clock=clock,
+            random=random,
+            make_topic=lambda: home.create_topic(TIMER_TOPIC, 1, system=True),
+            body_bytes_max=home.options.message_bytes_max,
+        )
+
+    def is_rolled(properties: bytes) -> bool:
+        """Whether RocketMQ put the record again, with all properties of the one before it."""
+        return find_property(properties, ROLLS_NAME) is not None
+
+    topic = SystemTopic(name=TIMER_TOPIC, published=True, carries_copy=is_rolled)
+    return Feature(name="timer", topics=(topic,), make_waiting=make)
 
 
 class TimedPuts:
@@ -53,6 +78,16 @@ class TimedPuts:
         self._make_topic = make_topic
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
+
+    def waiting(self, put: Put, wait: Wait) -> Put | None:
+        """Return the put of a message that waits for a time; None where it waits for something else.
+
+        Raises:
+            MessageRefused, DiskFull, StoreFailed: As `put` and `after`.
+        """
+        if wait.deliver_at_ms:
+            return self.put(put, wait.deliver_at_ms)
+        return self.after(put, wait.delay_ms) if wait.delay_ms else None
 
     def put(self, put: Put, due_ms: int) -> Put:
         """Return what to append so that a message is delivered at a moment; the put unchanged when that is over.

@@ -31,6 +31,7 @@ from broker.timer.log import TimersDamaged
 from broker.timer.names import TIMER_TOPIC
 from broker.timer.opening import find_pending, rebuild
 from broker.timer.parts import AHEAD_MS, TimerParts
+from broker.timer.puts import TimedPuts
 from broker.timer.saves import TimerSaves
 from broker.timer.stages import Stage
 
@@ -97,8 +98,8 @@ class Timers:
     ) -> Reading[Timers]:
         """`opening`, for `broker.shared_walk.together`."""
         timers = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
-        store.timed.on_topic = timers._attach
-        store.timed.in_slot = timers.parts.in_slot
+        store.waiting(TimedPuts).on_topic = timers._attach
+        store.waiting(TimedPuts).in_slot = timers.parts.in_slot
         if TIMER_TOPIC in store.topics:
             timers._attach()
             timers.parts.is_fresh = False

@@ -11,11 +11,13 @@ from collections.abc import Callable, Generator
 from functools import partial
 
 from broker.consume_queue import FILLER_SIZE
+from broker.delay.puts import DelayedPuts
 from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError
 from broker.put import Put
 from broker.query import NotFound, by_unique_key
 from broker.record import split
 from broker.seams import Scheduler
+from broker.timer.puts import TimedPuts
 from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Checker
@@ -323,10 +325,10 @@ def _waiting(halves: Halves, put: Put, half: Half) -> Put:
     delay = half.delay
     store = halves.store
     if delay.level:
-        return store.delayed.put(put, delay.level)
+        return store.waiting(DelayedPuts).put(put, delay.level)
     if delay.deliver_at_ms:
-        return store.timed.put(put, delay.deliver_at_ms)
-    return store.timed.after(put, delay.delay_ms) if delay.delay_ms else put
+        return store.waiting(TimedPuts).put(put, delay.deliver_at_ms)
+    return store.waiting(TimedPuts).after(put, delay.delay_ms) if delay.delay_ms else put
 
 
 def _already(asked: State, decided: State) -> EndOutcome:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 
+from broker.feature import Feature, SystemTopic
+
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -53,3 +55,8 @@ class Fate(StrEnum):
 
 FATES = {State.COMMIT: Fate.COMMITTED, State.ROLLBACK: Fate.ROLLED_BACK}
 STATES = {fate: state for state, fate in FATES.items()}
+
+TRANSACTION_FEATURE = Feature(
+    name="transaction", needs=("delay", "timer"), topics=(SystemTopic(name=HALF_TOPIC, published=True),)
+)
+"""Transactions, as `Store.open` takes them; a commit may start a delay."""

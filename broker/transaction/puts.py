@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
 from broker.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.put import Put
 from broker.release import check_waits, closed, without
 from broker.store import Store
+from broker.timer.puts import TimedPuts
 from broker.topics import Topic
 from broker.transaction.half import PRIVATE
 from broker.transaction.names import DELAY_MS, DELIVER_AT, LEVEL
@@ -40,7 +42,7 @@ def half_put(
         )
     if put.reconsume_times > 0 and delay_level > 0:
         # A retry of a message that came out of a transaction is an ordinary one (RocketMQ's SendMessageProcessor).
-        return store.delayed.put(put, delay_level)
+        return store.waiting(DelayedPuts).put(put, delay_level)
     _check_delay(store, delay_level, deliver_at_ms, delay_ms, now_ms)
     block = put.properties
     immunity = find_property(block, b"CHECK_IMMUNITY_TIME_IN_SECONDS")
@@ -70,7 +72,7 @@ def _check_delay(store: Store, level: int, deliver_at_ms: int, delay_ms: int, no
     if level < 0 or deliver_at_ms < 0 or delay_ms < 0:
         raise MessageRefused("a delay level, moment or delay is negative; give 0 for none")
     if not level:
-        limit = store.timed.options.delay_ms_max
+        limit = store.waiting(TimedPuts).options.delay_ms_max
         wait = delay_ms or deliver_at_ms - now_ms
         if (delay_ms or deliver_at_ms) and wait > limit:
             raise MessageRefused(

@@ -1,8 +1,12 @@
-"""When undecided halves are checked and given up; RocketMQ's names and defaults."""
+"""When undecided halves are checked and given up, by RocketMQ's names and defaults; what transactions are handed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NotRequired
+
+from broker.offsets import ConsumerOffsets
+from broker.store_seams import StoreSeams
 
 DAY_SECONDS = 86_400.0
 
@@ -22,3 +26,10 @@ class CheckSettings:
     interval_ms: int = 30_000
     checks_max: int = 15
     age_seconds_max: float = 7 * DAY_SECONDS
+
+
+class TransactionSeams(StoreSeams):
+    """Keyword arguments of `Transactions`, whose texts say what each is for."""
+
+    offsets: ConsumerOffsets
+    settings: NotRequired[CheckSettings | None]

@@ -27,7 +27,6 @@ from broker.saving import Saver, Saving, can_wait
 from broker.seams import Clock, Disk, Scheduler
 from broker.shared_walk import Reading, alone
 from broker.store import Store
-from broker.store_seams import TransactionSeams
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
 from broker.transaction.ending import Ending, Told
@@ -38,7 +37,7 @@ from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.puts import half_put
 from broker.transaction.replay import Replay
-from broker.transaction.settings import CheckSettings
+from broker.transaction.settings import CheckSettings, TransactionSeams
 from broker.transaction.state import TransactionFiles
 
 SAVE_SECONDS = 5.0

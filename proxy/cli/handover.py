@@ -15,6 +15,7 @@ from broker.consume_queue import FILLER_SIZE, UNIT_BYTES
 from broker.errors import DamagedRecord, RecordGone
 from broker.foreign import in_layout
 from broker.interchange import names_of, timer_log_bytes_of
+from broker.loop.interrupted import LOOP_FEATURE
 from broker.popped import REVIVE_PREFIX
 from broker.properties import find_property
 from broker.record import split
@@ -150,7 +151,7 @@ def from_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iter
     )
     yield from _named(
         "loops_interrupted",
-        [f"at {physical}" for physical in facts.loops],
+        [f"at {physical}" for physical in facts.marked.get(LOOP_FEATURE.mark, ())],
         "occurrences of loops were delivered there, and nothing follows them: the loops go on, with what was missed",
     )
     answers = Answers(found)

@@ -50,6 +50,7 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     from random import Random
 
     from broker.disk import RealDisk
+    from broker.features import ALL
     from broker.interchange import adopted, geometry_of
     from broker.metrics import Metrics
     from broker.options import StoreOptions
@@ -64,7 +65,9 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
         if geometry_of(root, disk=disk) is None:
             raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
         options = adopted(root, StoreOptions(), disk=disk)
-        store = Store.open(root, options=options, disk=disk, clock=clock, random=Random(), metrics=metrics)
+        store = Store.open(
+            root, options=options, features=ALL, disk=disk, clock=clock, random=Random(), metrics=metrics
+        )
         try:
             yield StoppedStore(root=root, store=store, disk=disk, clock=clock, metrics=metrics, loop=loop)
         finally:

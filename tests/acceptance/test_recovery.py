@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from broker.disk import RealDisk
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.seams import SystemClock
 from broker.store import Put, Store, StoreOptions
@@ -46,6 +47,7 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store.open(
         str(root),
         options=StoreOptions(segment_bytes=8 << 20, queue_file_units=50_000, flush="async"),
+        features=ALL,
         disk=RealDisk(),
         clock=SystemClock(),
         random=Random(1),

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from broker.disk import RealDisk
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.seams import SystemClock
 from broker.store import Store
@@ -348,6 +349,7 @@ class Campaign:
         store = Store.open(
             str(self._node.data),
             options=store_options(self._settings),
+            features=ALL,
             disk=RealDisk(),
             clock=SystemClock(),
             random=Random(0),

@@ -16,6 +16,7 @@ from random import Random
 
 from broker.disk import RealDisk, RealFile
 from broker.errors import DamagedRecord
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
@@ -101,7 +102,13 @@ def opened(root: str, disk: RealDisk, metrics: Metrics | None = None, clock: Man
         message_bytes_max=1 << 17,
     )
     return Store.open(
-        root, options=options, disk=disk, clock=clock or ManualClock(), random=Random(1), metrics=metrics or Metrics()
+        root,
+        options=options,
+        features=ALL,
+        disk=disk,
+        clock=clock or ManualClock(),
+        random=Random(1),
+        metrics=metrics or Metrics(),
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from broker.consume_queue import FILLER
+from broker.delay.levels import STANDARD_LEVELS
+from broker.feature import Feature
+from broker.features import features
 from broker.metrics import Metrics
 from broker.properties import parse_properties
 from broker.record import split
@@ -14,6 +17,7 @@ from broker.recovery import RecoveryProgress
 from broker.seams import Clock, Disk
 from broker.store import DamagedRecord, Position, Put, Store, StoreOptions
 from broker.testing import ManualClock
+from broker.timer.names import TimerOptions
 
 ROOT = "/store"
 HOST = b"\x0a\x00\x00\x01\x00\x00\x04\xd2"
@@ -28,12 +32,16 @@ def open_store(
     metrics: Metrics | None = None,
     root: str = ROOT,
     progress: Callable[[RecoveryProgress], None] = lambda _: None,
+    delay_levels: str = STANDARD_LEVELS,
+    timers: TimerOptions | None = None,
+    given: Sequence[Feature] | None = None,
     **options: Any,
 ) -> Store:
-    """Open a store with small files."""
+    """Open a store with small files, and with all features unless some are given."""
     return Store.open(
         root,
         options=StoreOptions(**{**SMALL, **options}),
+        features=features(delay_levels=delay_levels, timers=timers) if given is None else given,
         disk=disk,
         clock=clock or ManualClock(),
         random=Random(seed),

@@ -8,6 +8,7 @@ import pytest
 
 from broker.delay import metrics as counted
 from broker.delay.levels import SCHEDULE_TOPIC
+from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
 from broker.message import message_of
 from broker.properties import encode_properties
@@ -57,7 +58,7 @@ def test_delivered_message_is_the_one_that_was_sent() -> None:
     block = encode_properties({"TAGS": "TagA", "KEYS": "k", "own": "1", "UNIQ_KEY": "0123456789ABCDEF"})
     host = bytes(16) + b"\x00\x00\x00\x07"
     put = Put(topic, 0, b"body", block, b"TagA", b"0123456789ABCDEF", reconsume_times=2, sys_flag=0x2, flag=77)
-    [position] = made.store.append([made.store.delayed.put(put, 1)], born_ms=12345, born_host=host)
+    [position] = made.store.append([made.store.waiting(DelayedPuts).put(put, 1)], born_ms=12345, born_host=host)
     made.store.flush()
     made.scheduler.advance(1)
     made.store.put(TOPIC, b"body", tags="TagA")
@@ -243,7 +244,7 @@ def test_message_of_a_batch_may_be_delayed() -> None:
     """The batch is stored as a whole, and each member comes at its time."""
     made = broker()
     topic = made.store.topics[TOPIC]
-    puts = [Put(topic, 0, b"now", b""), made.store.delayed.put(Put(topic, 0, b"later", b""), 1)]
+    puts = [Put(topic, 0, b"now", b""), made.store.waiting(DelayedPuts).put(Put(topic, 0, b"later", b""), 1)]
     made.store.append(puts, born_ms=1, born_host=HOST, atomic=True)
     made.store.flush()
     assert made.delivered() == [b"now"]

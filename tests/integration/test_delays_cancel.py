@@ -9,6 +9,7 @@ import pytest
 from broker.cancelling import CancelOutcome
 from broker.delay.cancel import CANCEL_TOPIC
 from broker.delay.levels import SCHEDULE_TOPIC
+from broker.delay.puts import DelayedPuts
 from broker.errors import StoreFailed
 from broker.properties import encode_properties
 from broker.put import Put
@@ -105,7 +106,7 @@ def test_message_that_was_stored_twice_is_cancelled_twice() -> None:
     node = broker()
     put = Put(node.store.topics[TOPIC], 0, b"x", encode_properties({"UNIQ_KEY": "A" * 32}), unique_key=b"A" * 32)
     for _ in range(2):
-        node.store.append([node.store.delayed.put(put, 2)], born_ms=1, born_host=HOST)
+        node.store.append([node.store.waiting(DelayedPuts).put(put, 2)], born_ms=1, born_host=HOST)
         node.store.flush()
     assert node.delays.cancel(TOPIC, "A" * 32) is CancelOutcome.CANCELLED
     node.scheduler.advance(30)

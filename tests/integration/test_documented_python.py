@@ -16,6 +16,7 @@ from broker.batch import BatchMessage, encode_batch
 from broker.consumer import ConsumerOptions, Consumers, OrderlyStatus
 from broker.disk import RealDisk
 from broker.embedded import open_store
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.put import Put
 from broker.put_batch import put_batch
@@ -200,7 +201,13 @@ def test_stores_are_used_as_the_page_says(tmp_path: Path) -> None:
         opens = number in (0, 2)
         if not opens:
             names["store"] = Store.open(
-                str(tmp_path), options=StoreOptions(), disk=RealDisk(), clock=clock, random=Random(2), metrics=Metrics()
+                str(tmp_path),
+                options=StoreOptions(),
+                features=ALL,
+                disk=RealDisk(),
+                clock=clock,
+                random=Random(2),
+                metrics=Metrics(),
             )
         run(
             "docs/storage.md",

@@ -23,6 +23,7 @@ from broker.release import release
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from broker.timer.names import TIMER_NAMES, TIMER_TOPIC
+from broker.timer.puts import TimedPuts
 from tests.integration.store_tools import HOST, open_store
 
 UUID = "14f22520-ad72-11e7-91be-6ee54da579e3"
@@ -191,7 +192,7 @@ def test_loop_that_would_not_fit_twice_into_a_log_file_is_refused() -> None:
 def test_other_records_are_no_loops() -> None:
     """A message of the timers unfolds to nothing; damaged state is no loop."""
     world = World()
-    world.append([world.store.timed.put(Put(world.topic, 0, b"x", b""), (START_S + 5) * 1000)])
+    world.append([world.store.waiting(TimedPuts).put(Put(world.topic, 0, b"x", b""), (START_S + 5) * 1000)])
     [waiting] = world.records(TIMER_TOPIC, 0)
     released = release(world.store.read(waiting.physical, waiting.size), world.store.topics, TIMER_NAMES)
     assert world.loops.unfold(released) is None

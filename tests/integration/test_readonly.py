@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker.disk import RealDisk
 from broker.errors import RecordGone, StoreFormatNewer, StoreUnreadable
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.reading import ReadingDisk
 from broker.readonly import ReadOnlyStore
@@ -257,4 +258,6 @@ def test_options_are_those_of_the_store() -> None:
     seen = look(disk)
     sizes = StoreOptions(segment_bytes=4096, queue_file_units=8, index_slots=4, index_entries=16)
     assert seen.options == sizes
-    Store.open(ROOT, options=seen.options, disk=disk, clock=ManualClock(), random=Random(1), metrics=Metrics()).close()
+    Store.open(
+        ROOT, options=seen.options, features=ALL, disk=disk, clock=ManualClock(), random=Random(1), metrics=Metrics()
+    ).close()

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
@@ -212,7 +213,9 @@ def test_recovery_broken_off_anywhere_loses_nothing(seed: int, step: int, power:
     store, _ = written(disk, clock, before=random.randrange(60), after=random.randrange(600))
     wanted = [bodies(store, queue_id=queue) for queue in range(QUEUES)]
     disk.kill()
-    steps = Store.opening(ROOT, options=store.options, disk=disk, clock=clock, random=Random(1), metrics=Metrics())
+    steps = Store.opening(
+        ROOT, options=store.options, features=ALL, disk=disk, clock=clock, random=Random(1), metrics=Metrics()
+    )
     if seed % 2:
         finished = any(next(steps, None) is None for _ in range(step % 8 + 1))
         steps.close()

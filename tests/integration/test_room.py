@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.delay.puts import DelayedPuts
 from broker.metrics import Metrics
 from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, SimDisk
+from broker.timer.puts import TimedPuts
 from broker.topics import dead_letter_topic
 from broker.transaction.names import HALF_TOPIC
 from tests.integration.store_tools import ROOT, append, bodies, open_store
@@ -109,8 +111,8 @@ def test_messages_that_wait_do_not_use_the_reserve(kind: str) -> None:
     plain = Put(store.topics["t"], 0, BODY, b"")
 
     waits = {
-        "level": store.delayed.put(plain, 3),
-        "timer": store.timed.put(plain, ManualClock().wall_ms() + 60_000),
+        "level": store.waiting(DelayedPuts).put(plain, 3),
+        "timer": store.waiting(TimedPuts).put(plain, ManualClock().wall_ms() + 60_000),
         "half": plain._replace(topic=half_topic),
     }[kind]
     disk.capacity_bytes = 0

@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 
+from broker.delay.puts import DelayedPuts
 from broker.pace import STEPS_MAX
 from broker.store import Put
 from broker.testing import SimDisk
+from broker.timer.puts import TimedPuts
 from tests.integration import delay_tools, timer_tools
 from tests.integration.waiting_tools import TOPIC, WaitingStore
 
@@ -26,14 +28,14 @@ class Slow(Random):
 
 def _delays() -> WaitingStore:
     made = delay_tools.broker(segment_bytes=1 << 20)
-    _append(made, lambda put: made.store.delayed.put(put, 3))
+    _append(made, lambda put: made.store.waiting(DelayedPuts).put(put, 3))
     return made
 
 
 def _timers() -> WaitingStore:
     made = timer_tools.broker(segment_bytes=1 << 20)
     due_ms = made.clock.wall_ms() + 10_000
-    _append(made, lambda put: made.store.timed.put(put, due_ms))
+    _append(made, lambda put: made.store.waiting(TimedPuts).put(put, due_ms))
     return made
 
 

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.consume_queue import FILLER
+from broker.delay.puts import DelayedPuts
 from broker.metrics import Metrics
 from broker.record import CRC_PREFIX, batch_property, split
 from broker.recovery import RecoveryProgress
 from broker.store import Put, Store
 from broker.testing import ManualClock, PowerCut, SimDisk
+from broker.timer.puts import TimedPuts
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 SEGMENT = f"{ROOT}/commitlog/{0:020d}"
@@ -264,7 +266,9 @@ def test_batch_with_members_that_wait_is_whole_after_a_stop(topic: str) -> None:
     store = filled(disk, count=2)
     put = Put(store.topics["t"], 0, b"b1", b"")
     waits = (
-        store.delayed.put(put, 3) if topic.startswith("SCHEDULE") else store.timed.put(put, clock.wall_ms() + 60_000)
+        store.waiting(DelayedPuts).put(put, 3)
+        if topic.startswith("SCHEDULE")
+        else store.waiting(TimedPuts).put(put, clock.wall_ms() + 60_000)
     )
     assert waits.topic.name == topic
     puts = [Put(store.topics["t"], 0, b"b0", b""), waits, Put(store.topics["t"], 0, b"b2", b"")]
@@ -281,7 +285,7 @@ def test_rolled_copy_of_a_batch_member_does_not_make_a_batch() -> None:
     """RocketMQ puts all properties again when it rolls a timer, this broker's batch mark, too."""
     disk, clock = SimDisk(), ManualClock()
     store = filled(disk, count=1)
-    waits = store.timed.put(Put(store.topics["t"], 0, b"rolled", b""), clock.wall_ms() + 60_000)
+    waits = store.waiting(TimedPuts).put(Put(store.topics["t"], 0, b"rolled", b""), clock.wall_ms() + 60_000)
     key = b"K" * 32
     block = waits.properties + b"UNIQ_KEY\x01%b\x02TIMER_ROLL_TIMES\x011\x02" % key + batch_property(1, 3)
     store.append([waits._replace(properties=block, unique_key=key)], born_ms=0, born_host=bytes(8))

@@ -12,6 +12,7 @@ from broker.put import Put
 from broker.testing import PowerCut, SimDisk
 from broker.timer import metrics as counted
 from broker.timer.names import TIMER_TOPIC, TimerOptions
+from broker.timer.puts import TimedPuts
 from broker.timer.stages import Stage
 from tests.integration.store_tools import HOST, ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
@@ -55,7 +56,7 @@ def test_delivered_message_is_the_one_that_was_sent() -> None:
     block = encode_properties({"TAGS": "TagA", "KEYS": "k", "own": "1", "UNIQ_KEY": "0123456789ABCDEF"})
     host = bytes(16) + b"\x00\x00\x00\x07"
     put = Put(made.store.topics[TOPIC], 0, b"body", block, b"TagA", b"0123456789ABCDEF", reconsume_times=2, flag=77)
-    timed = made.store.timed.put(put, START_MS + 1500)
+    timed = made.store.waiting(TimedPuts).put(put, START_MS + 1500)
     [position] = made.store.append([timed], born_ms=12345, born_host=host)
     [plain] = made.store.append([timed], born_ms=54321, born_host=HOST)
     made.store.flush()

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from broker.body import split_body
 from broker.consume_queue import FILLER
 from broker.disk import RealDisk
+from broker.feature import Feature
+from broker.features import ALL
 from broker.java import queue_of_key
 from broker.metrics import Metrics
 from broker.properties import encode_properties, parse_properties
@@ -100,11 +102,14 @@ def _text(random: Random, chars_max: int) -> str:
     return "".join(random.choices(alphabet, k=random.randint(1, chars_max)))
 
 
-def open_store(root: Path, options: StoreOptions = OPTIONS, clock: Clock | None = None) -> Store:
+def open_store(
+    root: Path, options: StoreOptions = OPTIONS, clock: Clock | None = None, features: Sequence[Feature] = ALL
+) -> Store:
     """Open a store on the real disk, with the real time unless another is given."""
     return Store.open(
         str(root),
         options=options,
+        features=features,
         disk=RealDisk(),
         clock=clock or SystemClock(),
         random=SystemRandom(),

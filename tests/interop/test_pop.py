@@ -6,8 +6,8 @@ import pytest
 
 from broker.disk import RealDisk
 from broker.metrics import Metrics
-from broker.offsets import ConsumerOffsets
-from broker.popped import REVIVE_GROUP, REVIVE_PREFIX
+from broker.offsets import REVIVE_GROUP, ConsumerOffsets
+from broker.popped import REVIVE_PREFIX
 from broker.seams import SystemClock
 from broker.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings

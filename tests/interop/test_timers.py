@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from broker.cancelling import CancelOutcome
 from broker.delay.delays import Delays
 from broker.disk import RealDisk
+from broker.features import features
 from broker.interchange import adopted
 from broker.metrics import Metrics
 from broker.notices import Notices
@@ -68,8 +68,8 @@ class Ours:
     """
 
     def __init__(self, root: Path, wall_ms: int) -> None:
-        options = replace(adopted(str(root), OPTIONS, disk=RealDisk()), timers=TIMERS)
-        self.store = open_store(root, options, clock := ManualClock(wall_ms))
+        options = adopted(str(root), OPTIONS, disk=RealDisk())
+        self.store = open_store(root, options, clock := ManualClock(wall_ms), features(timers=TIMERS))
         self.clock = clock
         self.scheduler = ManualScheduler(clock)
         self.due: dict[bytes, int] = {}

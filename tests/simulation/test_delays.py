@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.properties import parse_properties
 from broker.record import split, store_timestamp
@@ -65,7 +66,9 @@ def delivered(world: World) -> list[tuple[str, int]]:
     """Names and store times in the topic, read from the store by itself."""
     options = store_options(settings())
     random, metrics = Random(0), Metrics()
-    store = Store.open(DATA, options=options, disk=world.disk, clock=world.clock, random=random, metrics=metrics)
+    store = Store.open(
+        DATA, options=options, features=ALL, disk=world.disk, clock=world.clock, random=random, metrics=metrics
+    )
     found = []
     for queue in store.topics[TOPIC].queues:
         for physical, size, _ in queue.read(queue.min_offset, queue.max_offset):

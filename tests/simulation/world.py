@@ -17,6 +17,7 @@ import yaml
 
 from actions.registry import Registry
 from broker.errors import DamagedRecord
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.store import Store, StoreOptions
 from broker.testing import SimDisk, SimSyncs
@@ -441,6 +442,7 @@ class World:
         store = Store.open(
             DATA,
             options=store_options(settings()),
+            features=ALL,
             disk=self.disk,
             clock=self.clock,
             random=Random(0),

@@ -20,6 +20,7 @@ from broker.consumer import (
 )
 from broker.consumer.running import Told, Work, run_inline
 from broker.delay.delays import Delays
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.opening import run_to_end
@@ -83,6 +84,7 @@ class World:
         self.store = Store.open(
             self.root,
             options=self.options,
+            features=ALL,
             disk=self.disk,
             clock=self.clock,
             random=Random(1),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal
 
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.put import Put
@@ -43,7 +44,13 @@ def open_store(
 ) -> Store:
     """Open a store by itself, as a program does that knows nothing of acks."""
     return Store.open(
-        root, options=options, disk=disk, clock=clock or ManualClock(), random=Random(1), metrics=metrics or Metrics()
+        root,
+        options=options,
+        features=ALL,
+        disk=disk,
+        clock=clock or ManualClock(),
+        random=Random(1),
+        metrics=metrics or Metrics(),
     )
 
 

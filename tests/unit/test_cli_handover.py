@@ -13,6 +13,7 @@ from broker.cancelling import CancelOutcome
 from broker.consume_queue import UNIT
 from broker.delay.delays import Delays
 from broker.disk import RealDisk
+from broker.features import ALL
 from broker.loop.loops import Loops
 from broker.loop.occurrence import LOOP, Occurrence
 from broker.metrics import Metrics
@@ -41,6 +42,7 @@ def opened(data: Path) -> Store:
     return Store.open(
         str(data),
         options=OPTIONS,
+        features=ALL,
         disk=RealDisk(),
         clock=ManualClock(NOW_S * 1000),
         random=Random(3),

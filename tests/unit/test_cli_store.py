@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from broker.disk import RealDisk
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.store import Store, StoreOptions
 from broker.testing import ManualClock
@@ -22,7 +23,13 @@ def data(tmp_path: Path) -> Path:
     options = StoreOptions(segment_bytes=4096, queue_file_units=30)
     root = tmp_path / "data"
     store = Store.open(
-        str(root), options=options, disk=RealDisk(), clock=ManualClock(), random=Random(1), metrics=Metrics()
+        str(root),
+        options=options,
+        features=ALL,
+        disk=RealDisk(),
+        clock=ManualClock(),
+        random=Random(1),
+        metrics=Metrics(),
     )
     store.close()
     return root

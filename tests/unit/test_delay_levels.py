@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from broker.consume_queue import ConsumeQueue
 from broker.delay.level_queue import Aside, DelayLevel, Ranges, Waiting
-from broker.delay.levels import DelayLevels, due_ms, unit_code
+from broker.delay.levels import DelayLevels, due_ms
+from broker.delay.puts import delay_feature
+from broker.feature import Given, unit_code
 from broker.java import tags_code
 from broker.testing import SimDisk
 
@@ -40,8 +42,10 @@ def test_due_time_is_the_records_own_or_the_lists() -> None:
     assert due_ms(b"DELAY\x012\x02__PYDDMQ_DELAY_MS\x01-7\x02", 5, levels) == -2
     assert due_ms(b"DELAY\x01x\x02", 5, levels) == 1005
     assert due_ms(b"TAGS\x01a\x02", 5, levels) is None
-    assert unit_code(b"SCHEDULE_TOPIC_XXXX", b"TAGS\x01a\x02", 5) == tags_code(b"a")
-    assert unit_code(b"other", b"TAGS\x01a\x02DELAY\x011\x02", 5) == tags_code(b"a")
+    codes = Given([delay_feature("3d")]).unit_codes
+    assert unit_code(b"SCHEDULE_TOPIC_XXXX", b"DELAY\x012\x02", 5, codes) == 5 + 3 * 86_400_000
+    assert unit_code(b"SCHEDULE_TOPIC_XXXX", b"TAGS\x01a\x02", 5, codes) == tags_code(b"a")
+    assert unit_code(b"other", b"TAGS\x01a\x02DELAY\x011\x02", 5, codes) == tags_code(b"a")
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=30), st.integers(0, 50))

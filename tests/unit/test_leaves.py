@@ -21,6 +21,7 @@ from broker import encoder as encoder_module
 from broker import leaves, record
 from broker.consume_queue import ConsumeQueue
 from broker.encoder import Encoder, Stamp
+from broker.features import ALL
 from broker.index import file
 from broker.index.file import IndexFile
 from broker.index.keys import unique_key_of
@@ -222,7 +223,13 @@ def checked(messages: list[SendMessage]) -> None:
     def work() -> Any:
         clock, metrics = ManualClock(), Metrics()
         store = Store.open(
-            "/store", options=StoreOptions(), disk=SimDisk(), clock=clock, random=Random(1), metrics=metrics
+            "/store",
+            options=StoreOptions(),
+            features=ALL,
+            disk=SimDisk(),
+            clock=clock,
+            random=Random(1),
+            metrics=metrics,
         )
         known = {}
         for name, queues in (("permits", 3), ("orders", 8), ("limited", 2)):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from broker import release_plain
 from broker.delay.due import FACTS as DELAY_FACTS
 from broker.delay.levels import WAIT_NAME
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.put import Put
 from broker.record import HEADER_BYTES, Located
@@ -55,7 +56,9 @@ def _compiled() -> None:
 
 def _topics() -> dict[bytes, Topic]:
     options = StoreOptions(segment_bytes=1 << 16, queue_file_units=1024)
-    store = Store.open("/s", options=options, disk=SimDisk(), clock=ManualClock(), random=Random(1), metrics=Metrics())
+    store = Store.open(
+        "/s", options=options, features=ALL, disk=SimDisk(), clock=ManualClock(), random=Random(1), metrics=Metrics()
+    )
     return {b"orders": store.create_topic("orders", 4), b"few": store.create_topic("few", 1)}
 
 

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.errors import DamagedRecord, RecordGone
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.options import StoreOptions
 from broker.properties import SYSTEM_PROPERTIES, encode_properties
@@ -279,7 +280,9 @@ def test_keys_of_any_blocks_same(found: list[bytes]) -> None:
 def stored(disk: SimDisk) -> tuple[Store, list[tuple[int, int]]]:
     """Return a store with records in three segments, and where they stand."""
     options = StoreOptions(segment_bytes=1 << 14, message_bytes_max=1 << 13)
-    store = Store.open("/s", options=options, disk=disk, clock=ManualClock(), random=Random(1), metrics=Metrics())
+    store = Store.open(
+        "/s", options=options, features=ALL, disk=disk, clock=ManualClock(), random=Random(1), metrics=Metrics()
+    )
     topic = store.create_topic("t", 1)
     for number in range(40):
         put = Put(topic, 0, b"%d" % number * 300, encode_properties([("KEYS", str(number)), ("n", "v")]))

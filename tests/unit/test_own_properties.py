@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
 from broker.properties import OWN_PROPERTIES, PRIVATE_PREFIX, encode_properties
 from broker.put import Put
@@ -15,6 +16,7 @@ from broker.put_batch import put_batch
 from broker.record import split
 from broker.retry.letters import letter_topic, letters
 from broker.testing import SimDisk
+from broker.timer.puts import TimedPuts
 from proxy.message_rules import PropertyRules, Refusal
 from tests.integration.store_tools import open_store
 from tests.unit.retry_world import RetryWorld
@@ -144,7 +146,7 @@ def test_forged_real_topic_delivers_to_no_other_topic(wait: str) -> None:
     block = encode_properties({"REAL_TOPIC": "victim", "REAL_QID": "3", "DELAY": "9", "TIMER_DEL_UNIQKEY": "t+A"})
     put = Put(world.store.topics["t"], 0, b"x", block)
     store = world.store
-    made = store.delayed.put(put, 1) if wait == "level" else store.timed.after(put, 5000)
+    made = store.waiting(DelayedPuts).put(put, 1) if wait == "level" else store.waiting(TimedPuts).after(put, 5000)
     block = bytes(made.properties)
     found = {name: re.findall(b"(?:^|\x02)%b\x01([^\x02]*)" % name, block) for name in (b"REAL_TOPIC", b"REAL_QID")}
     assert found == {b"REAL_TOPIC": [b"t"], b"REAL_QID": [b"0"]}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.metrics import Metrics
-from broker.offsets import ConsumerOffsets
-from broker.popped import REVIVE_GROUP, TIMER_TOPIC, popped
+from broker.offsets import REVIVE_GROUP, ConsumerOffsets
+from broker.popped import TIMER_TOPIC, popped
 from broker.properties import encode_properties
 from broker.put import Put
 from broker.store import Store

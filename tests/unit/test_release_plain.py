@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from broker.delay.due import FACTS
 from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
-from broker.delay.puts import DELAY_NAMES
+from broker.delay.puts import DELAY_NAMES, DelayedPuts
 from broker.errors import MessageRefused
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.put import Put
 from broker.release import Released, release
@@ -20,6 +21,7 @@ from broker.store import Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
 from broker.timer.due import _FACTS
 from broker.timer.names import TIMER_NAME, TIMER_NAMES, TIMER_TOPIC
+from broker.timer.puts import TimedPuts
 from broker.topics import Topic
 
 pytestmark = pytest.mark.usefixtures("each_leaf_way")
@@ -33,7 +35,9 @@ _PAIRS = st.lists(st.tuples(_WORDS, _WORDS), max_size=4)
 def _store() -> tuple[Store, Topic, ManualClock]:
     clock = ManualClock()
     options = StoreOptions(segment_bytes=1 << 20, queue_file_units=1024)
-    store = Store.open("/s", options=options, disk=SimDisk(), clock=clock, random=Random(1), metrics=Metrics())
+    store = Store.open(
+        "/s", options=options, features=ALL, disk=SimDisk(), clock=clock, random=Random(1), metrics=Metrics()
+    )
     return store, store.create_topic("orders", 4), clock
 
 
@@ -71,7 +75,7 @@ def test_plain_is_what_a_full_release_makes(
     puts = []
     for pairs, closed, body, queue_id in messages:
         block = b"\x02".join([name + b"\x01" + value for name, value in pairs]) + (b"\x02" if closed and pairs else b"")
-        timed = store.timed.timed(Put(topic, queue_id, body, b"", flag=len(body)), clock.wall_ms() + 1500)
+        timed = store.waiting(TimedPuts).timed(Put(topic, queue_id, body, b"", flag=len(body)), clock.wall_ms() + 1500)
         key = b"k" if b"UNIQ_KEY\x01k" in block else b""
         puts.append(timed._replace(properties=block + timed.properties, unique_key=key))
     store.append(puts, born_ms=77, born_host=HOST)
@@ -89,7 +93,7 @@ def test_what_producers_send_is_plain() -> None:
         Put(topic, 2, b"two", block + b"UNIQ_KEY\x01own\x02", b"t", b"own"),
         Put(topic, 3, b"", b""),
     ]
-    store.append([store.timed.timed(put, clock.wall_ms() + 1) for put in puts], born_ms=5, born_host=HOST)
+    store.append([store.waiting(TimedPuts).timed(put, clock.wall_ms() + 1) for put in puts], born_ms=5, born_host=HOST)
     store.flush()
     found = [plain for plain, _ in _both(store)]
     assert all(found)
@@ -101,7 +105,10 @@ def test_messages_of_delay_levels_are_plain() -> None:
     """A message of a level is released as the full way does it, with its own properties alone."""
     store, topic, _ = _store()
     block = b"TAGS\x01t\x02KEYS\x01k1\x02"
-    puts = [store.delayed.put(Put(topic, 1, b"one", block, b"t"), 3), store.delayed.put(Put(topic, 2, b"", b""), 3)]
+    puts = [
+        store.waiting(DelayedPuts).put(Put(topic, 1, b"one", block, b"t"), 3),
+        store.waiting(DelayedPuts).put(Put(topic, 2, b"", b""), 3),
+    ]
     store.append(puts, born_ms=5, born_host=HOST)
     store.flush()
     places = [(physical, size) for physical, size, _ in store.topics[SCHEDULE_TOPIC].queues[2].read(0, 9)]
@@ -116,7 +123,9 @@ def test_a_message_of_another_moment_is_not_plain() -> None:
     """A unit that says another due time than its record is looked at by the full way."""
     store, topic, clock = _store()
     due = clock.wall_ms() + 5
-    store.append([store.timed.timed(Put(topic, 0, b"b", b""), due + n) for n in range(3)], born_ms=5, born_host=HOST)
+    store.append(
+        [store.waiting(TimedPuts).timed(Put(topic, 0, b"b", b""), due + n) for n in range(3)], born_ms=5, born_host=HOST
+    )
     store.flush()
     found = _both(store, [due, due, due + 2])
     assert [plain is None for plain, _ in found] == [False, True, False]
@@ -125,7 +134,7 @@ def test_a_message_of_another_moment_is_not_plain() -> None:
 def test_atomic_batches_are_plain_and_lose_their_mark() -> None:
     """Members of a batch are delivered one by one."""
     store, topic, clock = _store()
-    puts = [store.timed.timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1) for _ in range(3)]
+    puts = [store.waiting(TimedPuts).timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1) for _ in range(3)]
     store.append(puts, born_ms=5, born_host=HOST, atomic=True)
     store.flush()
     for plain, full in _both(store):
@@ -137,7 +146,9 @@ def test_atomic_batches_are_plain_and_lose_their_mark() -> None:
 def test_a_record_that_cannot_be_read_leaves_all_to_the_full_way() -> None:
     """Which of them it is, and what becomes of it, is said there."""
     store, topic, clock = _store()
-    store.append([store.timed.timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1)], born_ms=5, born_host=HOST)
+    store.append(
+        [store.waiting(TimedPuts).timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1)], born_ms=5, born_host=HOST
+    )
     store.flush()
     [(physical, size, _)] = store.topics[TIMER_TOPIC].queues[0].read(0, 1)
     plain = _releases(store).release([(physical, size), (physical, size + 1)])
@@ -147,7 +158,7 @@ def test_a_record_that_cannot_be_read_leaves_all_to_the_full_way() -> None:
 def test_other_rooms_and_missing_topics_are_left_to_the_full_way() -> None:
     """A record of another topic, or one whose topic or queue is not there, is not plain."""
     store, topic, clock = _store()
-    timed = store.timed.timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1)
+    timed = store.waiting(TimedPuts).timed(Put(topic, 0, b"b", b""), clock.wall_ms() + 1)
     elsewhere = timed._replace(topic=store.create_topic("other", 1))
     missing = timed._replace(properties=timed.properties.replace(b"orders", b"absent"))
     no_queue = timed._replace(properties=timed.properties.replace(b"REAL_QID\x010", b"REAL_QID\x019"))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from broker.features import ALL
 from broker.java import queue_of_key
 from broker.message_queue import MessageQueue, queue_names
 from broker.metrics import Metrics
@@ -63,6 +64,7 @@ def store() -> Store:
     made = Store.open(
         "/d",
         options=StoreOptions(segment_bytes=1 << 20),
+        features=ALL,
         disk=SimDisk(),
         clock=ManualClock(),
         random=Random(1),

@@ -13,6 +13,7 @@ from broker.put import Put
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from broker.timer.names import TIMER_TOPIC, TimerOptions, due_of, slot_of
+from broker.timer.puts import TimedPuts
 from tests.integration.store_tools import open_store
 
 NOW = 1_700_000_000_000
@@ -84,7 +85,7 @@ def test_timer_properties_of_an_earlier_wait_do_not_count() -> None:
     """A message that is sent again with what RocketMQ left in it waits anew."""
     store = store_at()
     block = encode_properties({"TIMER_OUT_MS": "1", "TIMER_DELIVER_MS": "2", "REAL_TOPIC": "u", "own": "1"})
-    put = store.timed.put(Put(store.topics["t"], 0, b"x", block), NOW + 1500)
+    put = store.waiting(TimedPuts).put(Put(store.topics["t"], 0, b"x", block), NOW + 1500)
     assert put.properties.startswith(b"own\x011\x02TIMER_DELIVER_MS\x01%d\x02" % (NOW + 1500))
     assert due_of(put.properties, 1000) == NOW + 1500
 
@@ -101,12 +102,12 @@ def test_topics_of_the_broker_take_no_timers() -> None:
 def test_refusals_rise_with_the_slot(count: int, limit: int) -> None:
     """None up to the bound, all from twice the bound on; more the fuller it is, where RocketMQ's refuses less."""
     store = store_at(slot_messages_max=limit)
-    store.timed.in_slot = lambda _: count
+    store.waiting(TimedPuts).in_slot = lambda _: count
     put = Put(store.topics["t"], 0, b"x", b"")
     refused = 0
     for _ in range(50):
         try:
-            store.timed.put(put, NOW + 5000)
+            store.waiting(TimedPuts).put(put, NOW + 5000)
         except MessageRefused:
             refused += 1
     wanted = max(0.0, min(1.0, (count - limit) / limit))

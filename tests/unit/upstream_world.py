@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from actions.registry import Registry
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.notices import Notices
 from broker.options import StoreOptions
@@ -84,6 +85,7 @@ class World:
         self.store = Store.open(
             ROOT,
             options=StoreOptions(segment_bytes=self.segment_bytes, message_bytes_max=self.message_bytes_max),
+            features=ALL,
             disk=self.disk,
             clock=self.clock,
             random=Random(1),

@@ -16,6 +16,7 @@ from threading import Event
 from broker.consumer import ConsumedMessage, ConsumerOptions, Consumers, OrderlyContext, OrderlyStatus
 from broker.consumer.running import ExecutorRunner
 from broker.disk import RealDisk
+from broker.features import ALL
 from broker.metrics import Metrics
 from broker.seams import Clock
 from broker.selectors import put_selected, select_by_hash
@@ -58,7 +59,7 @@ class ByQueue:
         disk, metrics = RealDisk(), Metrics()
         options = StoreOptions(segment_bytes=SEGMENT_BYTES)
         store = Store.open(
-            folder, options=options, disk=disk, clock=self._clock, random=SystemRandom(), metrics=metrics
+            folder, options=options, features=ALL, disk=disk, clock=self._clock, random=SystemRandom(), metrics=metrics
         )
         with ThreadPoolExecutor(QUEUES) as pool:
             runner = ExecutorRunner(pool, loop.call_soon_threadsafe)

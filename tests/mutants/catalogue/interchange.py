@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         name="a loop that RocketMQ ended has ended here",
         file="broker/queue_build.py",
-        old="            self.loops.append(entry.physical)\n",
-        new="            pass\n",
+        old="                self.marked.setdefault(mark, []).append(entry.physical)\n",
+        new="                pass\n",
         caught_by=(
             f"{LOOPS}::test_loop_goes_on_with_what_was_missed",
             f"{LOOPS}::test_loop_goes_on_once",

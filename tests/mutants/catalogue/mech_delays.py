@@ -172,8 +172,8 @@ MUTANTS = (
     Mutant(
         name="a retry of the proxy waits whole seconds",
         file="broker/retry/puts.py",
-        old="store.timed.after(put, wait_ms))",
-        new="store.timed.after(put, wait_ms // 1000 * 1000))",
+        old="store.waiting(TimedPuts).after(put, wait_ms))",
+        new="store.waiting(TimedPuts).after(put, wait_ms // 1000 * 1000))",
         caught_by=(f"{RETRY_TOPIC}::test_failed_message_comes_again_from_the_retry_topic",),
     ),
     Mutant(

@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         name="a message for one moment that is over is made to wait",
         file="broker/loop/loops.py",
-        old="            return self._store.timed.put(delivered(put, occurrence), due)\n",
-        new="            return self._store.timed.put(delivered(put, occurrence), max(due, now + 1))\n",
+        old="            return self._timed.put(delivered(put, occurrence), due)\n",
+        new="            return self._timed.put(delivered(put, occurrence), max(due, now + 1))\n",
         caught_by=(f"{UNFOLD}::test_past_single_message_is_delivered_at_once_under_its_id",),
     ),
     Mutant(

@@ -119,15 +119,15 @@ MUTANTS = (
     Mutant(
         name="a commit delivers at once what asked for a level",
         file="broker/transaction/ending.py",
-        old="        return store.delayed.put(put, delay.level)\n",
+        old="        return store.waiting(DelayedPuts).put(put, delay.level)\n",
         new="        return put\n",
         caught_by=(f"{BROKER}::test_commit_starts_the_delay",),
     ),
     Mutant(
         name="a delay runs from the half, not from its commit",
         file="broker/transaction/ending.py",
-        old="    return store.timed.after(put, delay.delay_ms) if delay.delay_ms else put\n",
-        new="    return store.timed.put(put, half.store_ms + delay.delay_ms) if delay.delay_ms else put\n",
+        old="    return store.waiting(TimedPuts).after(put, delay.delay_ms) if delay.delay_ms else put\n",
+        new="    return store.waiting(TimedPuts).put(put, half.store_ms + delay.delay_ms) if delay.delay_ms else put\n",
         caught_by=(f"{BROKER}::test_commit_starts_a_relative_delay_and_keeps_a_moment",),
     ),
     Mutant(

@@ -1,0 +1,41 @@
+"""All features of the broker, as `Store.open` takes them: the one place that knows the core and every feature."""
+
+from __future__ import annotations
+
+from broker.consumer.options import CONSUMER_FEATURE
+from broker.deduplication.numbers import DEDUPLICATION_FEATURE
+from broker.delay.levels import STANDARD_LEVELS
+from broker.delay.puts import delay_feature
+from broker.feature import Feature
+from broker.loop.interrupted import LOOP_FEATURE
+from broker.popped import POP_FEATURE
+from broker.retry.puts import RETRY_FEATURE
+from broker.timer.names import TimerOptions
+from broker.timer.puts import timer_feature
+from broker.transaction.names import TRANSACTION_FEATURE
+
+
+def features(*, delay_levels: str = STANDARD_LEVELS, timers: TimerOptions | None = None) -> tuple[Feature, ...]:
+    """Return all features, set as asked.
+
+    Args:
+        delay_levels: Delays of the levels, as RocketMQ's messageDelayLevel writes them.
+        timers: How far timers go, and how they are kept.
+
+    Raises:
+        ValueError: The delays are none (`DelayLevels`).
+    """
+    return (
+        delay_feature(delay_levels),
+        timer_feature(timers),
+        LOOP_FEATURE,
+        TRANSACTION_FEATURE,
+        RETRY_FEATURE,
+        CONSUMER_FEATURE,
+        DEDUPLICATION_FEATURE,
+        POP_FEATURE,
+    )
+
+
+ALL = features()
+"""All of them, as RocketMQ's are set where nobody sets anything."""
