@@ -51,4 +51,4 @@ class Waits:
             made = way.waiting(put, wait)
             if made is not None:
                 return made
-        raise MessageRefused("the store was opened without the feature by which the message is to wait: give it")
+        raise MessageRefused("the store is open without the feature by which the message is to wait")

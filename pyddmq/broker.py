@@ -33,9 +33,20 @@ from broker.consumer import (
     QueuesOwned,
 )
 from broker.delay.delays import Delays
+from broker.delay.puts import DelayedPuts
 from broker.disk import RealDisk
 from broker.embedded import log_to_stderr, open_store
-from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError, StoreFailed, StoreInUse
+from broker.errors import (
+    DamagedRecord,
+    DiskFull,
+    FeatureMissing,
+    MessageRefused,
+    RecordGone,
+    StoreError,
+    StoreFailed,
+    StoreInUse,
+)
+from broker.features import features
 from broker.interchange import adopted
 from broker.linux_aio import syncs_of
 from broker.metrics import Metrics
@@ -52,6 +63,8 @@ from broker.selectors import put_selected, select_by_hash
 from broker.shared_walk import together
 from broker.store import Store, Topic
 from broker.time_search import offset_at
+from broker.timer.names import TimerOptions
+from broker.timer.puts import TimedPuts
 from broker.timer.timers import Timers
 from broker.transaction.names import State
 from broker.transaction.transactions import Transactions
@@ -69,10 +82,12 @@ __all__ = [
     "ConsumerOptions",
     "Consumers",
     "DamagedRecord",
+    "DelayedPuts",
     "Delays",
     "Disk",
     "DiskFull",
     "ExecutorRunner",
+    "FeatureMissing",
     "Listing",
     "MessageRefused",
     "Metrics",
@@ -95,6 +110,8 @@ __all__ = [
     "StoreInUse",
     "StoreOptions",
     "SystemClock",
+    "TimedPuts",
+    "TimerOptions",
     "Timers",
     "Topic",
     "Transactions",
@@ -106,6 +123,7 @@ __all__ = [
     "by_unique_key",
     "decode_batch",
     "encode_batch",
+    "features",
     "log_to_stderr",
     "offset_at",
     "open_store",

@@ -1,4 +1,4 @@
-"""Queues of keys, names that are paths, pages that the disk does not give out, records inside records, the folder."""
+"""Queues of keys, names that are paths, pages without bytes, records inside records, the folder, features not given."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ CHOICE = "tests/integration/test_queue_choice.py"
 NAMES = "tests/integration/test_hostile_names.py"
 PAGES = "tests/integration/test_unreadable_pages.py::test_unreadable_page_costs_what_lies_on_it"
 NESTED = "tests/integration/test_nested_records.py"
+FEATURES = "tests/integration/test_features.py"
 FOLDER = "tests/integration/test_data_folder.py"
 
 MUTANTS = (
@@ -63,5 +64,36 @@ MUTANTS = (
         old="_FILE_MODE, _FOLDER_MODE = 0o600, 0o700",
         new="_FILE_MODE, _FOLDER_MODE = 0o644, 0o755",
         caught_by=(f"{FOLDER}::test_data_directory_and_backup_are_the_owners_alone",),
+    ),
+    Mutant(
+        name="a store is opened without a feature whose files it has",
+        file="broker/opening.py",
+        old="    given.check(root, topics=topics_named(root, disk), files=marked_files(root, disk=disk))\n",
+        new="",
+        caught_by=(
+            f"{FEATURES}::test_store_is_refused_without_a_feature_that_it_needs",
+            f"{FEATURES}::test_marks_are_those_of_the_features",
+        ),
+    ),
+    Mutant(
+        name="recovery takes up a topic of a feature that was not given",
+        file="broker/topics.py",
+        old="            self.admit(name)\n",
+        new="",
+        caught_by=(f"{FEATURES}::test_topic_that_only_the_log_knows_is_refused_too",),
+    ),
+    Mutant(
+        name="a topic of a feature that was not given is written down before it is refused",
+        file="broker/topic_changes.py",
+        old="            self._topics.admit(name)\n",
+        new="            pass\n",
+        caught_by=(f"{FEATURES}::test_topic_of_a_missing_feature_cannot_be_made",),
+    ),
+    Mutant(
+        name="a message is delivered at once where nothing makes it wait",
+        file="broker/waits.py",
+        old='        raise MessageRefused("the store is open without the feature by which the message is to wait")\n',
+        new="        return put\n",
+        caught_by=(f"{FEATURES}::test_message_is_refused_where_nothing_makes_it_wait",),
     ),
 )
