@@ -1,4 +1,4 @@
-"""Compile the leaves (`broker.leaves`) in place: `python compile_leaves.py`.
+"""Compile the leaves (`broker.runtime.leaves`) in place: `python compile_leaves.py`.
 
 Needs Cython, a C compiler and Python's headers. What is missing is said in one line and is no error: the node runs in
 Python then. The package's build (`hatch_build.py`) and `make setup` call it.
@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.leaves import fingerprint
+from broker.runtime.leaves import fingerprint
 
 ROOT = Path(__file__).resolve().parent
 ROOMS = ("conf", "broker", "upstream", "actions", "proxy")
@@ -44,7 +44,7 @@ def build() -> Iterator[Path]:
     Raises:
         NotCompiled: One cannot be compiled; it is not there then.
     """
-    shared = [ROOT / "broker" / "leaf_parts.pxd", Path(__file__)]
+    shared = [ROOT / "broker" / "runtime" / "leaf_parts.pxd", Path(__file__)]
     for source in sources():
         target = target_of(source)
         newest = max(path.stat().st_mtime for path in (source, *shared))

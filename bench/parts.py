@@ -16,13 +16,13 @@ import structlog
 
 from bench.compact import Message, publish_frame
 from bench.load import PROPERTIES, TAG, body_of, key_of
-from broker.encoder import Stamp
 from broker.features import ALL
-from broker.metrics import Metrics
+from broker.log.encoder import Stamp
+from broker.runtime.metrics import Metrics
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
-from proxy.message_checks import MessageChecks
-from proxy.topic_ports import TopicPort
+from proxy.services.message_checks import MessageChecks
+from proxy.services.topic_ports import TopicPort
 from proxy.wire import scan_send, scan_send_batch
 from proxy.wire.call import parse_call
 

@@ -22,20 +22,20 @@ from bench.compact import Pulled, pull_frame, scan_pull_reply
 from bench.load import PROPERTIES, TAG, body_of, key_of
 from bench.watch import Watch
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.properties import encode_properties
+from broker.format.properties import encode_properties
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
-from proxy import consumer_service
-from proxy.accepting import ServerLimits
-from proxy.connection import Connection
-from proxy.consumer_service import ConsumerService
-from proxy.server import Commons, ThriftServer
-from upstream.group import ConsumerGroup
-from upstream.group_parts import Runtime
-from upstream.progress import Progress
+from proxy.port.accepting import ServerLimits
+from proxy.port.connection import Connection
+from proxy.port.server import Commons, ThriftServer
+from proxy.services import consumer_service
+from proxy.services.consumer_service import ConsumerService
+from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.group_parts import Runtime
+from upstream.progress.progress import Progress
 
 MESSAGES = 4_800
 PASSES = 5

@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from random import Random
 
-from broker.disk import RealDisk
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.properties import encode_properties
-from broker.seams import SystemClock
+from broker.format.properties import encode_properties
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import SystemClock
 from broker.store import Put, Store, StoreOptions
 
 OPTIONS = StoreOptions(segment_bytes=64 << 20, queue_file_units=300_000, flush="async")

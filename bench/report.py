@@ -15,7 +15,7 @@ from bench import timer_report
 from bench.behind import behind
 from bench.processes import BenchError, Cores, redis_version
 from bench.runs import Figures
-from broker.leaves import LeafState, states
+from broker.runtime.leaves import LeafState, states
 
 _MIB = 1024 * 1024
 LOAD_MAX = 0.5
@@ -44,7 +44,7 @@ def environment(folder: Path, where: Cores) -> dict[str, Any]:
 
 def _leaves_compiled() -> str:
     """Return how many leaves a node runs compiled here, of how many that it has."""
-    import_module("proxy.assembly")
+    import_module("proxy.node.assembly")
     return f"{sum(state is LeafState.COMPILED for state in states.values())} of {len(states)}"
 
 

@@ -107,8 +107,8 @@ def _file(what: Any) -> str:
 
 def watch_everything(watch: Watch) -> None:
     """Have the product's loop, connections, system calls and garbage collections noted."""
-    from proxy import serve
-    from proxy.connection import Connection
+    from proxy.port.connection import Connection
+    from proxy.process import serve
 
     made = serve._loop_factory()
     assert made is not None, "uvloop is not installed"

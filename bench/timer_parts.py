@@ -15,17 +15,17 @@ import structlog
 
 from bench.load import body_of, key_of
 from bench.watch import Watch
-from broker.delay.delays import Delays
-from broker.delay.puts import DelayedPuts
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
-from broker.properties import encode_properties
+from broker.format.properties import encode_properties
+from broker.opening.opening import run_to_end
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.puts import TimedPuts
+from broker.scheduled.timer.timers import Timers
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from broker.timer.puts import TimedPuts
-from broker.timer.timers import Timers
 
 MESSAGES = 5_120
 PASSES = 5

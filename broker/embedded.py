@@ -10,14 +10,14 @@ from typing import TextIO, cast
 
 import structlog
 
-from broker.disk import RealDisk
 from broker.feature import Feature
 from broker.features import ALL
-from broker.interchange import adopted
-from broker.metrics import Metrics
 from broker.options import StoreOptions
-from broker.seams import Clock, Disk, SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock, Disk, SystemClock
 from broker.store import Store
+from broker.tools.interchange import adopted
 
 
 def open_store(

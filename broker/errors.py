@@ -97,7 +97,7 @@ class StoreForeign(StoreError):
     """The store holds what RocketMQ keeps in a way that this version does not read.
 
     Attributes:
-        counts: How many of which kind (`broker.foreign`).
+        counts: How many of which kind (`broker.opening.foreign`).
     """
 
     def __init__(self, root: str, sentences: list[str], counts: dict[str, int]) -> None:

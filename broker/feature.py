@@ -15,13 +15,13 @@ from typing import Protocol
 
 from broker.errors import FeatureMissing
 from broker.feature_marks import needed_by
-from broker.java import tags_code
+from broker.format.java import tags_code
+from broker.format.properties import find_property
+from broker.format.wait_properties import Wait
+from broker.log.put import Put
 from broker.options import StoreOptions
-from broker.properties import find_property
-from broker.put import Put
-from broker.seams import Clock, Disk
-from broker.topics import Topic
-from broker.wait_properties import Wait
+from broker.queues.topics import Topic
+from broker.runtime.seams import Clock, Disk
 
 UnitCode = Callable[[bytes, int], int | None]
 """From property block and store timestamp (ms) of a record to the third field of its unit; None: its tags' code."""

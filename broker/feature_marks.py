@@ -1,7 +1,7 @@
 """By what a store is known to need a feature: names of topics and of files, whoever opens it.
 
-This is knowledge of the format, as the names in `broker.topics.SYSTEM_TOPICS` are: a core that is opened without a
-feature must see that a store has something of it, and cannot ask the feature. A feature that keeps something new adds
+This is knowledge of the format, as the names in `broker.queues.topics.SYSTEM_TOPICS` are: a core that is opened without
+a feature must see that a store has something of it, and cannot ask the feature. A feature that keeps something new adds
 a row.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.seams import Disk
+from broker.runtime.seams import Disk
 
 
 class Marks(NamedTuple):

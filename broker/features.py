@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from broker.consumer.options import CONSUMER_FEATURE
 from broker.deduplication.numbers import DEDUPLICATION_FEATURE
-from broker.delay.levels import STANDARD_LEVELS
-from broker.delay.puts import delay_feature
 from broker.feature import Feature
-from broker.loop.interrupted import LOOP_FEATURE
-from broker.popped import POP_FEATURE
 from broker.retry.puts import RETRY_FEATURE
-from broker.timer.names import TimerOptions
-from broker.timer.puts import timer_feature
+from broker.scheduled.delay.levels import STANDARD_LEVELS
+from broker.scheduled.delay.puts import delay_feature
+from broker.scheduled.popped import POP_FEATURE
+from broker.scheduled.recurring.interrupted import LOOP_FEATURE
+from broker.scheduled.timer.names import TimerOptions
+from broker.scheduled.timer.puts import timer_feature
 from broker.transaction.names import TRANSACTION_FEATURE
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.batch import check_batch_topic, check_plain, decode_batch
 from broker.errors import MessageRefused
-from broker.properties import find_property
-from broker.put import Position, Put
-from broker.record import SYS_TRANSACTION_MASK
-from broker.seams import Buffer
+from broker.format.properties import find_property
+from broker.format.record import SYS_TRANSACTION_MASK
+from broker.log.batch import check_batch_topic, check_plain, decode_batch
+from broker.log.put import Position, Put
+from broker.queues.topics import Topic
+from broker.runtime.seams import Buffer
+from broker.runtime.store_metrics import REFUSED
 from broker.store import Store
-from broker.store_metrics import REFUSED
-from broker.topics import Topic
 
 
 class BatchStored(NamedTuple):
@@ -49,7 +49,7 @@ def put_batch(
     Args:
         store: Where to.
         topic: Of all members; not one of the broker's own.
-        encoded: As `broker.batch` describes.
+        encoded: As `broker.log.batch` describes.
         queue_id: The queue of all members; None: the next one in turn.
         properties: The property block of the request.
         sys_flag: Of the request.
@@ -58,7 +58,7 @@ def put_batch(
 
     Raises:
         KeyError: No topic has that name.
-        MessageRefused: It breaks a rule of `broker.batch`, or does not fit into a log file; counted, nothing is stored.
+        MessageRefused: It breaks a rule of `broker.log.batch`, or fits into no log file; counted, nothing is stored.
         DiskFull, StoreFailed: As `Store.append`; StoreFailed also when the flush failed.
     """
     target = store.topics[topic] if isinstance(topic, str) else topic
@@ -85,7 +85,7 @@ def batch_puts(
     """Return what to append for an encoded batch, with `atomic=True`; for a caller that flushes by itself.
 
     Raises:
-        MessageRefused: See `broker.batch`.
+        MessageRefused: See `broker.log.batch`.
     """
     check_batch_topic(topic.name)
     if topic.system:

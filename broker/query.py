@@ -12,17 +12,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from typing import Protocol, Self
 
-from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.format.message import Message, message_of, physical_of_id
+from broker.format.record import Entry
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.index import Index
 from broker.index.keys import keys_of, unique_keys_of
-from broker.log_scan import record_at
-from broker.log_walk import walk
-from broker.message import Message, message_of, physical_of_id
-from broker.record import Entry
-from broker.time_search import offset_at, offset_from
-from broker.topics import Topic
+from broker.log.scan import record_at
+from broker.log.walk import walk
+from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.queues.time_search import offset_at, offset_from
+from broker.queues.topics import Topic
 
 __all__ = [
     "KeyQuery",

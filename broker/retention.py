@@ -30,19 +30,19 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from broker.awaited import AwaitedSteps, Saves, run_now, saved, saving_nothing
-from broker.checkpointer import Checkpointer
-from broker.commit_log import CommitLog
-from broker.consume_queue import ConsumeQueue
 from broker.errors import DamagedRecord, StoreFailed
-from broker.log_scan import scan
-from broker.metrics import Metrics
-from broker.record import store_timestamp
-from broker.saving import Saving
-from broker.saving import at_once as run_at_once
-from broker.seams import Clock, Disk
-from broker.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_WAITS
-from broker.topics import DEAD_LETTER_PREFIX, Topic, Topics
+from broker.format.record import store_timestamp
+from broker.log.awaited import AwaitedSteps, Saves, run_now, saved, saving_nothing
+from broker.log.commit_log import CommitLog
+from broker.log.scan import scan
+from broker.opening.checkpointer import Checkpointer
+from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.topics import DEAD_LETTER_PREFIX, Topic, Topics
+from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import at_once as run_at_once
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_WAITS
 
 RESCUES_PER_STEP = 256
 """Messages that a keeper puts again in one step, so that the loop does other things in between."""

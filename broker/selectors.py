@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.java import queue_of_hash, string_hash
-from broker.message_queue import BROKER_NAME, MessageQueue, queue_names
-from broker.seams import Buffer
+from broker.format.java import queue_of_hash, string_hash
+from broker.queues.message_queue import BROKER_NAME, MessageQueue, queue_names
+from broker.runtime.seams import Buffer
 
 if TYPE_CHECKING:
-    from broker.put import Position
+    from broker.log.put import Position
     from broker.store import Store
 
 _INT_BITS = 31

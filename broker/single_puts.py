@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from broker.errors import MessageRefused, StoreFailed
-from broker.java import queue_of_key
+from broker.format.java import queue_of_key
+from broker.format.properties import check_given, encode_properties
+from broker.format.wait_properties import NAMES, Wait, wait_of
+from broker.log.put import Position, Put
 from broker.options import StoreOptions
-from broker.properties import check_given, encode_properties
-from broker.put import Position, Put
-from broker.seams import Buffer, Clock
-from broker.topics import Topic
-from broker.wait_properties import NAMES, Wait, wait_of
+from broker.queues.topics import Topic
+from broker.runtime.seams import Buffer, Clock
 from broker.waits import Waits
 
 

@@ -26,9 +26,6 @@ from typing import Unpack
 
 import structlog
 
-from broker.damage import Damage
-from broker.decisions import Decided, decisions
-from broker.encoder import Encoder, stamp_of
 from broker.errors import (
     DamagedRecord,
     DiskFull,
@@ -43,24 +40,27 @@ from broker.errors import (
     StoreUnwritable,
 )
 from broker.feature import Feature, Given
-from broker.flight import Flight, tell_all
-from broker.landed import Landed
-from broker.locating import Place
-from broker.log_scan import record_at
-from broker.metrics import Metrics
-from broker.opening import OpeningSeams, run_to_end, take_lock
+from broker.format.locating import Place
+from broker.format.record import Entry, Located, Locator, locate
+from broker.format.unique_key import UniqueKeys
+from broker.log.decisions import Decided, decisions
+from broker.log.encoder import Encoder, stamp_of
+from broker.log.flight import Flight, tell_all
+from broker.log.landed import Landed
+from broker.log.put import Done, Position, Put
+from broker.log.scan import record_at
+from broker.log.staged import Staged
+from broker.opening.damage import Damage
+from broker.opening.opening import OpeningSeams, run_to_end, take_lock
+from broker.opening.recovery import RecoveryFacts, RecoveryProgress
 from broker.options import StoreOptions
-from broker.put import Done, Position, Put
-from broker.queue_locks import QueueLocks
-from broker.record import Entry, Located, Locator, locate
-from broker.recovery import RecoveryFacts, RecoveryProgress
-from broker.seams import Clock, Disk, Lock, Syncs
+from broker.queues.queue_locks import QueueLocks
+from broker.queues.topics import Topic
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock, Disk, Lock, Syncs
+from broker.runtime.store_metrics import APPENDED, DAMAGED, FAILED, FLUSHES, GONE, REFUSED, SYNCS, WRITTEN
 from broker.single_puts import SinglePuts
-from broker.staged import Staged
-from broker.store_metrics import APPENDED, DAMAGED, FAILED, FLUSHES, GONE, REFUSED, SYNCS, WRITTEN
 from broker.store_parts import StoreParts
-from broker.topics import Topic
-from broker.unique_key import UniqueKeys
 from broker.waits import Waits
 
 __all__ = [
@@ -353,7 +353,7 @@ class Store:
     def begin_flush(self) -> bool:
         """Write what is staged and begin its sync in the background; False when there is nothing, or one on its way.
 
-        When it has ended what it took is visible, at its moment where it has one (`broker.landed`), and
+        When it has ended what it took is visible, at its moment where it has one (`broker.log.landed`), and
         `landed.on_shown` is called, which is to call `settle`. Meanwhile what is appended is staged for the next one.
         Needs `syncs`, and `flush="sync"`.
         """
@@ -425,7 +425,7 @@ class Store:
         return self.failed
 
     def decisions(self, start: int) -> Generator[Decided, None, None]:
-        """Walk the visible log from an offset on for the records that replace others (`broker.decisions`)."""
+        """Walk the visible log from an offset on for the records that replace others (`broker.log.decisions`)."""
         return decisions(self._log, start, self.end)
 
     def record_at(self, physical: int) -> Entry | None:

@@ -6,25 +6,25 @@ from collections.abc import Generator
 from typing import Protocol
 
 from broker import topic_changes
-from broker.checkpointer import Checkpointer
-from broker.commit_log import CommitLog
 from broker.errors import StoreFailed
 from broker.feature import Given
-from broker.log_walk import Walked, walk
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import open_log, raised, recovered, report
+from broker.log.commit_log import CommitLog
+from broker.log.segment_space import Room
+from broker.log.walk import Walked, walk
+from broker.opening.checkpointer import Checkpointer
+from broker.opening.opening import open_log, raised, recovered, report
+from broker.opening.recovery import RecoveryFacts, RecoveryProgress
+from broker.opening.store_json import AbortFile
+from broker.opening.unit_check import UnitChecker
 from broker.options import StoreOptions
-from broker.recovery import RecoveryFacts, RecoveryProgress
+from broker.queues.topics import Topics
 from broker.retention import Retention
-from broker.room import Room
-from broker.saving import Savings
-from broker.seams import Clock, Disk, Lock
-from broker.store_json import AbortFile
-from broker.store_metrics import UNREADABLE
+from broker.runtime.file_writes import Savings
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Disk, Lock
+from broker.runtime.store_metrics import UNREADABLE
 from broker.topic_changes import TopicChanges
-from broker.topics import Topics
-from broker.unit_check import UnitChecker
 
 
 class Owner(topic_changes.Owner, Protocol):
@@ -166,7 +166,7 @@ class StoreParts:
         return facts
 
     def walk(self, start: int, records_max: int) -> tuple[list[Walked], int]:
-        """Read so many visible records from a commit-log offset on (`broker.log_walk`). Raises OSError."""
+        """Read so many visible records from a commit-log offset on (`broker.log.walk`). Raises OSError."""
         return walk(self.log, start, self.log.visible_end, records_max=records_max)
 
     def close(self, *, last_record: int, store_ms: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.seams import Clock, Disk, Scheduler
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Disk, Scheduler
 
 
 class StoreSeams(TypedDict):

@@ -8,16 +8,16 @@ from typing import Protocol
 
 import structlog
 
-from broker.awaited import AwaitedSteps, Saves, Settles, run_now, saved, saving_nothing, settled
-from broker.checkpointer import Checkpointer
-from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE, DiskFull, StoreError
-from broker.message_type import MessageType
-from broker.metrics import Metrics
-from broker.saving import Saving, at_once
-from broker.seams import Disk
-from broker.store_metrics import REFUSED
-from broker.topics import Topic, Topics, check_wanted
+from broker.format.message_type import MessageType
+from broker.log.awaited import AwaitedSteps, Saves, Settles, run_now, saved, saving_nothing, settled
+from broker.log.commit_log import CommitLog
+from broker.opening.checkpointer import Checkpointer
+from broker.queues.topics import Topic, Topics, check_wanted
+from broker.runtime.file_writes import Saving, at_once
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Disk
+from broker.runtime.store_metrics import REFUSED
 
 _FILE_BYTES = 4096
 _WAITS_MAX = 8

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from broker.errors import MessageRefused
 from broker.feature import Given, Home, WaitingPuts
-from broker.put import Put
-from broker.seams import Clock
-from broker.wait_properties import Wait
+from broker.format.wait_properties import Wait
+from broker.log.put import Put
+from broker.runtime.seams import Clock
 
 W = TypeVar("W", bound=WaitingPuts)
 

@@ -43,7 +43,7 @@ _DELAYS_MAX = 100
 
 
 def _check_delay_levels(text: str) -> str:
-    """Check a list of delays in the same way as `broker.delay.levels`, which this room may not know."""
+    """Check a list of delays in the same way as `broker.scheduled.delay.levels`, which this room may not know."""
     entries = text.split()
     if not 1 <= len(entries) <= _DELAYS_MAX:
         raise ValueError(f"a list of 1 to {_DELAYS_MAX} delays is wanted, not {len(entries)}")

@@ -34,7 +34,7 @@ class Unprocessable(Exception):
 
 
 class BodyUnprocessable(Unprocessable):
-    """The body cannot be unpacked (`broker.body`); raised when an action asks for it.
+    """The body cannot be unpacked (`broker.format.body`); raised when an action asks for it.
 
     Attributes:
         reason: Label of the counter.

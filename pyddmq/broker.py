@@ -16,8 +16,6 @@ from pyddmq.rooms import pin
 
 pin("the embedded broker")
 
-from broker.batch import BatchMessage, decode_batch, encode_batch
-from broker.consume_queue import FILLER
 from broker.consumer import (
     BroadcastConsumer,
     ConcurrentConsumer,
@@ -32,9 +30,6 @@ from broker.consumer import (
     OrderlyStatus,
     QueuesOwned,
 )
-from broker.delay.delays import Delays
-from broker.delay.puts import DelayedPuts
-from broker.disk import RealDisk
 from broker.embedded import log_to_stderr, open_store
 from broker.errors import (
     DamagedRecord,
@@ -47,28 +42,33 @@ from broker.errors import (
     StoreInUse,
 )
 from broker.features import features
-from broker.interchange import adopted
-from broker.linux_aio import syncs_of
-from broker.metrics import Metrics
+from broker.format.properties import parse_properties
+from broker.format.record import split
+from broker.format.unique_key import UniqueKeys
+from broker.log.batch import BatchMessage, decode_batch, encode_batch
+from broker.log.put import Put
+from broker.log.shared_walk import together
 from broker.options import StoreOptions
-from broker.private_disk import PrivateDisk
-from broker.properties import parse_properties
-from broker.put import Put
 from broker.put_batch import put_batch
 from broker.query import Listing, NotFound, QueryRefused, at_offset, by_id, by_key, by_unique_key
-from broker.readonly import ReadOnlyStore
-from broker.record import split
-from broker.seams import Clock, Disk, Scheduler, SystemClock
+from broker.queues.consume_queue import FILLER
+from broker.queues.time_search import offset_at
+from broker.runtime.disk import RealDisk
+from broker.runtime.linux_aio import syncs_of
+from broker.runtime.metrics import Metrics
+from broker.runtime.private_disk import PrivateDisk
+from broker.runtime.seams import Clock, Disk, Scheduler, SystemClock
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.names import TimerOptions
+from broker.scheduled.timer.puts import TimedPuts
+from broker.scheduled.timer.timers import Timers
 from broker.selectors import put_selected, select_by_hash
-from broker.shared_walk import together
 from broker.store import Store, Topic
-from broker.time_search import offset_at
-from broker.timer.names import TimerOptions
-from broker.timer.puts import TimedPuts
-from broker.timer.timers import Timers
+from broker.tools.interchange import adopted
+from broker.tools.readonly import ReadOnlyStore
 from broker.transaction.names import State
 from broker.transaction.transactions import Transactions
-from broker.unique_key import UniqueKeys
 
 __all__ = [
     "FILLER",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from broker.delay.delays import Delays
-from broker.metrics import Metrics
-from broker.notices import Notices
 from broker.query import Searchable
 from broker.retry.redrive import Redrives
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.timer.timers import Timers
 from broker.transaction.transactions import Transactions
-from proxy.admin.troubles import Troubles
-from proxy.admin.view import (
+from proxy.node.startup import RecoveryView
+from proxy.node.trouble_facts import Troubles
+from proxy.operate.view import (
     ConnectionView,
     Delivery,
     GroupView,
@@ -30,7 +31,6 @@ from proxy.admin.view import (
     SubscriptionView,
     TopicView,
 )
-from proxy.startup import RecoveryView
 
 NOW_MS = 1_760_000_000_000
 

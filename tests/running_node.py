@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from actions.registry import Registry
-from broker.disk import RealDisk
-from broker.linux_aio import syncs_of
-from broker.seams import Clock, Disk, SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.linux_aio import syncs_of
+from broker.runtime.seams import Clock, Disk, SystemClock
 from conf import Config
 from conf.loader import loads
-from proxy.alarms import alarms_of
-from proxy.network import AsyncioNetwork
-from proxy.node import Node, Seams
-from proxy.reload import Reloader, ReloadResult
+from proxy.node.alarms import alarms_of
+from proxy.node.node import Node, Seams
+from proxy.node.reload import Reloader, ReloadResult
+from proxy.port.network import AsyncioNetwork
 from tests.patient import PATIENCE_SECONDS
 
 T = TypeVar("T")

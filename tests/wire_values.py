@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from broker.record import CRC_PREFIX, HEADER, MAGIC_V1, batch_property
+from broker.format.record import CRC_PREFIX, HEADER, MAGIC_V1, batch_property
 from proxy.wire import BINARY, COMPACT, Call
 from proxy.wire import binary as codes
 from proxy.wire.call import CALL, message_head

@@ -24,27 +24,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker.awaited import AwaitedSteps, run_now, saved, settled
-from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.java import tags_code
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.record import reconsume_times
+from broker.format.java import tags_code
+from broker.format.record import reconsume_times
+from broker.log.awaited import AwaitedSteps, run_now, saved, settled
+from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.queues.topics import dead_letter_topic
 from broker.retention import Doomed, Rescue
 from broker.retry.puts import is_retry_topic
-from broker.seams import Clock
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock
 from broker.store import Store
-from broker.topics import dead_letter_topic
-from upstream.counters import SubscriptionCounters
-from upstream.dead_letters import dead_letter, is_dead_letter_topic
-from upstream.group import ConsumerGroup
+from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.stats import StatsReader
 from upstream.job import Lane, UpstreamJob
-from upstream.progress import Progress, ProgressFailed
+from upstream.progress.progress import Progress, ProgressFailed
+from upstream.progress.tracker import OffsetTracker
+from upstream.progress.tracker_table import Key
+from upstream.retry.dead_letters import dead_letter, is_dead_letter_topic
 from upstream.state import Event, State, move
-from upstream.stats import StatsReader
-from upstream.tracker import OffsetTracker
-from upstream.tracker_table import Key
 
 LOOK_AHEAD_SECONDS = 30.0
 NEAR_SHARE = 0.1

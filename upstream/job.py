@@ -20,9 +20,9 @@ from upstream.history import History
 from upstream.state import State
 
 if TYPE_CHECKING:
-    from broker.consume_queue import ConsumeQueue
+    from broker.queues.consume_queue import ConsumeQueue
     from conf.models import SubscriptionConfig
-    from upstream.tracker import OffsetTracker
+    from upstream.progress.tracker import OffsetTracker
 
 _READ = State.READ
 
@@ -66,7 +66,7 @@ class Holder(Protocol):
 class Generation(Protocol):
     """What jobs and lanes need of the subscription that has them, and those who work on jobs alone.
 
-    `upstream.subscription` is the one there is.
+    `upstream.delivery.subscription` is the one there is.
 
     Attributes:
         group: Name of the group.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.metrics import Metrics, declare
-from broker.seams import Clock
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.seams import Clock
 
 MESSAGES_EXPIRED = declare(
     "pyddmq_messages_expired_total",

@@ -12,23 +12,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
-from broker.body import body_limit, split_body
-from broker.consume_queue import FILLER, FILLER_SIZE
 from broker.errors import BodyUnusable, DamagedRecord, RecordGone
-from broker.java import tags_code
-from broker.locating import message_keys
-from broker.properties import is_system_property, parse_properties
-from broker.record import Located, born_timestamp, locate, split
+from broker.format.body import body_limit, split_body
+from broker.format.java import tags_code
+from broker.format.locating import message_keys
+from broker.format.properties import is_system_property, parse_properties
+from broker.format.record import Located, born_timestamp, locate, split
+from broker.queues.consume_queue import FILLER, FILLER_SIZE
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
-from upstream import job_loops
-from upstream.counters import SubscriptionCounters
+from upstream.delivery import job_loops
+from upstream.delivery.counters import SubscriptionCounters
 from upstream.history import History
 from upstream.job import Generation, Lane, OrderKey, Unit, UpstreamJob
-from upstream.replay import finish_gone
-from upstream.retry_topic import made_of
+from upstream.progress.replay import finish_gone
+from upstream.retry.retry_topic import made_of
 
 if TYPE_CHECKING:
-    from upstream.group_parts import Runtime
+    from upstream.delivery.group_parts import Runtime
 
 CHUNK_UNITS = 256
 """Units looked up at once per queue: 8 KiB of tuples, and rarely more than one look-up per pump."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.processes import BenchError, bound_to
 from bench.rocketmq.jars import Programs
-from broker.interchange import broker_conf
+from broker.tools.interchange import broker_conf
 
 END_SECONDS_MAX = 60
 JVM_OPTIONS = (

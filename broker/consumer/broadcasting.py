@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from broker.consume_queue import ConsumeQueue
 from broker.consumer.concurrent import ConcurrentContext, ConcurrentListener, ConcurrentStatus
 from broker.consumer.counters import CONSUMED, FAILED, SAVE_ERRORS, SKIPPED
 from broker.consumer.member import Consumer
@@ -21,9 +20,10 @@ from broker.consumer.reading import ConsumedMessage
 from broker.consumer.shared import Shared
 from broker.consumer.work import QueueWork
 from broker.errors import StoreUnreadable
-from broker.message_queue import MessageQueue
-from broker.queue_locks import Place
-from broker.state_file import SealedFile
+from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.message_queue import MessageQueue
+from broker.queues.queue_locks import Place
+from broker.runtime.state_file import SealedFile
 
 FOLDER = "pyddmq/broadcast"
 

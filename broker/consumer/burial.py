@@ -11,12 +11,12 @@ from broker.consumer.leaving import Leaving, Settled
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.shared import Shared
-from broker.dead_letter import dead_letter, is_dead_letter_topic
-from broker.decisions import prepared_offset_of
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.put import Put
-from broker.record import prepared_offset
-from broker.topics import dead_letter_topic
+from broker.format.record import prepared_offset
+from broker.log.decisions import prepared_offset_of
+from broker.log.put import Put
+from broker.queues.topics import dead_letter_topic
+from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
 
 _SCAN_UNITS = 256
 

@@ -7,7 +7,7 @@ The messages of a failed batch are sent back, each for itself: through a delay l
 so 10 s, 30 s, 1 min ... 2 h) to `%RETRY%<group>`, which the consumer reads besides its topics (D37). There they hold up
 nobody. Once the record of the retry is durable the message is finished in its own queue. After `reconsume_max` retries
 (16) a message is a dead letter. `broker.retry` has the record; somebody must deliver delay levels
-(`broker.delay.delays`).
+(`broker.scheduled.delay.delays`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar
 
-from broker.consume_queue import ConsumeQueue
 from broker.consumer.burial import Burial
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.leaving import Leaving
@@ -32,11 +31,12 @@ from broker.consumer.shared import Shared
 from broker.consumer.strategies import averagely
 from broker.consumer.tags import ALL
 from broker.consumer.work import QueueWork
-from broker.message_queue import MessageQueue
-from broker.opening import run_to_end
+from broker.opening.opening import run_to_end
+from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.message_queue import MessageQueue
+from broker.queues.topics import retry_topic
 from broker.retry.metrics import KNOWN_FINISHED
 from broker.retry.puts import is_retry_topic
-from broker.topics import retry_topic
 
 RECONSUME_MAX = 16
 

@@ -11,11 +11,11 @@ from broker.consumer.counters import SAVE_ERRORS
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyListener
 from broker.consumer.shared import ConsumerSeams, Shared
-from broker.opening import run_to_end
+from broker.log.shared_walk import Reading, alone
+from broker.opening.opening import run_to_end
+from broker.queues.topics import GROUP_BYTES_MAX, check_name
 from broker.retry.finished import FILE as FINISHED_FILE
-from broker.shared_walk import Reading, alone
 from broker.store import Store
-from broker.topics import GROUP_BYTES_MAX, check_name
 
 
 class Consumers:
@@ -47,7 +47,7 @@ class Consumers:
         return alone(self.shared.store, self.reading())
 
     def reading(self) -> Reading[Consumers]:
-        """`opening`, for `broker.shared_walk.together`."""
+        """`opening`, for `broker.log.shared_walk.together`."""
         shared = self.shared
         yield from shared.finished.reading()
         if shared.finished.damaged is not None:

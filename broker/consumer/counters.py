@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.metrics import declare
+from broker.runtime.metrics import declare
 
 _GROUP = ("group",)
 

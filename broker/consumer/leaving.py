@@ -15,8 +15,8 @@ from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Key
 from broker.consumer.shared import Shared
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
-from broker.put import Put
-from broker.seams import Handle
+from broker.log.put import Put
+from broker.runtime.seams import Handle
 
 AGAIN_SECONDS = 1.0
 """How long a refused append waits; space may be free again by then (D5)."""

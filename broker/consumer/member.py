@@ -16,10 +16,10 @@ from broker.consumer.options import ConsumerOptions
 from broker.consumer.shared import Shared
 from broker.consumer.tags import TagExpression
 from broker.consumer.work import QueueWork
-from broker.message_queue import MessageQueue, queue_names
-from broker.queue_locks import RENEWAL_SECONDS, Place
-from broker.seams import Handle
-from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
+from broker.queues.message_queue import MessageQueue, queue_names
+from broker.queues.queue_locks import RENEWAL_SECONDS, Place
+from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
+from broker.runtime.seams import Handle
 
 REBALANCE_SECONDS = 20.0
 UNBALANCED_SECONDS = 0.5

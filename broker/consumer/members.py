@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar, Protocol
 
 from broker.consumer.tags import TagExpression
-from broker.queue_locks import Place, QueueLocks
+from broker.queues.queue_locks import Place, QueueLocks
 
 
 class Member(Protocol):

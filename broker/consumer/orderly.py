@@ -26,7 +26,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar
 
-from broker.consume_queue import ConsumeQueue
 from broker.consumer.burial import Burial
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.member import Consumer
@@ -34,7 +33,8 @@ from broker.consumer.options import clamp_suspend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.work import QueueWork
-from broker.message_queue import MessageQueue
+from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.message_queue import MessageQueue
 from broker.retry.metrics import KNOWN_FINISHED
 
 

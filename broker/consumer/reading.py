@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from broker.body import body_limit, split_body
-from broker.consume_queue import FILLER, ConsumeQueue, Unit
 from broker.consumer.tags import TagExpression
 from broker.errors import BodyUnusable, DamagedRecord, RecordGone
-from broker.properties import parse_properties
-from broker.record import born_timestamp, reconsume_times, split, store_timestamp
+from broker.format.body import body_limit, split_body
+from broker.format.properties import parse_properties
+from broker.format.record import born_timestamp, reconsume_times, split, store_timestamp
+from broker.queues.consume_queue import FILLER, ConsumeQueue, Unit
 from broker.retry.puts import is_retry_topic
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from broker.consumer.counters import SAVE_ERRORS
 from broker.errors import NO_SPACE, StoreUnreadable
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.seams import Disk, Scheduler
-from broker.state_file import SealedFile
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Disk, Scheduler
+from broker.runtime.state_file import SealedFile
 
 FILE = "pyddmq/consumer_retries.json"
 _VERSION = 1

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from broker.consumer.leaving import Leaving, Settled
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.shared import Shared
-from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
-from broker.put import Put
+from broker.log.put import Put
 from broker.retry.metrics import REFUSED, SENT_BACK
 from broker.retry.puts import retry_level, send_back
+from broker.scheduled.delay.puts import DelayedPuts
 
 Unfit = Callable[[ConsumedMessage, str], None]
 

@@ -15,17 +15,17 @@ from broker.consumer.options import ConsumerOptions
 from broker.consumer.retry_counts import Key, RetryCounts
 from broker.consumer.running import Runner, run_inline
 from broker.errors import NO_SPACE
-from broker.message_queue import BROKER_NAME, MessageQueue
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
-from broker.queue_locks import Place
-from broker.repeated import Repeated
+from broker.queues.message_queue import BROKER_NAME, MessageQueue
+from broker.queues.offsets import ConsumerOffsets
+from broker.queues.queue_locks import Place
+from broker.queues.time_search import offset_at
 from broker.retry.finished import FILE as FINISHED_FILE
 from broker.retry.finished import Finished
-from broker.seams import Clock, Disk, Scheduler
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.repeated import Repeated
+from broker.runtime.seams import Clock, Disk, Scheduler
 from broker.store import Store
-from broker.time_search import offset_at
 
 PERSIST_SECONDS = 5.0
 OFFSETS_FILE = "config/consumerOffset.json"

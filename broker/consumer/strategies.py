@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from hashlib import md5
 
-from broker.message_queue import MessageQueue
+from broker.queues.message_queue import MessageQueue
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 

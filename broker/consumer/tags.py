@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.java import tags_code
-from broker.properties import find_property
+from broker.format.java import tags_code
+from broker.format.properties import find_property
 
 ALL = "*"
 

@@ -10,15 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Protocol
 
-from broker.consume_queue import ConsumeQueue
 from broker.consumer.counters import SKIPPED
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.reading import QueueReader
 from broker.consumer.shared import Shared
 from broker.consumer.tags import TagExpression
-from broker.message_queue import MessageQueue
-from broker.queue_locks import Place
-from broker.seams import Handle
+from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.message_queue import MessageQueue
+from broker.queues.queue_locks import Place
+from broker.runtime.seams import Handle
 
 
 class Owner(Protocol):

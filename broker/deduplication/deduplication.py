@@ -11,23 +11,23 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.awaited import AwaitedSteps, saved
-from broker.checkpointer import LOG_BYTES_MAX
 from broker.deduplication import metrics as counted
 from broker.deduplication.checkpoint import CheckpointDamaged, decode, encode
 from broker.deduplication.numbers import MARK, Numbered, are_in_order, parse_key
 from broker.deduplication.window import MISSING, OLDER, Window, WindowLimits
 from broker.errors import DamagedRecord, MessageRefused, RecordGone
-from broker.log_walk import Walked
-from broker.metrics import Metrics
-from broker.properties import find_property
-from broker.record import Entry, prepared_offset
+from broker.format.properties import find_property
+from broker.format.record import Entry, prepared_offset
+from broker.log.awaited import AwaitedSteps, saved
+from broker.log.walk import Walked
+from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.retention import Doomed, Rescue
-from broker.saving import Saver, Saving, can_wait
-from broker.seams import Disk
-from broker.state_file import read_whole, writing_whole
+from broker.runtime.file_writes import Saver, Saving, can_wait
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import read_whole, writing_whole
+from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.store import Store
-from broker.store_metrics import FILES_DAMAGED
 
 FILE = "pyddmq/deduplication"
 _KEY_NAME = b"UNIQ_KEY"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.metrics import declare
+from broker.runtime.metrics import declare
 
 REPEATED = declare(
     "pyddmq_sends_repeated_total",

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from broker.feature import Feature
-from broker.unique_key import KEY_BYTES, numbered_keys
+from broker.format.unique_key import KEY_BYTES, numbered_keys
 
 DEDUPLICATION_FEATURE = Feature(name="deduplication")
 """Deduplicating producers, as `Store.open` takes them."""

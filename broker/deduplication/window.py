@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from broker.deduplication import metrics as counted
 from broker.deduplication.numbers import first_number
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 
 MISSING = -1
 """No record of this number is known: its message is to be stored."""

@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections import deque
 from typing import NamedTuple
 
+from broker.format.record import SYS_ROLLBACK
 from broker.index.rows import Fed
-from broker.record import SYS_ROLLBACK
 
 RECORDS_MAX = 4096
 BYTES_MAX = 1 << 20

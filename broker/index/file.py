@@ -31,11 +31,11 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from broker.format.record import crc32
 from broker.index.rows import Rows
-from broker.leaves import leaf
-from broker.record import crc32
-from broker.saving import Steps
-from broker.seams import Disk, DiskFile
+from broker.runtime.file_writes import Steps
+from broker.runtime.leaves import leaf
+from broker.runtime.seams import Disk, DiskFile
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_BYTES = HEADER.size

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.commit_log import CommitLog
 from broker.errors import NO_SPACE
 from broker.index.feed import IndexFeed
 from broker.index.file import IndexDamaged, IndexFile
@@ -25,13 +24,14 @@ from broker.index.names import file_name
 from broker.index.parts import Gap, IndexParts
 from broker.index.rows import RowMaker, Rows
 from broker.index.state import IndexState
-from broker.log_walk import walk
-from broker.metrics import Metrics
-from broker.notices import Notices
+from broker.log.commit_log import CommitLog
+from broker.log.walk import walk
 from broker.options import StoreOptions
-from broker.saving import Saving, Steps, at_once, can_wait
-from broker.seams import Clock, Disk
-from broker.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG
+from broker.runtime.file_writes import Saving, Steps, at_once, can_wait
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG
 
 STEP_RECORDS = 256
 """Records of one step: about a millisecond."""

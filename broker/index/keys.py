@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.format.java import extended_hash, string_hash
 from broker.index.hashing import CHARS_MAX, ascii_hashes
-from broker.java import extended_hash, string_hash
 
 _UNIQUE = b"UNIQ_KEY\x01"
 _KEYS = b"KEYS\x01"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker.commit_log import CommitLog
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.names import is_file_name
 from broker.index.state import SavedIndex
-from broker.metrics import Metrics
-from broker.notices import Notices
+from broker.log.commit_log import CommitLog
 from broker.options import StoreOptions
-from broker.seams import Disk
-from broker.store_metrics import INDEX_REBUILT
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Disk
+from broker.runtime.store_metrics import INDEX_REBUILT
 
 
 class Gap:

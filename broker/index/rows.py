@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.index.keys import KeyHasher, joined_keys, keys_of, unique_key_of, words_value_of
-from broker.leaves import leaf
-from broker.log_walk import Walked
+from broker.log.walk import Walked
+from broker.runtime.leaves import leaf
 
 _UNIQUE = b"UNIQ_KEY\x01"
 _KEYS = b"KEYS\x01"

@@ -5,7 +5,7 @@ from cpython.array cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp
 
-from broker.leaf_parts cimport LEAF_SOURCE, put32, put64, u8, u32
+from broker.runtime.leaf_parts cimport LEAF_SOURCE, put32, put64, u8, u32
 
 SOURCE = LEAF_SOURCE.decode()
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from broker.errors import StoreUnreadable
 from broker.index.file import Header, Sums
-from broker.saving import Saving
-from broker.seams import Disk
-from broker.state_file import SealedFile
+from broker.runtime.file_writes import Saving
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import SealedFile
 
 
 class SavedIndex(NamedTuple):

@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from broker.checkpointer import LOG_BYTES_MAX
-from broker.decisions import Decision
-from broker.delay.levels import SCHEDULE_NAME
 from broker.errors import RecordGone, StoreUnreadable
-from broker.properties import find_property
-from broker.release import REAL_TOPIC_NAME
-from broker.seams import Disk
-from broker.shared_walk import Reading, alone, decided
-from broker.state_file import SealedFile
-from broker.timer.names import TIMER_NAME
-from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from broker.format.properties import find_property
+from broker.log.decisions import Decision
+from broker.log.shared_walk import Reading, alone, decided
+from broker.opening.checkpointer import LOG_BYTES_MAX
+from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import SealedFile
+from broker.scheduled.delay.levels import SCHEDULE_NAME
+from broker.scheduled.release import REAL_TOPIC_NAME
+from broker.scheduled.timer.names import TIMER_NAME
 
 if TYPE_CHECKING:
-    from broker.offsets import ConsumerOffsets
+    from broker.queues.offsets import ConsumerOffsets
     from broker.store import Store
 
 FILE = "pyddmq/consumer_finished.json"
@@ -64,7 +64,7 @@ class Finished:
         """Set when the checkpoint could not be read; it costs reading the log."""
 
     def reading(self) -> Reading[None]:
-        """Find out what is finished, in steps of bounded work, for `broker.shared_walk`.
+        """Find out what is finished, in steps of bounded work, for `broker.log.shared_walk`.
 
         Raises:
             OSError: A file cannot be read.

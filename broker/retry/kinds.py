@@ -1,4 +1,4 @@
-"""Whether a dead letter fits the message type of the topic that a redrive sends it to (`broker.message_type`).
+"""Whether a dead letter fits the message type of the topic that a redrive sends it to (`broker.format.message_type`).
 
 A redriven message is neither delayed nor half, and its order is that of its key. For the topic that it came from there
 is more to say: it goes to its queue, which is an order too, and it may have been delayed, or a half, before it
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.delay.levels import SCHEDULE_NAME
-from broker.message_type import MessageKind, MessageType, Mismatch, mismatch
+from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch
 from broker.query import NotFound, at_offset
-from broker.timer.names import TIMER_NAME
-from broker.topics import DEAD_LETTER_PREFIX
+from broker.queues.topics import DEAD_LETTER_PREFIX
+from broker.scheduled.delay.levels import SCHEDULE_NAME
+from broker.scheduled.timer.names import TIMER_NAME
 from broker.transaction.names import HALF_TOPIC
 
 if TYPE_CHECKING:
+    from broker.queues.topics import Topic
     from broker.retry.letters import Letter
     from broker.store import Store
-    from broker.topics import Topic
 
 _HALF_NAME = HALF_TOPIC.encode()
 _DEAD = DEAD_LETTER_PREFIX.encode()

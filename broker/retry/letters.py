@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.consume_queue import FILLER
 from broker.errors import DamagedRecord, RecordGone
-from broker.message import Message, message_of
-from broker.topics import DEAD_LETTER_PREFIX, dead_letter_topic
+from broker.format.message import Message, message_of
+from broker.queues.consume_queue import FILLER
+from broker.queues.topics import DEAD_LETTER_PREFIX, dead_letter_topic
 
 if TYPE_CHECKING:
+    from broker.queues.topics import Topic
     from broker.store import Store
-    from broker.topics import Topic
 
 UNKNOWN_REASON = "unknown (written by RocketMQ)"
 """RocketMQ's dead letters do not say why they died."""

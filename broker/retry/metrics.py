@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.metrics import declare
+from broker.runtime.metrics import declare
 
 SENT_BACK = declare(
     "pyddmq_retries_sent_back_total", "Failed messages sent back to their group's retry topic.", ("group",)

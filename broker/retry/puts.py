@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.delay.levels import DELAY_NAME, WAIT_NAME
-from broker.delay.puts import DelayedPuts
 from broker.feature import Feature
-from broker.message import message_of
-from broker.properties import find_property
-from broker.record import split
-from broker.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, moved, without
-from broker.timer.puts import TimedPuts
-from broker.topics import RETRY_PREFIX, retry_topic
+from broker.format.message import message_of
+from broker.format.properties import find_property
+from broker.format.record import split
+from broker.queues.topics import RETRY_PREFIX, retry_topic
+from broker.scheduled.delay.levels import DELAY_NAME, WAIT_NAME
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, moved, without
+from broker.scheduled.timer.puts import TimedPuts
 
 if TYPE_CHECKING:
     from broker.store import Store

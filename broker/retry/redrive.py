@@ -23,23 +23,23 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.decisions import Decision
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError, StoreUnreadable
-from broker.message_type import Mismatch
-from broker.properties import LETTER_PROPERTIES
-from broker.put import Position
-from broker.record import split
-from broker.release import Released, moved, without
+from broker.format.message_type import Mismatch
+from broker.format.properties import LETTER_PROPERTIES
+from broker.format.record import split
+from broker.log.decisions import Decision
+from broker.log.put import Position
+from broker.queues.topics import DEAD_LETTER_PREFIX, is_system
 from broker.retry.kinds import misfit
 from broker.retry.letters import Letter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
 from broker.retry.puts import COUNTS_NAME, RETRY_NAMES, ROUTE_NAMES
-from broker.saving import Saving, at_once
-from broker.state_file import SealedFile
-from broker.topics import DEAD_LETTER_PREFIX, is_system
+from broker.runtime.file_writes import Saving, at_once
+from broker.runtime.state_file import SealedFile
+from broker.scheduled.release import Released, moved, without
 
 if TYPE_CHECKING:
-    from broker.seams import Disk
+    from broker.runtime.seams import Disk
     from broker.store import Store
 
 FILE = "pyddmq/redrives.json"

@@ -1,4 +1,4 @@
-"""Simulated versions of the seams of `broker.seams`, for tests of everything above the disk and the clock.
+"""Simulated versions of the seams of `broker.runtime.seams`, for tests of everything above the disk and the clock.
 
 The contract tests of the seams run the real and the simulated disk through one suite.
 """

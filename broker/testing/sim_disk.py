@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from broker.file_bytes import FileBytes, resized, written
-from broker.seams import Buffer
+from broker.runtime.file_bytes import FileBytes, resized, written
+from broker.runtime.seams import Buffer
 
 SECTOR_BYTES = 512
 CRASH_MODES = ("none", "all", "prefix", "sectors")

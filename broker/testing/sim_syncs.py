@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from broker.seams import DiskFile, Scheduler, Syncing, Told
+from broker.runtime.seams import DiskFile, Scheduler, Syncing, Told
 from broker.testing.sim_disk import SimDisk, SimFile
 
 
 class SimSyncs:
-    """`broker.seams.Syncs` over a simulated disk.
+    """`broker.runtime.seams.Syncs` over a simulated disk.
 
     Attributes:
         ended: How many have ended.

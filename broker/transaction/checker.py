@@ -13,14 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from broker.body import BODY_BYTES_MAX, SYS_PACKED, unpack
-from broker.earliest import Earliest
 from broker.errors import DiskFull, StoreError
-from broker.pace import Pace
-from broker.properties import find_property
-from broker.put import Position
-from broker.record import sys_flag
-from broker.seams import Scheduler
+from broker.format.body import BODY_BYTES_MAX, SYS_PACKED, unpack
+from broker.format.properties import find_property
+from broker.format.record import sys_flag
+from broker.log.put import Position
+from broker.runtime.earliest import Earliest
+from broker.runtime.seams import Scheduler
+from broker.runtime.step_size import Pace
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, discard_of, message_block
 from broker.transaction.halves import Halves
@@ -31,7 +31,7 @@ from broker.transaction.settings import CheckSettings
 from broker.transaction.states import Known
 
 STEP_HALVES = 512
-"""Halves that one step brings into line or gives up, fewer while others have something to do (`broker.pace`)."""
+"""Halves that one step brings into line or gives up, fewer while others have something to do (`step_size`)."""
 AGE_LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 WAIT_SECONDS_MIN = 0.001

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.record import prepared_offset
+from broker.format.record import prepared_offset
 from broker.transaction.half import Half
 from broker.transaction.halves import Halves
 from broker.transaction.names import Fate

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from functools import partial
 
-from broker.consume_queue import FILLER_SIZE
-from broker.delay.puts import DelayedPuts
 from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError
-from broker.put import Put
+from broker.format.record import split
+from broker.log.put import Put
 from broker.query import NotFound, by_unique_key
-from broker.record import split
-from broker.seams import Scheduler
-from broker.timer.puts import TimedPuts
-from broker.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+from broker.queues.consume_queue import FILLER_SIZE
+from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+from broker.runtime.seams import Scheduler
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.puts import TimedPuts
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Checker
 from broker.transaction.half import Half, commit_of, resumed_of

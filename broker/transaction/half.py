@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.record import SYS_TRANSACTION_MASK, born_timestamp, physical_offset, split, store_timestamp
-from broker.release import Released, moved, without
-from broker.topics import Topic
+from broker.format.record import SYS_TRANSACTION_MASK, born_timestamp, physical_offset, split, store_timestamp
+from broker.queues.topics import Topic
+from broker.scheduled.release import Released, moved, without
 from broker.transaction import names
 
 PRIVATE = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from broker.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.errors import DamagedRecord, RecordGone
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.record import prepared_offset
-from broker.seams import Clock
+from broker.format.record import prepared_offset
+from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.queues.topics import Topic
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock
 from broker.store import Store
-from broker.topics import Topic
 from broker.transaction import metrics as counted
 from broker.transaction.ages import Ages
 from broker.transaction.checks import Checks

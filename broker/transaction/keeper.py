@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.awaited import AwaitedSteps, settled
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.metrics import Metrics
+from broker.log.awaited import AwaitedSteps, settled
 from broker.retention import Doomed, Rescue
+from broker.runtime.metrics import Metrics
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, put_back_of
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, Fate

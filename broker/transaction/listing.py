@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
-from broker.consume_queue import ConsumeQueue
-from broker.delay.level_queue import Ranges
 from broker.errors import DamagedRecord, RecordGone
-from broker.properties import find_property
+from broker.format.properties import find_property
 from broker.query import NotFound, by_unique_key
+from broker.queues.consume_queue import ConsumeQueue
+from broker.scheduled.delay.level_queue import Ranges
 from broker.transaction.half import Half
 from broker.transaction.halves import Halves
 from broker.transaction.handles import Handle, parse_handle

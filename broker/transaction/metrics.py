@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.metrics import declare
+from broker.runtime.metrics import declare
 
 COMMITTED = declare("pyddmq_transactions_committed_total", "Transactions committed, by topic", ("topic",))
 ROLLED_BACK = declare("pyddmq_transactions_rolled_back_total", "Transactions rolled back, by topic", ("topic",))

@@ -13,12 +13,12 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.errors import DiskFull, StoreError
-from broker.metrics import Metrics
-from broker.properties import find_property
-from broker.put import Position, Put
-from broker.seams import Clock, Handle, Scheduler
+from broker.format.properties import find_property
+from broker.log.put import Position, Put
+from broker.queues.topics import Topic
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock, Handle, Scheduler
 from broker.store import Store
-from broker.topics import Topic
 from broker.transaction import metrics as counted
 from broker.transaction.names import DECISIONS, OP_TAG, Fate
 

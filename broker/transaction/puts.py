@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
-from broker.properties import PROPERTIES_BYTES_MAX, find_property
-from broker.put import Put
-from broker.release import check_waits, closed, without
+from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
+from broker.log.put import Put
+from broker.queues.topics import Topic
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.release import check_waits, closed, without
+from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
-from broker.timer.puts import TimedPuts
-from broker.topics import Topic
 from broker.transaction.half import PRIVATE
 from broker.transaction.names import DELAY_MS, DELIVER_AT, LEVEL
 

@@ -11,12 +11,12 @@ from collections.abc import Generator
 
 import structlog
 
-from broker.consume_queue import FILLER_SIZE, ConsumeQueue
-from broker.decisions import Decision
-from broker.delay.level_queue import Ranges
 from broker.errors import DamagedRecord, RecordGone
-from broker.record import split
-from broker.shared_walk import Reading, decided
+from broker.format.record import split
+from broker.log.decisions import Decision
+from broker.log.shared_walk import Reading, decided
+from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.scheduled.delay.level_queue import Ranges
 from broker.transaction.ages import Ages
 from broker.transaction.copies import settle_copied
 from broker.transaction.halves import Halves

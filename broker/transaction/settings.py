@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NotRequired
 
-from broker.offsets import ConsumerOffsets
+from broker.queues.offsets import ConsumerOffsets
 from broker.store_seams import StoreSeams
 
 DAY_SECONDS = 86_400.0

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from broker.checkpointer import LOG_BYTES_MAX
 from broker.errors import StoreUnreadable
-from broker.metrics import Metrics
-from broker.offsets import ConsumerOffsets
-from broker.saving import Saving
-from broker.seams import Disk
-from broker.state_file import SealedFile
-from broker.store_metrics import FILES_DAMAGED
+from broker.opening.checkpointer import LOG_BYTES_MAX
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.file_writes import Saving
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import SealedFile
+from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.transaction.names import GROUP, HALF_TOPIC, OP_TOPIC, Fate
 from broker.transaction.states import HalfStates
 

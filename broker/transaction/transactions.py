@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Unpack
 
-from broker.delay.level_queue import Ranges
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
-from broker.pace import Pace
-from broker.put import Position, Put
-from broker.repeated import Repeated
-from broker.saving import Saver, Saving, can_wait
-from broker.seams import Clock, Disk, Scheduler
-from broker.shared_walk import Reading, alone
+from broker.log.put import Position, Put
+from broker.log.shared_walk import Reading, alone
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.file_writes import Saver, Saving, can_wait
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.repeated import Repeated
+from broker.runtime.seams import Clock, Disk, Scheduler
+from broker.runtime.step_size import Pace
+from broker.scheduled.delay.level_queue import Ranges
 from broker.store import Store
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
@@ -109,7 +109,7 @@ class Transactions:
 
     @classmethod
     def reading(cls, store: Store, **seams: Unpack[TransactionSeams]) -> Reading[Transactions]:
-        """`opening`, for `broker.shared_walk.together`."""
+        """`opening`, for `broker.log.shared_walk.together`."""
         transactions = cls(store, **seams)
         replay = Replay(transactions.halves, transactions._ops, transactions._files)
         yield from replay.steps()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.metrics import SPECS
-from broker.topics import kind_of
-from proxy.admin import attention
-from proxy.admin.view import (
+from broker.queues.topics import kind_of
+from broker.runtime.metrics import SPECS
+from proxy.node.startup import RecoveryView
+from proxy.operate import attention
+from proxy.operate.view import (
     Delivery,
     GroupView,
     NodeView,
@@ -19,7 +20,6 @@ from proxy.admin.view import (
     SubscriptionView,
     TopicView,
 )
-from proxy.startup import RecoveryView
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 10_000

@@ -10,8 +10,8 @@ from broker.query import QueryRefused
 from broker.retry.letters import Wanted
 from broker.retry.redrive import Redrives
 from broker.store import Store
-from proxy.dead_letters import Figures, LetterPage, describe, overview
-from proxy.moments import parse_moment
+from proxy.operate.dead_letters import Figures, LetterPage, describe, overview
+from proxy.operate.moments import parse_moment
 
 Document = dict[str, Any]
 

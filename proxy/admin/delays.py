@@ -6,13 +6,13 @@ import re
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from broker.delay.delays import Delays
-from broker.delay.listing import Places, level_statuses, pending_messages
 from broker.query import NotFound, QueryRefused
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.delay.listing import Places, level_statuses, pending_messages
 from proxy.admin.parameters import check_names
 from proxy.admin.tables import Cell, table
-from proxy.admin.text import age
-from proxy.moments import moment_text
+from proxy.operate.moments import moment_text
+from proxy.operate.text import age
 
 PARAMETERS = ("level", "topic", "limit", "messages", "cursor")
 _PLACE = re.compile(r"(\d{1,3})-(\d{1,18})", re.ASCII)

@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
-from broker.leaves import states
-from broker.metrics import SPECS, Spec, declare
-from proxy.admin.attention import DETAILS_MAX, findings
+from broker.runtime.leaves import states
+from broker.runtime.metrics import SPECS, Spec, declare
 from proxy.admin.loop_lag import LoopLag
-from proxy.admin.view import NodeView
+from proxy.operate.attention import DETAILS_MAX, findings
+from proxy.operate.view import NodeView
 
 BUILD_INFO = declare(
     "pyddmq_build_info",

@@ -16,8 +16,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from broker.metrics import Metrics, declare
-from proxy.network import DESCRIPTORS_UNBOUNDED
+from broker.runtime.metrics import Metrics, declare
+from proxy.port.network import DESCRIPTORS_UNBOUNDED
 
 CLOSED = declare(
     "pyddmq_admin_connections_closed_total",

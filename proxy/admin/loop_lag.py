@@ -6,7 +6,7 @@ are kept instead of a value that a scrape resets, so that several scrapers see t
 
 from __future__ import annotations
 
-from broker.seams import Clock, Handle, Scheduler
+from broker.runtime.seams import Clock, Handle, Scheduler
 
 TICK_SECONDS = 0.25
 WINDOW_SECONDS = 10.0

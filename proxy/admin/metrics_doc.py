@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 
-from broker.metrics import SPECS, Spec
+from broker.runtime.metrics import SPECS, Spec
 
 ROOMS = ("broker", "upstream", "actions", "proxy")
 _ASIDE = ("testing", "cli", "demo", "client", "__main__")

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
-from broker.metrics import SPECS
-from broker.timer.listing import timer_status
-from broker.topics import kind_of
-from proxy.admin.attention import findings
-from proxy.admin.attention_groups import STUCK_SECONDS, UNPULLED_SECONDS
+from broker.queues.topics import kind_of
+from broker.runtime.metrics import SPECS
+from broker.scheduled.timer.listing import timer_status
 from proxy.admin.delays import delays_table
-from proxy.admin.finding import KINDS
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
-from proxy.admin.text import age, amount, byte_size
 from proxy.admin.timers import timers_table
 from proxy.admin.transactions import transactions_table
-from proxy.admin.view import GroupView, NodeView, SubscriptionView, whereabouts
-from proxy.moments import moment_text
+from proxy.operate.attention import findings
+from proxy.operate.attention_groups import STUCK_SECONDS, UNPULLED_SECONDS
+from proxy.operate.finding import KINDS
+from proxy.operate.moments import moment_text
+from proxy.operate.text import age, amount, byte_size
+from proxy.operate.view import GroupView, NodeView, SubscriptionView, whereabouts
 
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
 REFRESH_SECONDS = 5

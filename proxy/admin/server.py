@@ -1,6 +1,6 @@
 """The admin port: an aiohttp server on the node's own loop, loopback by default, never on a Thrift port.
 
-It reads the node's view, and runs the changes that it is given (`proxy.admin.changes`). Import this module only where
+It reads the node's view, and runs the changes that it is given (`proxy.operate.changes`). Import this module only where
 the port is started: aiohttp and prometheus_client cost half a second and tens of megabytes (D38).
 """
 
@@ -15,18 +15,18 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from broker.errors import StoreError
-from broker.metrics import declare
 from broker.query import NotFound, QueryRefused
-from broker.timer.listing import KeptScan
+from broker.runtime.metrics import declare
+from broker.scheduled.timer.listing import KeptScan
 from proxy.admin import api, dead_letters, delays, page, timers, transactions
-from proxy.admin.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
-from proxy.admin.view import NodeView
-from proxy.messages import MessageSearch
-from proxy.network import DESCRIPTORS_UNBOUNDED, ListenError
+from proxy.operate.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
+from proxy.operate.messages import MessageSearch
+from proxy.operate.view import NodeView
+from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from broker.loop.occurrence import parse_id, user_key
 from broker.query import NotFound, QueryRefused, Searchable
-from broker.timer.listing import ALL_MS, KeptScan, PendingTimer, TimerListing, TimerStatus, timer_status
-from broker.timer.timers import Timers
+from broker.scheduled.recurring.occurrence import parse_id, user_key
+from broker.scheduled.timer.listing import ALL_MS, KeptScan, PendingTimer, TimerListing, TimerStatus, timer_status
+from broker.scheduled.timer.timers import Timers
 from proxy.admin.parameters import check_names
 from proxy.admin.tables import Cell, table
-from proxy.admin.text import age
-from proxy.moments import moment_text, parse_moment
-from proxy.timer_lookup import TimerLookup, TimerState
+from proxy.operate.moments import moment_text, parse_moment
+from proxy.operate.text import age
+from proxy.operate.timer_lookup import TimerLookup, TimerState
 
 LIST_PARAMETERS = ("topic", "from", "to", "limit", "cursor")
 SHOW_PARAMETERS = ("id", "topic")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from broker.transaction.listing import HalfView
 from broker.transaction.transactions import Transactions
 from proxy.admin.tables import Cell, table
-from proxy.admin.text import age
+from proxy.operate.text import age
 
 Document = dict[str, Any]
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
+from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientMisuse, parse_address
 
 TIMEOUT_SECONDS = 10.0

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from proxy.cli import serve_command
-from proxy.cli.codes import ExitCode
+from proxy.cli.commands import serve_command
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
+from proxy.process.exit_codes import ExitCode
 
 _ANY_BYTES = ("body", "data")
 """Arguments that are no text: a message, and the path that is handed on as a string."""
@@ -94,7 +94,7 @@ def build(word: str | None = None) -> typer.Typer:
     if word == "serve":
         _add(app, {"version": version})
         return app
-    from proxy.cli.commands import COMMANDS, FOLDERS
+    from proxy.cli.command_table import COMMANDS, FOLDERS
 
     every = {**COMMANDS, "version": version}
     alone = word in every or word in {folder.name for folder in FOLDERS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from pyddmq.client.errors import (
     CallRejected,
     CannotConnect,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from broker.seams import Clock
-from proxy.cli.codes import ExitCode
+from broker.runtime.seams import Clock
 from proxy.cli.errors import CliError
-from proxy.moments import parse_duration, parse_moment
+from proxy.operate.moments import parse_duration, parse_moment
+from proxy.process.exit_codes import ExitCode
 
 
 def moment_option(text: str, *, option: str, clock: Clock, span_is_age: bool = True) -> int:
     """Return the moment that an option names, in ms since the epoch.
 
     Args:
-        text: In any form that `proxy.moments` knows.
+        text: In any form that `proxy.operate.moments` knows.
         option: The option it was given with.
         clock: What an age is counted from.
         span_is_age: Whether a span alone is so long ago; see `parse_moment`.

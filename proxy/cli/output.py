@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TextIO
 
-from proxy.cli.codes import ExitCode
 from proxy.cli.errors import CliError
+from proxy.process.exit_codes import ExitCode
 
 _WIDE = 10_000
 """Columns of tables that go into a file or pipe: as many as they take."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.seams import Clock
+from broker.runtime.seams import Clock
 from proxy.demo.delay_checker import DelayChecker
 from proxy.demo.events import CASE_COLUMN, RUN_PROPERTY
 from proxy.demo.report import Judged

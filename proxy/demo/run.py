@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.seams import Clock
+from broker.runtime.seams import Clock
 from proxy.demo.checker import Checker, Tamper
 from proxy.demo.events import ACTIVITY_COLUMN, RUN_PROPERTY, Event, Seen, read_body
 from proxy.demo.report import Report, checks_of

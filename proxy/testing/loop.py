@@ -208,7 +208,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock:
-    """`broker.seams.Clock` over a virtual loop; the wall clock can be stepped either way.
+    """`broker.runtime.seams.Clock` over a virtual loop; the wall clock can be stepped either way.
 
     Args:
         loop: Gives the monotonic time.

@@ -1,4 +1,4 @@
-"""A network in memory with the shape of `proxy.network`: seeded delays, fragments, joined reads, resets.
+"""A network in memory with the shape of `proxy.port.network`: seeded delays, fragments, joined reads, resets.
 
 Each direction of a connection is a pipe of pieces that arrive in order at seeded times. A pipe takes `window_bytes`
 like a kernel's socket buffers; what is written beyond waits in the writing transport, which then pauses its
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple, cast
 
-from broker.seams import Buffer
-from proxy.network import ListenError, NoPeer, Peer
+from broker.runtime.seams import Buffer
+from proxy.port.network import ListenError, NoPeer, Peer
 from proxy.testing.loop import Process, VirtualLoop, current_process
 
 
@@ -385,7 +385,7 @@ class SimListener:
 
 
 class SimNetwork:
-    """A network between simulated processes; satisfies `proxy.network.Network`.
+    """A network between simulated processes; satisfies `proxy.port.network.Network`.
 
     Args:
         loop: The virtual loop everything runs in.
@@ -468,7 +468,7 @@ class SimNetwork:
         return Mark(self._sequence, self.loop.turns, self.loop.time(), late)
 
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
-        """Return the other end of a connection, as `proxy.network.Network` does; nothing is known of a foreign one."""
+        """Return the other end of a connection, as `Network` does; nothing is known of a foreign one."""
         return SimPeer(transport) if isinstance(transport, SimTransport) else NoPeer()
 
     def forget(self, transport: SimTransport) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from broker.record import BATCH_PREFIX, CRC_PREFIX
+from broker.format.record import BATCH_PREFIX, CRC_PREFIX
 from proxy.wire.call import encode_varint
 
 _MISSES_MAX = 32

@@ -11,11 +11,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from libc.string cimport memchr, memcmp, memcpy
 
-from broker.leaf_parts cimport (
+from broker.runtime.leaf_parts cimport (
     LEAF_SOURCE, Cursor, Held, hold, let_go, put32, put64, put_bytes, take_size, take_varint, u8, u32, u64, zigzag,
 )
 
-from broker.properties import SYSTEM_PROPERTIES
+from broker.format.properties import SYSTEM_PROPERTIES
 from proxy.wire.limits import OFFSETS_MAX, REASON_BYTES_MAX, RESULTS_MAX
 from proxy.wire.values import ConsumeResult, PullRequest
 

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
-from broker.leaves import leaf
-from broker.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
-from broker.record import CRC_PREFIX, Located, strip_own
+from broker.format.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
+from broker.format.record import CRC_PREFIX, Located, strip_own
+from broker.runtime.leaves import leaf
 from proxy.wire.block_shapes import BlockShapes
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
 from proxy.wire.compact import OFFSET_PAIRS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from functools import partial
 
-from broker.leaves import leaf
+from broker.runtime.leaves import leaf
 from proxy.wire.binary import (
     BOOL,
     FIELD_AT,

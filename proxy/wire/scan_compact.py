@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.leaves import leaf
+from broker.runtime.leaves import leaf
 from proxy.wire.compact import (
     BINARY,
     I32,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from functools import partial
 
-from broker.leaves import leaf
+from broker.runtime.leaves import leaf
 from proxy.wire.compact import (
     BINARY,
     FALSE,

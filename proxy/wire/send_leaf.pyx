@@ -11,7 +11,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.string cimport memcmp, memcpy
 
-from broker.leaf_parts cimport LEAF_SOURCE, Cursor, fill, new_tuple, take_size, take_varint, u8, u64, zigzag
+from broker.runtime.leaf_parts cimport LEAF_SOURCE, Cursor, fill, new_tuple, take_size, take_varint, u8, u64, zigzag
 
 from proxy.wire.limits import PROPERTIES_MAX
 from proxy.wire.values import SendMessage

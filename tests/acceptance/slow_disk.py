@@ -10,8 +10,8 @@ import os
 import threading
 from pathlib import Path
 
-from broker.disk import RealDisk, RealFile
-from proxy.serve import ServeOptions, serve
+from broker.runtime.disk import RealDisk, RealFile
+from proxy.process.serve import ServeOptions, serve
 
 SLOW = "SLOW_WHILE"
 """Environment variable: path of the file."""

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import CONFIGURATION, NodeProcess, StartNode, command
 from tests.acceptance.test_reload_and_stop import BROKEN, api, wait_for
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import CONFIGURATION, FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, quiet_ports
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import (
     CONFIGURATION,
     FREE_PORTS,

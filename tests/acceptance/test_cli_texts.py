@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import FREE_PORTS, NodeProcess, StartNode, command
 from tests.acceptance.test_cli_edges import shell
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import CONFIGURATION, PYDDMQ, NodeProcess, StartNode, command, environment, kill_a_run
 from tests.patient import PATIENCE_SECONDS, Consumer
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.request import urlopen
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import NodeProcess, StartNode, command, kill_a_run
 
 CONFIGURATION = """

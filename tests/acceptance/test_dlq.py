@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import PYDDMQ, NodeProcess, StartNode, command, environment
 from tests.patient import Consumer, Producer
 

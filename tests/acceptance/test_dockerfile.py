@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from conf import load
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import FREE_PORTS, StartNode, command, environment
 from tests.patient import PATIENCE_SECONDS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import StartNode
 
 ROOT = Path(__file__).resolve().parents[2]

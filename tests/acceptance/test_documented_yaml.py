@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_PROMETHEUS = "docs/operations.md"

@@ -11,8 +11,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode, code_of_all
-from proxy.cli.commands import COMMANDS, FOLDERS
+from proxy.cli.command_table import COMMANDS, FOLDERS
+from proxy.process.exit_codes import ExitCode, code_of_all
 from tests.acceptance.conftest import NodeProcess, StartNode
 
 NOBODY = "nobody"

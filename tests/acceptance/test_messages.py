@@ -6,7 +6,7 @@ import json
 import signal
 from pathlib import Path
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import NodeProcess, command
 
 

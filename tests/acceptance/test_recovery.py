@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from broker.disk import RealDisk
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.seams import SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import SystemClock
 from broker.store import Put, Store, StoreOptions
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from pyddmq import PullRefused, SendRefused
 from tests.acceptance import slow_disk
 from tests.acceptance.conftest import command, environment

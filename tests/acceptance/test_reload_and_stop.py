@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import CONFIGURATION, NodeProcess, StartNode
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import NodeProcess, command
 
 

@@ -7,7 +7,7 @@ import signal
 from typing import Any
 from urllib.request import urlopen
 
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from pyddmq import LocalState, OutgoingMessage, TransactionMessage
 from tests.acceptance.conftest import NodeProcess, StartNode, command
 from tests.patient import Consumer, TransactionProducer, until

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.disk import RealDisk
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.seams import SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import SystemClock
 from broker.store import Store
 from tests.crash.edge import RealEdge, Stats
 from tests.crash.moments import Phase, Planned

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.disk import RealDisk, RealFile
-from broker.seams import Buffer
+from broker.runtime.disk import RealDisk, RealFile
+from broker.runtime.seams import Buffer
 
 ORDER = "PYDDMQ_TESTS_ORDER"
 """Environment variable: path of the order."""
@@ -111,7 +111,7 @@ def main() -> int:
     """Be `pyddmq serve` on such a disk."""
     import argparse
 
-    from proxy.serve import ServeOptions, serve
+    from proxy.process.serve import ServeOptions, serve
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)

@@ -12,7 +12,7 @@ from broker.testing import SimDisk
 from tests.fuzz.image import Image, disk_of, image_of, put
 from tests.fuzz.store_files import be_a_sentence
 from tests.unit.progress_world import ACKS, ROOT, Node, finished
-from upstream.journal_format import encode_block
+from upstream.progress.journal_format import encode_block
 
 ACKED = frozenset({0, 3, 4, 5, 20})
 BLOCKS, SECOND_FILE = 1, 2

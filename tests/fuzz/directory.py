@@ -19,19 +19,19 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from broker.check import Check
 from broker.errors import StoreError
-from broker.readonly import ReadOnlyStore
-from broker.record import CRC_BYTES, crc32, crc_property
-from broker.state_file import sealed
+from broker.format.record import CRC_BYTES, crc32, crc_property
+from broker.runtime.state_file import sealed
 from broker.testing import ManualClock, SimDisk
 from broker.testing.sim_disk import SimFile
+from broker.tools.check import Check
+from broker.tools.readonly import ReadOnlyStore
 from tests.fuzz.image import Image, disk_of, image_of
 from tests.fuzz.store_files import be_a_sentence
 from tests.hostile.sim import HostileWorld
-from upstream.backup import FORMAT_VERSION, MANIFEST, Backup, restore
-from upstream.store_check import check_data
-from upstream.store_repair import repair_data
+from upstream.tools.backup import FORMAT_VERSION, MANIFEST, Backup, restore
+from upstream.tools.store_check import check_data
+from upstream.tools.store_repair import repair_data
 
 ROOT, COPY, BACK = "./data", "/copy", "/back"
 OUTSIDE = "/outside/0/00000000000000000000"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.seams import Buffer
-from proxy.connection import Connection
-from proxy.server import CALLS_FAILED, ThriftServer
+from broker.runtime.seams import Buffer
+from proxy.port.connection import Connection
+from proxy.port.server import CALLS_FAILED, ThriftServer
 from proxy.wire import APPLICATION_INTERNAL_ERROR
 from tests.hostile.sim import HostileWorld
 from upstream.budget import JOB_BYTES

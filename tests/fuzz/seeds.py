@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fuzz import ack_journal, directory, store_files
 from tests.fuzz.targets import CORPUS, TARGETS
 from tests.simulation.wire import Codec, consumer_codec, consumer_idl, producer_codec, producer_idl
-from upstream.journal import scan_segment
+from upstream.progress.journal import scan_segment
 
 ROOT = Path(__file__).parents[2]
 
@@ -119,7 +119,7 @@ def _files(name: str) -> Iterator[tuple[str, bytes]]:
 
 def _payloads(content: bytes) -> Iterator[bytes]:
     """Payloads of the blocks of a segment, as they stand one after the other."""
-    from upstream.journal_format import BLOCK_HEADER, read_block
+    from upstream.progress.journal_format import BLOCK_HEADER, read_block
 
     assert scan_segment(1, content).entries
     at = 0

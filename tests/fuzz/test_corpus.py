@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import names
+from broker.runtime import names
 from tests.fuzz import store_files
 from tests.fuzz.targets import CORPUS, TARGETS, kept
 

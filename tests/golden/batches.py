@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.batch import BatchMessage
+from broker.log.batch import BatchMessage
 
 BATCHES_FILE = Path(__file__).parent / "rocketmq-5.3.3-batches.txt"
 

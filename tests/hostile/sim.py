@@ -9,7 +9,7 @@ from typing import Any
 from actions.registry import Registry
 from broker.testing import SimDisk
 from conf.loader import loads
-from proxy.node import Node, Seams
+from proxy.node.node import Node, Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from tests.simulation.wire import Codec, Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 

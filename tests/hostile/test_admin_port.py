@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from proxy.admin import guard as guard_module
-from proxy.admin.changes import AdminToken
 from proxy.admin.server import AdminServer
+from proxy.operate.changes import AdminToken
 from tests.admin_node import busy_node
 from tests.integration.test_admin_messages import filled
 from tests.patient import PATIENCE_SECONDS

@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.connection import Connection
-from proxy.result_steps import STEP_RESULTS
-from proxy.server import ThriftServer
-from proxy.shares import SLICE_FRAMES
+from proxy.port.connection import Connection
+from proxy.port.server import ThriftServer
+from proxy.port.shares import SLICE_FRAMES
+from proxy.services.result_steps import STEP_RESULTS
 from proxy.testing import NetworkFaults
 from proxy.wire import Call
 from pyddmq.codes import ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
-from upstream import stats as group_stats
-from upstream.group import ConsumerGroup
+from upstream.delivery import stats as group_stats
+from upstream.delivery.group import ConsumerGroup
 
 
 class Turns:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.delay_service import DelayService
+from proxy.services.delay_service import DelayService
 from proxy.wire import Call
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import producer_idl

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from proxy.connection import CONNECTION_BYTES
-from proxy.memory import MEASURES
-from proxy.reply_slot import SLOT_BYTES
-from proxy.server import CONNECTIONS_REFUSED
+from proxy.port.connection import CONNECTION_BYTES
+from proxy.port.memory import MEASURES
+from proxy.port.reply_slot import SLOT_BYTES
+from proxy.port.server import CONNECTIONS_REFUSED
 from pyddmq.codes import PullCode, ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import producer_idl

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.network import AsyncioNetwork, Peer
+from proxy.port.network import AsyncioNetwork, Peer
 from proxy.testing import NetworkFaults
 from proxy.testing.network import SimTransport
 from tests.hostile.sim import MIB, HostileWorld

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conf import Config
-from proxy.server import CONNECTIONS_REFUSED
+from proxy.port.server import CONNECTIONS_REFUSED
 from tests.hostile.sim import YAML, HostileWorld, Raw
 from tests.simulation.wire import consumer_codec
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.connection import CONNECTION_BYTES
-from proxy.server import CALLS_FAILED, CONNECTIONS_REFUSED
+from proxy.port.connection import CONNECTION_BYTES
+from proxy.port.server import CALLS_FAILED, CONNECTIONS_REFUSED
 from proxy.wire import COMPACT, FrameError, FrameSplitter
 from proxy.wire.frames import CUT_BYTES_MAX, CutFrame
 from proxy.wire.generic import encode_call

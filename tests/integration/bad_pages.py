@@ -14,20 +14,20 @@ import tempfile
 from collections.abc import Callable, Sequence
 from random import Random
 
-from broker.disk import RealDisk, RealFile
 from broker.errors import DamagedRecord
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
+from broker.format.record import split
+from broker.opening.opening import run_to_end
 from broker.query import by_key
-from broker.readonly import ReadOnlyStore
-from broker.record import split
-from broker.seams import Buffer
+from broker.runtime.disk import RealDisk, RealFile
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Buffer
+from broker.runtime.store_metrics import DAMAGED, FILES_DAMAGED, HOLES, UNREADABLE
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store, StoreOptions
-from broker.store_metrics import DAMAGED, FILES_DAMAGED, HOLES, UNREADABLE
 from broker.testing import ManualClock, ManualScheduler
-from broker.timer.timers import Timers
+from broker.tools.readonly import ReadOnlyStore
 
 PAGE = 4096
 COUNT = 120

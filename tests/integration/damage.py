@@ -8,15 +8,15 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from broker.check import Check, Finding, Severity
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
+from broker.tools.check import Check, Finding, Severity
 from tests.integration.store_tools import ROOT, append, bodies, open_store
-from upstream.journal_format import BLOCK_HEADER, read_block
-from upstream.progress import Progress
-from upstream.store_check import check_data
-from upstream.store_repair import repair_data
+from upstream.progress.journal_format import BLOCK_HEADER, read_block
+from upstream.progress.progress import Progress
+from upstream.tools.store_check import check_data
+from upstream.tools.store_repair import repair_data
 
 COUNT = 100
 SEGMENTS = f"{ROOT}/commitlog"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.delay.delays import Delays
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
+from broker.opening.opening import run_to_end
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.delay.delays import Delays
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore, put_durably

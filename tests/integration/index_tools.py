@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.properties import encode_properties
+from broker.log.put import Put
 from broker.query import by_key, by_unique_key
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
@@ -64,8 +64,8 @@ def names(disk: SimDisk) -> list[str]:
 
 def stored(store: Store) -> Model:
     """What the store holds, read through its queue."""
+    from broker.format.record import split
     from broker.index.keys import keys_of
-    from broker.record import split
 
     model: Model = {}
     for topic in store.topics.values():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from broker.deduplication.deduplication import Deduplication, WindowLimits
-from broker.metrics import Metrics
-from broker.seams import Disk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Disk
 from broker.store import Store
-from proxy.keyed_sends import KeyedSends
-from proxy.publishing import Publishing
+from proxy.services.keyed_sends import KeyedSends
+from proxy.services.publishing import Publishing
 
 START = 0x1234
 NAME = b"FE0102030405%08X" % START

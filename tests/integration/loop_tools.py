@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.cancelling import CancelOutcome
-from broker.loop.cancel import DelayCancels
-from broker.loop.loops import Loops
-from broker.loop.occurrence import GROWING, LOOP, ONCE, Occurrence
-from broker.loop.returning import returning
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
-from broker.properties import encode_properties, find_property
-from broker.put import Put
-from broker.record import split, store_timestamp
+from broker.format.properties import encode_properties, find_property
+from broker.format.record import split, store_timestamp
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.recurring.occurrence import GROWING, LOOP, ONCE, Occurrence
+from broker.scheduled.recurring.returning import returning
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from broker.timer.timers import Timers
 from tests.integration.store_tools import HOST, open_store
 from tests.integration.waiting_tools import drive, make_durable
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.awaited import saved
-from broker.dead_letter import dead_letter
 from broker.errors import NO_SPACE
-from broker.message import Message
-from broker.opening import run_to_end
+from broker.format.message import Message
+from broker.log.awaited import saved
+from broker.opening.opening import run_to_end
 from broker.query import at_offset
+from broker.retry.dead_letter import dead_letter
 from broker.retry.letters import Wanted
 from broker.retry.redrive import Redrives
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from proxy.dead_letters import LetterPage, Redrive
+from proxy.operate.dead_letters import LetterPage, Redrive
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import drive, make_durable, put_durably
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from broker.consume_queue import FILLER
-from broker.delay.levels import STANDARD_LEVELS
 from broker.feature import Feature
 from broker.features import features
-from broker.metrics import Metrics
-from broker.properties import parse_properties
-from broker.record import split
-from broker.recovery import RecoveryProgress
-from broker.seams import Clock, Disk
+from broker.format.properties import parse_properties
+from broker.format.record import split
+from broker.opening.recovery import RecoveryProgress
+from broker.queues.consume_queue import FILLER
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock, Disk
+from broker.scheduled.delay.levels import STANDARD_LEVELS
+from broker.scheduled.timer.names import TimerOptions
 from broker.store import DamagedRecord, Position, Put, Store, StoreOptions
 from broker.testing import ManualClock
-from broker.timer.names import TimerOptions
 
 ROOT = "/store"
 HOST = b"\x0a\x00\x00\x01\x00\x00\x04\xd2"

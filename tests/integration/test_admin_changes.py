@@ -12,10 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.errors import StoreError
-from proxy.admin.changes import CHANGES, AdminToken, Change, ChangeBody, ChangeRefused, Document
 from proxy.admin.server import REFUSED, AdminServer
 from proxy.cli import admin_client
 from proxy.cli.errors import CliError
+from proxy.operate.changes import CHANGES, AdminToken, Change, ChangeBody, ChangeRefused, Document
 from tests.admin_node import PlainNode
 
 Ask = Callable[..., Awaitable[tuple[int, Any]]]

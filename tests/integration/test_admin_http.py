@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.admin.finding import KINDS
 from proxy.admin.server import REFUSED, AdminServer
-from proxy.admin.view import MemoryView, PositionView, ReloadOutcome, StuckView, TopicView
-from proxy.network import ListenError
+from proxy.operate.finding import KINDS
+from proxy.operate.view import MemoryView, PositionView, ReloadOutcome, StuckView, TopicView
+from proxy.port.network import ListenError
 from tests.admin_node import NOW_MS, PlainNode, busy_node
 from tests.loops import LOOPS
 

@@ -11,13 +11,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from broker.metrics import Metrics
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from proxy import messages as messages_module
 from proxy.admin.server import AdminServer
+from proxy.operate import messages as messages_module
 from tests.admin_node import NOW_MS, PlainNode
 from tests.integration.store_tools import HOST, ROOT, open_store
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.opening import run_to_end
+from broker.opening.opening import run_to_end
 from broker.transaction.settings import CheckSettings
 from proxy.admin.transactions import Asked, document, one, transactions_table
 from tests.integration.transaction_tools import Broker, broker

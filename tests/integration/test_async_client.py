@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker.record import split
+from broker.format.record import split
 from pyddmq import (
     AsyncConsumer,
     AsyncProducer,

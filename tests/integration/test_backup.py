@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.check import Check, Severity
-from broker.disk import RealDisk
-from broker.metrics import Metrics
-from broker.reading import ReadingDisk
-from broker.seams import Disk
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.read_only_disk import ReadingDisk
+from broker.runtime.seams import Disk
 from broker.store import StoreUnreadable
 from broker.testing import ManualClock, SimDisk
+from broker.tools.check import Check, Severity
 from tests.integration.damage import check, make_data, open_progress, troubles, wanted
 from tests.integration.store_tools import ROOT, append, bodies, open_store
-from upstream.backup import Backup, BackupError, restore
-from upstream.store_check import check_data
+from upstream.tools.backup import Backup, BackupError, restore
+from upstream.tools.store_check import check_data
 
 COPY = "/copy"
 BACK = "/back"

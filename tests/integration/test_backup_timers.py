@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from broker.check import Check, Severity
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
-from broker.saving import at_once
+from broker.opening.opening import run_to_end
+from broker.runtime.file_writes import at_once
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.state import TimerCheck, TimerState
+from broker.scheduled.timer.timers import Timers
 from broker.testing import ManualScheduler
-from broker.timer import metrics as counted
-from broker.timer.state import TimerCheck, TimerState
-from broker.timer.timers import Timers
+from broker.tools.check import Check, Severity
 from tests.integration.store_tools import ROOT, bodies, open_store
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
-from upstream.backup import Backup, restore
-from upstream.store_check import check_data
+from upstream.tools.backup import Backup, restore
+from upstream.tools.store_check import check_data
 
 BACK = "/back"
 

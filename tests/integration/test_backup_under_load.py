@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from pyddmq import OutgoingMessage
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 from tests.running_node import RunningNode

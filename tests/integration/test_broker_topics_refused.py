@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.delay.levels import SCHEDULE_TOPIC
-from broker.timer.names import TIMER_TOPIC
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC
 from pyddmq.codes import ResultCode
 from tests.integration.ddmq_tools import Peer

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from broker.awaited import Awaited, AwaitedSteps
-from broker.cancelling import CancelOutcome
-from broker.delay import metrics as delay_counted
-from broker.delay.keeper import DelayKeeper
-from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import StoreFailed
-from broker.loop.cancel import DelayCancels
-from broker.message import message_of
-from broker.put import Put
+from broker.format.message import message_of
+from broker.log.awaited import Awaited, AwaitedSteps
+from broker.log.put import Put
 from broker.retention import RetentionLimits
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.delay import metrics as delay_counted
+from broker.scheduled.delay.keeper import DelayKeeper
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.timer import metrics as timer_counted
+from broker.scheduled.timer.keeper import TimerKeeper
 from broker.testing import SimSyncs
-from broker.timer import metrics as timer_counted
-from broker.timer.keeper import TimerKeeper
 from tests.integration import delay_tools, loop_tools, timer_tools
 from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import TOPIC, WaitingStore, drive, flush_in_background, let_pass

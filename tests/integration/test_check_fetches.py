@@ -6,15 +6,15 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from broker.notices import Notices
+from broker.runtime.rate_limited_log import Notices
 from broker.transaction.settings import CheckSettings
 from conf import NodeConfig
-from proxy.accepting import ServerLimits
-from proxy.connection import Connection
-from proxy.message_checks import MessageChecks
-from proxy.publishing import Publishing
-from proxy.server import Commons, ThriftServer
-from proxy.transaction_service import TransactionService
+from proxy.port.accepting import ServerLimits
+from proxy.port.connection import Connection
+from proxy.port.server import Commons, ThriftServer
+from proxy.services.message_checks import MessageChecks
+from proxy.services.publishing import Publishing
+from proxy.services.transaction_service import TransactionService
 from proxy.wire import Reply, decode_reply, encode_call
 from proxy.wire.call import COMPACT
 from tests.integration.keyed_tools import keyed_sends

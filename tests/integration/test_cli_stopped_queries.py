@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from broker.delay.delays import Delays
-from broker.disk import RealDisk
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
-from broker.opening import run_to_end
-from broker.properties import encode_properties
-from broker.put import Put
-from broker.seams import SystemClock
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import SystemClock
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.testing import ManualScheduler
 from broker.testing.manual_time import ManualClock
-from broker.timer.timers import Timers
 from broker.transaction.transactions import State, Transactions
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.integration.redrive_tools import bury, redrive, redrives
 from tests.integration.store_tools import HOST, open_store
 

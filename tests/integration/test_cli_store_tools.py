@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.disk import RealDisk
+from broker.runtime.disk import RealDisk
 from broker.store import Store
 from broker.testing import ManualClock
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.integration.store_tools import open_store
 
 START_MS = 1_700_000_000_000

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metrics import Metrics
+from broker.queues.unit_sums import BLOCK_UNITS, UnitSums
+from broker.runtime.metrics import Metrics
+from broker.runtime.store_metrics import DAMAGED, UNITS_REPAIRED
 from broker.store import Store
-from broker.store_metrics import DAMAGED, UNITS_REPAIRED
 from broker.testing import ManualClock, SimDisk
-from broker.unit_sums import BLOCK_UNITS, UnitSums
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from broker.consumer import ConsumerOptions, Consumers
 from broker.consumer.concurrent import ConcurrentContext, ConcurrentStatus
-from broker.decisions import STEP_RECORDS, prepared_offset_of
-from broker.metrics import Metrics
-from broker.opening import run_to_end
-from broker.put import Put
-from broker.shared_walk import together
+from broker.log.decisions import STEP_RECORDS, prepared_offset_of
+from broker.log.put import Put
+from broker.log.shared_walk import together
+from broker.opening.opening import run_to_end
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, append, open_store

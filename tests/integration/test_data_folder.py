@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.disk import RealDisk
 from broker.errors import NotAStore, StoreError
+from broker.runtime.disk import RealDisk
 from broker.testing import ManualClock, SimDisk
 from tests.fuzz.image import disk_of
 from tests.integration.store_tools import ROOT, bodies, open_store
-from upstream.backup import Backup, restore
+from upstream.tools.backup import Backup, restore
 
 OTHERS = [
     {"notes.txt": b"x"},

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from broker.record import split
+from broker.format.record import split
 from conf import ConfigError, loads
 from proxy.testing import NetworkFaults
 from pyddmq.codes import PullCode, ResultCode

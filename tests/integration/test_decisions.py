@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.decisions import Decision, prepared_offset_of
-from broker.put import Put
-from broker.record import CRC_BYTES, HEADER_BYTES, crc32
+from broker.format.record import CRC_BYTES, HEADER_BYTES, crc32
+from broker.log.decisions import Decision, prepared_offset_of
+from broker.log.put import Put
 from broker.store import Store
 from broker.testing import SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store

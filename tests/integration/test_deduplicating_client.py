@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker.record import split
+from broker.format.record import split
 from proxy.cli.app import run as run_command
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from pyddmq import (
     CancelOutcome,
     ConnectionLost,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.put import Position, Put
+from broker.log.put import Position, Put
 from broker.store import Store
 from broker.testing import SimDisk
-from proxy.keyed_sends import Again, KeyedSends
+from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.wire import Call
 from pyddmq.codes import Repeat, ResultCode
 from tests.integration.keyed_tools import key, memory

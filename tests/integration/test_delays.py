@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from broker.delay import metrics as counted
-from broker.delay.levels import SCHEDULE_TOPIC
-from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
-from broker.message import message_of
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.message import message_of
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.scheduled.delay import metrics as counted
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.delay.puts import DelayedPuts
 from broker.testing import SimDisk
 from tests.integration.delay_tools import START_MS, TOPIC, Broker, broker
 from tests.integration.store_tools import HOST, ROOT

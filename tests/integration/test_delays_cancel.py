@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.cancelling import CancelOutcome
-from broker.delay.cancel import CANCEL_TOPIC
-from broker.delay.levels import SCHEDULE_TOPIC
-from broker.delay.puts import DelayedPuts
 from broker.errors import StoreFailed
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.delay.cancel import CANCEL_TOPIC
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.delay.puts import DelayedPuts
 from broker.testing import SimDisk
 from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import HOST

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.delay import metrics as counted
-from broker.delay.keeper import DelayKeeper
 from broker.retention import RetentionLimits
+from broker.scheduled.delay import metrics as counted
+from broker.scheduled.delay.keeper import DelayKeeper
 from tests.integration.delay_tools import TOPIC, Broker, broker
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 from pyddmq import OutgoingMessage, SendRefused
 from tests.patient import Consumer, Producer
 from tests.running_node import RunningNode

@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from broker.batch import BatchMessage, encode_batch
 from broker.consumer import ConsumerOptions, Consumers, OrderlyStatus
-from broker.disk import RealDisk
 from broker.embedded import open_store
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.put import Put
+from broker.format.record import split
+from broker.format.unique_key import UniqueKeys
+from broker.log.batch import BatchMessage, encode_batch
+from broker.log.put import Put
 from broker.put_batch import put_batch
-from broker.readonly import ReadOnlyStore
-from broker.record import split
-from broker.seams import SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import SystemClock
 from broker.store import Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
+from broker.tools.readonly import ReadOnlyStore
 from broker.transaction.names import State
-from broker.unique_key import UniqueKeys
 from pyddmq import LocalState, OutgoingMessage, Producer, TransactionProducer
 from tests.integration.store_tools import HOST
 from tests.integration.transaction_tools import Broker, broker

@@ -7,7 +7,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from broker.errors import StoreError
-from broker.put import Put
+from broker.log.put import Put
 from tests.patient import Producer
 from tests.running_node import RunningNode
 

@@ -8,21 +8,21 @@ import pytest
 
 from broker.consumer import broadcasting, retry_counts
 from broker.deduplication import deduplication
-from broker.delay.cancel import CANCEL_TOPIC
-from broker.delay.levels import SCHEDULE_TOPIC
-from broker.delay.puts import DelayedPuts, delay_feature
 from broker.errors import FeatureMissing, MessageRefused, StoreUnreadable
 from broker.feature import Feature, Given
 from broker.feature_marks import MARKS
 from broker.features import ALL
-from broker.loop.interrupted import LOOP_FEATURE, Interrupted
-from broker.popped import REVIVE_PREFIX
+from broker.queues.topics import dead_letter_topic, retry_topic
 from broker.retry import finished, redrive
-from broker.seams import Disk
+from broker.runtime.seams import Disk
+from broker.scheduled.delay.cancel import CANCEL_TOPIC
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.delay.puts import DelayedPuts, delay_feature
+from broker.scheduled.popped import REVIVE_PREFIX
+from broker.scheduled.recurring.interrupted import LOOP_FEATURE, Interrupted
+from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.puts import TimedPuts, timer_feature
 from broker.testing import ManualClock, SimDisk
-from broker.timer.names import TIMER_TOPIC
-from broker.timer.puts import TimedPuts, timer_feature
-from broker.topics import dead_letter_topic, retry_topic
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from tests.integration.store_tools import ROOT, bodies, open_store
 

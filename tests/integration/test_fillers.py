@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES
-from broker.metrics import Metrics
-from broker.readonly import ReadOnlyStore
-from broker.state_file import SealedFile
+from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES
+from broker.queues.time_search import offset_at
+from broker.runtime.metrics import Metrics
+from broker.runtime.state_file import SealedFile
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from broker.time_search import offset_at
+from broker.tools.readonly import ReadOnlyStore
 from tests.integration.damage import check, mend
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

@@ -7,20 +7,20 @@ import json
 from random import Random
 from typing import Any, cast
 
-from broker.interchange import names_of
-from broker.metrics import Metrics
-from broker.opening import run_to_end
-from broker.properties import find_property, parse_properties
-from broker.put import Put
+from broker.format.properties import find_property, parse_properties
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
 from broker.query import by_key, by_unique_key
-from broker.readonly import ReadOnlyStore
-from broker.state_file import SealedFile
+from broker.runtime.metrics import Metrics
+from broker.runtime.state_file import SealedFile
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
+from broker.tools.interchange import names_of
+from broker.tools.readonly import ReadOnlyStore
 from conf import NodeConfig
-from proxy.assembly import opening_store
-from proxy.network import Network
-from proxy.parts import Seams
+from proxy.node.assembly import opening_store
+from proxy.node.parts import Seams
+from proxy.port.network import Network
 from tests.integration.damage import check, mend
 from tests.integration.store_tools import HOST, ROOT, SMALL, append, bodies, open_store
 

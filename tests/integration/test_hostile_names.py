@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from broker.check import Check, Severity
-from broker.disk import RealDisk
 from broker.errors import StoreError, StoreUnreadable
-from broker.interchange import geometry_of
-from broker.metrics import Metrics
-from broker.offsets import ConsumerOffsets
-from broker.readonly import ReadOnlyStore
-from broker.state_file import SealedFile, sealed
-from broker.store_metrics import FILES_DAMAGED
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.state_file import SealedFile, sealed
+from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.testing import ManualClock, SimDisk
+from broker.tools.check import Check, Severity
+from broker.tools.interchange import geometry_of
+from broker.tools.readonly import ReadOnlyStore
 from tests.fuzz.image import disk_of, image_of, put
 from tests.integration.store_tools import ROOT, bodies, open_store
-from upstream.backup import MANIFEST, Backup, BackupError, restore
-from upstream.journal_format import JournalDamaged, TrackerEntry, decode, encode_tracker
-from upstream.store_check import check_data
+from upstream.progress.journal_format import JournalDamaged, TrackerEntry, decode, encode_tracker
+from upstream.tools.backup import MANIFEST, Backup, BackupError, restore
+from upstream.tools.store_check import check_data
 
 NAMES = ["../outside", "..", ".", "a/b", "/etc", "", "a\0b", "a b", "ü", "n" * 256, "consumequeue/../../outside"]
 VICTIM = "/outside/0/00000000000000000000"

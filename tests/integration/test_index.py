@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.format.java import string_hash
 from broker.index.file import ENTRY, HEADER
 from broker.index.hashing import ascii_hashes
 from broker.index.keys import KeyHasher
-from broker.java import string_hash
-from broker.metrics import Metrics
-from broker.put import Put
+from broker.log.put import Put
 from broker.retention import RetentionLimits
+from broker.runtime.metrics import Metrics
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.index_tools import FOLDER, Model, built, check, filled, found, names, opened, publish, stored
 from tests.integration.store_tools import HOST

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.format.record import SYS_ROLLBACK
 from broker.index.feed import BYTES_MAX, RECORDS_MAX, IndexFeed
 from broker.index.rows import RowMaker
-from broker.log_walk import walk
-from broker.put import Put
-from broker.record import SYS_ROLLBACK
+from broker.log.put import Put
+from broker.log.walk import walk
 from broker.testing import SimDisk
 from tests.integration.index_tools import Model, built, check, found, opened, publish, stored
 from tests.integration.store_tools import HOST, open_store

@@ -6,10 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.index.index import Index
-from broker.notices import Notices
+from broker.runtime.rate_limited_log import Notices
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from proxy.index_work import (
+from proxy.node.index_work import (
     BUSY_RECORDS,
     BUSY_SECONDS,
     PIECE_RECORDS,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.put import Put
+from broker.log.put import Put
 from conf.base import Reload, reload_of
 from conf.node import NodeConfig
 from pyddmq import PullRefused, TopicNotFound

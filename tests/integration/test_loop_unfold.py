@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import MessageRefused
-from broker.loop import metrics as counted
-from broker.loop.loops import MISSED_MAX, UNFOLD_BYTES, UNFOLD_COUNT, Loops
-from broker.loop.names import LOOP_NAME
-from broker.loop.occurrence import GROWING, LOOP, NUMBER_MAX, ONCE, Occurrence
-from broker.loop.puts import occurrence_of
-from broker.message import Message, message_of
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.properties import encode_properties, find_property
-from broker.put import Put
-from broker.release import release
+from broker.format.message import Message, message_of
+from broker.format.properties import encode_properties, find_property
+from broker.log.put import Put
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.recurring import metrics as counted
+from broker.scheduled.recurring.loops import MISSED_MAX, UNFOLD_BYTES, UNFOLD_COUNT, Loops
+from broker.scheduled.recurring.names import LOOP_NAME
+from broker.scheduled.recurring.occurrence import GROWING, LOOP, NUMBER_MAX, ONCE, Occurrence
+from broker.scheduled.recurring.puts import occurrence_of
+from broker.scheduled.release import release
+from broker.scheduled.timer.names import TIMER_NAMES, TIMER_TOPIC
+from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from broker.timer.names import TIMER_NAMES, TIMER_TOPIC
-from broker.timer.puts import TimedPuts
 from tests.integration.store_tools import HOST, open_store
 
 UUID = "14f22520-ad72-11e7-91be-6ee54da579e3"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cancelling import CancelOutcome
-from broker.loop import metrics as counted
-from broker.loop.loops import UNFOLD_COUNT
-from broker.loop.occurrence import Occurrence
-from broker.message import message_of
-from broker.put import Put
-from broker.timer.due import STEP_MESSAGES
-from broker.timer.names import TIMER_TOPIC
-from broker.timer.stages import Stage
+from broker.format.message import message_of
+from broker.log.put import Put
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring import metrics as counted
+from broker.scheduled.recurring.loops import UNFOLD_COUNT
+from broker.scheduled.recurring.occurrence import Occurrence
+from broker.scheduled.timer.due import STEP_MESSAGES
+from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.stages import Stage
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import HOST
 

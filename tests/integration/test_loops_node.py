@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.loop import metrics as counted
+from broker.scheduled.recurring import metrics as counted
 from pyddmq import CancelOutcome, PulledMessage, SendRefused
 from tests.integration.ddmq_tools import Peer
 from tests.patient import PATIENCE_MS, Consumer, Producer

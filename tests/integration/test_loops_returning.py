@@ -6,15 +6,15 @@ import contextlib
 
 import pytest
 
-from broker.cancelling import CancelOutcome
-from broker.decisions import prepared_offset_of
-from broker.loop.occurrence import Occurrence
-from broker.message import message_of
-from broker.properties import encode_properties, find_property
-from broker.put import Put
-from broker.record import split
+from broker.format.message import message_of
+from broker.format.properties import encode_properties, find_property
+from broker.format.record import split
+from broker.log.decisions import prepared_offset_of
+from broker.log.put import Put
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring.occurrence import Occurrence
+from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.testing import PowerCut
-from broker.timer.names import TIMER_TOPIC
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, world
 from tests.integration.store_tools import HOST, open_store
 

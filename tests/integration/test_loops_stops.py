@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from broker.cancelling import CancelOutcome
 from broker.errors import StoreError
-from broker.loop.occurrence import Occurrence
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring.occurrence import Occurrence
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.loop_tools import START_S, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import ROOT

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.delay.levels import SCHEDULE_TOPIC
-from broker.disk import RealDisk, RealFile
-from broker.message_type import MessageType
-from proxy.admin.changes import ChangeRefused
-from proxy.topic_changes import TopicAlteration, TopicBody
+from broker.format.message_type import MessageType
+from broker.runtime.disk import RealDisk, RealFile
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from proxy.operate.changes import ChangeRefused
+from proxy.operate.topic_changes import TopicAlteration, TopicBody
 from pyddmq import OutgoingMessage, SendRefused
 from pyddmq.codes import ResultCode
 from tests.integration.test_topic_changes import run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.record import CRC_BYTES, HEADER_BYTES, crc32, crc_property
+from broker.format.record import CRC_BYTES, HEADER_BYTES, crc32, crc_property
 from broker.testing import SimDisk
 from tests.fuzz.image import disk_of, image_of
 from tests.integration.store_tools import ROOT, bodies, open_store

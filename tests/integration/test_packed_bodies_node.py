@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 from random import Random
 
-from broker.properties import encode_properties
+from broker.format.properties import encode_properties
 from broker.store import Put
 from tests.integration.ddmq_tools import NODE, Peer, result
 from tests.patient import until

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.batch import BatchMessage, encode_batch
 from broker.errors import DiskFull, MessageRefused, StoreFailed
-from broker.message import Message, message_of, physical_of_id
-from broker.metrics import Metrics
+from broker.format.message import Message, message_of, physical_of_id
+from broker.format.unique_key import UniqueKeys
+from broker.log.batch import BatchMessage, encode_batch
 from broker.put_batch import BatchStored, put_batch
 from broker.query import by_key, by_unique_key
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
-from broker.unique_key import UniqueKeys
 from tests.golden.batches import BATCHES, golden_batches
 from tests.integration.store_tools import HOST, bodies, open_store
 

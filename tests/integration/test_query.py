@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker import query as query_module
-from broker.body import SYS_COMPRESSED
 from broker.errors import BodyUnusable
-from broker.metrics import Metrics
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.body import SYS_COMPRESSED
+from broker.format.properties import encode_properties
+from broker.log.put import Put
 from broker.query import (
     Listing,
     NotFound,
@@ -26,10 +25,11 @@ from broker.query import (
     by_key,
     by_unique_key,
 )
-from broker.readonly import ReadOnlyStore
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from proxy.messages import describe
+from broker.tools.readonly import ReadOnlyStore
+from proxy.operate.messages import describe
 from tests.integration.store_tools import HOST, ROOT, open_store
 
 BEGIN_MS = 1_700_000_000_000

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from broker.java import queue_of_hash, queue_of_key, string_hash
-from broker.message_queue import queue_names
+from broker.format.java import queue_of_hash, queue_of_key, string_hash
 from broker.query import at_offset
+from broker.queues.message_queue import queue_names
 from broker.selectors import Outgoing, select_by_hash
 from broker.testing import SimDisk
 from pyddmq import LocalState, OutgoingMessage
@@ -168,13 +168,13 @@ def test_key_that_another_rule_stored_elsewhere_keeps_its_order(tmp_path: Path) 
 ROOT = Path(__file__).parents[2]
 ROOMS = ["broker", "proxy", "upstream", "actions", "conf", "lag", "pyddmq"]
 NOT_BY_HASH = {
-    ("broker/java.py", "abs(value) % queues"),
+    ("broker/format/java.py", "abs(value) % queues"),
     ("broker/single_puts.py", "self._round_robin % len(topic.queues)"),
-    ("proxy/message_checks.py", "partition_id % queues"),
-    ("proxy/message_checks.py", "(port.round + 1) % queues"),
-    ("proxy/check_leaf.pyx", "partition_id % queues"),
-    ("proxy/check_leaf.pyx", "(port.round + 1) % queues"),
-    ("proxy/check_leaf.pyx", "(<u64>value if value > 0 else 0 - <u64>value) % <u64>queues"),
+    ("proxy/services/message_checks.py", "partition_id % queues"),
+    ("proxy/services/message_checks.py", "(port.round + 1) % queues"),
+    ("proxy/services/check_leaf.pyx", "partition_id % queues"),
+    ("proxy/services/check_leaf.pyx", "(port.round + 1) % queues"),
+    ("proxy/services/check_leaf.pyx", "(<u64>value if value > 0 else 0 - <u64>value) % <u64>queues"),
 }
 """Every remainder by a number of queues: the rule itself, its leaf, the queue that was asked for, and taking turns."""
 
@@ -196,4 +196,4 @@ def test_no_other_place_computes_a_queue_from_a_hash() -> None:
     """One function in the whole project; a remainder by a number of queues elsewhere is named here or wrong."""
     files = [path for room in ROOMS for kind in ("*.py", "*.pyx") for path in sorted((ROOT / room).rglob(kind))]
     found = {(str(path.relative_to(ROOT)), each) for path in files for each in remainders(path)}
-    assert found == NOT_BY_HASH, "take broker.java.queue_of_key or queue_of_hash"
+    assert found == NOT_BY_HASH, "take broker.format.java.queue_of_key or queue_of_hash"

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.disk import RealDisk
 from broker.errors import RecordGone, StoreFormatNewer, StoreUnreadable
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.reading import ReadingDisk
-from broker.readonly import ReadOnlyStore
-from broker.record import split
-from broker.seams import Disk
-from broker.state_file import SealedFile
+from broker.format.record import split
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.read_only_disk import ReadingDisk
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import SealedFile
+from broker.runtime.store_metrics import UNITS_REPAIRED
 from broker.store import Store, StoreOptions
-from broker.store_metrics import UNITS_REPAIRED
 from broker.testing import ManualClock, SimDisk
+from broker.tools.readonly import ReadOnlyStore
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from tests.integration.test_store_recovery import filled
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from broker.features import ALL
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from broker.dead_letter import dead_letter
-from broker.delay.delays import Delays
 from broker.errors import StoreError
-from broker.message import message_of
-from broker.message_type import MessageType
-from broker.notices import Notices
-from broker.opening import run_to_end
-from broker.put import Put
+from broker.format.message import message_of
+from broker.format.message_type import MessageType
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
 from broker.query import NotFound, QueryRefused, at_offset
+from broker.retry.dead_letter import dead_letter
 from broker.retry.letters import Wanted
 from broker.retry.metrics import REDRIVE_REFUSED
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
-from broker.timer.timers import Timers
-from proxy.dead_letters import Figures, LetterPage, overview
+from proxy.operate.dead_letters import Figures, LetterPage, overview
 from tests.integration.redrive_tools import Buried, bury, opened, redrive, redrives
 from tests.integration.store_tools import HOST, ROOT
 from tests.stopping import end_run

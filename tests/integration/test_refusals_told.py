@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.connection import Connection
+from proxy.port.connection import Connection
 from proxy.wire import Call
 from pyddmq import CallRejected, Producer, PullRefused, SendRefused
 from tests.patient import PATIENCE_SECONDS, Consumer

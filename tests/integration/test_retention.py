@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.awaited import AwaitedSteps
-from broker.metrics import Metrics
+from broker.log.awaited import AwaitedSteps
 from broker.retention import Doomed, Rescue, RetentionLimits
+from broker.runtime.metrics import Metrics
 from broker.store import RecordGone, Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store

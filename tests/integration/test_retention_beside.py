@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.awaited import AwaitedSteps
-from broker.cancelling import CancelOutcome
-from broker.delay.keeper import DelayKeeper
+from broker.log.awaited import AwaitedSteps
 from broker.retention import RetentionLimits
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.delay.keeper import DelayKeeper
+from broker.scheduled.timer.keeper import TimerKeeper
 from broker.testing import SimSyncs
-from broker.timer.keeper import TimerKeeper
 from broker.transaction import metrics as counted
 from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.names import State

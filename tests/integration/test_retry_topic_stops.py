@@ -15,7 +15,7 @@ from broker.testing import PowerCut
 from tests.unit.retry_world import RetryWorld
 from tests.unit.upstream_world import Client
 from upstream.job import UpstreamJob
-from upstream.progress import ProgressFailed
+from upstream.progress.progress import ProgressFailed
 
 CLIENT = Client()
 

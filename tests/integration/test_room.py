@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.delay.puts import DelayedPuts
-from broker.metrics import Metrics
+from broker.queues.topics import dead_letter_topic
+from broker.runtime.metrics import Metrics
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.puts import TimedPuts
 from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, SimDisk
-from broker.timer.puts import TimedPuts
-from broker.topics import dead_letter_topic
 from broker.transaction.names import HALF_TOPIC
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from broker.decisions import Decided, Decision, prepared_offset_of
-from broker.delay.delays import Delays
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
-from broker.opening import run_to_end
-from broker.put import Put
-from broker.shared_walk import Reading, Wanted, alone, decided, together
+from broker.log.decisions import Decided, Decision, prepared_offset_of
+from broker.log.put import Put
+from broker.log.shared_walk import Reading, Wanted, alone, decided, together
+from broker.opening.opening import run_to_end
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from broker.timer.timers import Timers
 from broker.transaction.names import State
 from broker.transaction.transactions import EndOutcome, Transactions
 from tests.integration.store_tools import HOST, ROOT, append, open_store

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from broker.delay.puts import DelayedPuts
-from broker.pace import STEPS_MAX
+from broker.runtime.step_size import STEPS_MAX
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Put
 from broker.testing import SimDisk
-from broker.timer.puts import TimedPuts
 from tests.integration import delay_tools, timer_tools
 from tests.integration.waiting_tools import TOPIC, WaitingStore
 

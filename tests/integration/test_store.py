@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.java import string_hash
-from broker.message import message_of
-from broker.metrics import Metrics
-from broker.record import RECORD_OVERHEAD_BYTES, born_host, split, store_timestamp
-from broker.state_file import SealedFile
+from broker.format.java import string_hash
+from broker.format.message import message_of
+from broker.format.record import RECORD_OVERHEAD_BYTES, born_host, split, store_timestamp
+from broker.runtime.metrics import Metrics
+from broker.runtime.state_file import SealedFile
 from broker.store import (
     DamagedRecord,
     DiskFull,

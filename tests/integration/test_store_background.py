@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import MessageRefused, StoreError, StoreFailed
-from broker.seams import DiskFile, Told
+from broker.runtime.seams import DiskFile, Told
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.check import Check, Severity
 from broker.errors import StoreError, StoreFormatNewer, StoreInUse
-from broker.metrics import Metrics
-from broker.record import check as check_record
-from broker.repair import filling
-from broker.state_file import SealedFile
-from broker.store_json import FORMAT_VERSION
+from broker.format.record import check as check_record
+from broker.opening.store_json import FORMAT_VERSION
+from broker.runtime.metrics import Metrics
+from broker.runtime.state_file import SealedFile
 from broker.testing import ManualClock, PowerCut, SimDisk
+from broker.tools.check import Check, Severity
+from broker.tools.repair import filling
 from tests.integration.damage import (
     COUNT,
     DAMAGES,
@@ -33,8 +33,8 @@ from tests.integration.damage import (
     wanted,
 )
 from tests.integration.store_tools import ROOT, append, bodies, open_store
-from upstream.backup import Backup
-from upstream.store_check import check_data
+from upstream.tools.backup import Backup
+from upstream.tools.store_check import check_data
 
 EVERY = pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name.replace(" ", "-"))
 

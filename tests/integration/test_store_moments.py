@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from broker.landed import AHEAD_MAX_US, seconds_early
-from broker.message import message_of
+from broker.format.message import message_of
+from broker.log.landed import AHEAD_MAX_US, seconds_early
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.consume_queue import FILLER
-from broker.delay.puts import DelayedPuts
-from broker.metrics import Metrics
-from broker.record import CRC_PREFIX, batch_property, split
-from broker.recovery import RecoveryProgress
+from broker.format.record import CRC_PREFIX, batch_property, split
+from broker.opening.recovery import RecoveryProgress
+from broker.queues.consume_queue import FILLER
+from broker.runtime.metrics import Metrics
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Put, Store
 from broker.testing import ManualClock, PowerCut, SimDisk
-from broker.timer.puts import TimedPuts
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 SEGMENT = f"{ROOT}/commitlog/{0:020d}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.consume_queue import UNIT
+from broker.queues.consume_queue import UNIT
+from broker.queues.time_search import offset_at
 from broker.testing import ManualClock, SimDisk
-from broker.time_search import offset_at
 from tests.integration.store_tools import ROOT, append, open_store
 
 BEGIN_MS = 1_700_000_000_000

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.timer import listing, slot_walk
-from broker.timer.listing import KeptScan, PendingTimer, TimerListing, timer_status
-from broker.timer.stages import Stage
+from broker.scheduled.timer import listing, slot_walk
+from broker.scheduled.timer.listing import KeptScan, PendingTimer, TimerListing, timer_status
+from broker.scheduled.timer.stages import Stage
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
 

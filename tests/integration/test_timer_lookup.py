@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from broker.loop import metrics as counted
-from broker.loop.occurrence import parse_id
 from broker.query import NotFound
-from broker.timer.names import TIMER_TOPIC
-from proxy.change_steps import MessageName
-from proxy.messages import MessageSearch
-from proxy.timer_changes import CancelBody, RescheduleBody, timer_changes
-from proxy.timer_lookup import TimerLookup, TimerState
+from broker.scheduled.recurring import metrics as counted
+from broker.scheduled.recurring.occurrence import parse_id
+from broker.scheduled.timer.names import TIMER_TOPIC
+from proxy.operate.change_steps import MessageName
+from proxy.operate.messages import MessageSearch
+from proxy.operate.timer_changes import CancelBody, RescheduleBody, timer_changes
+from proxy.operate.timer_lookup import TimerLookup, TimerState
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
 from tests.patient import PATIENCE_SECONDS, Producer
 from tests.running_node import RunningNode

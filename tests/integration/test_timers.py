@@ -6,14 +6,14 @@ import contextlib
 
 import pytest
 
-from broker.message import message_of
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.message import message_of
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions
+from broker.scheduled.timer.puts import TimedPuts
+from broker.scheduled.timer.stages import Stage
 from broker.testing import PowerCut, SimDisk
-from broker.timer import metrics as counted
-from broker.timer.names import TIMER_TOPIC, TimerOptions
-from broker.timer.puts import TimedPuts
-from broker.timer.stages import Stage
 from tests.integration.store_tools import HOST, ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 
@@ -119,7 +119,7 @@ def test_refused_timer_holds_up_nobody() -> None:
 
 def test_too_many_refused_are_put_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is aside stays bounded; the others are tried again later, and nothing is lost or delivered twice."""
-    monkeypatch.setattr("broker.timer.due.ASIDE_MAX", 3)
+    monkeypatch.setattr("broker.scheduled.timer.due.ASIDE_MAX", 3)
     made = broker(segment_bytes=1 << 16)
     made.store.create_topic("gone", 1)
     for number in range(8):

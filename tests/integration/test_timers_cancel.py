@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cancelling import CancelOutcome
 from broker.errors import MessageRefused
-from broker.message import message_of
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.message import message_of
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.stages import Stage
 from broker.testing import ManualClock, SimDisk
-from broker.timer import metrics as counted
-from broker.timer.names import TIMER_TOPIC
-from broker.timer.stages import Stage
 from tests.integration.store_tools import HOST, ROOT
 from tests.integration.test_timers_stops import FILES
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.cancelling import CancelOutcome
 from broker.retention import RetentionLimits
-from broker.timer import metrics as counted
-from broker.timer.keeper import TimerKeeper
-from broker.timer.names import TIMER_TOPIC
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.keeper import TimerKeeper
+from broker.scheduled.timer.names import TIMER_TOPIC
 from tests.integration.timer_tools import TOPIC, Broker, broker
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from broker.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.timer.listing import TimerListing
+from broker.scheduled.timer.log import UNIT_BYTES
 from broker.testing import PowerCut, SimDisk
-from broker.timer.listing import TimerListing
-from broker.timer.log import UNIT_BYTES
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.timer import metrics as counted
-from broker.timer.wheel import SLOT, SLOT_BYTES
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.wheel import SLOT, SLOT_BYTES
 from tests.integration.store_tools import ROOT
 from tests.integration.test_timers_stops import TimerStops
 from tests.integration.timer_tools import SMALL, START_MS, Broker, broker

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.metrics import Metrics
-from broker.timer import metrics as counted
-from broker.timer.names import PRECISIONS_MS
-from broker.timer.state import TimerState
+from broker.runtime.metrics import Metrics
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.names import PRECISIONS_MS
+from broker.scheduled.timer.state import TimerState
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import SMALL, broker
 

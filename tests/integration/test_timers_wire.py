@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.message import message_of
-from broker.timer.handle import RecallHandle
-from broker.timer.names import TIMER_TOPIC
+from broker.format.message import message_of
+from broker.scheduled.timer.handle import RecallHandle
+from broker.scheduled.timer.names import TIMER_TOPIC
 from pyddmq import OutgoingMessage, SendRefused, WireProtocol
 from tests.patient import Producer
 from tests.running_node import RunningNode

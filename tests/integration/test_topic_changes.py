@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from broker.options import StoreOptions
-from proxy.admin.changes import ChangeRefused
-from proxy.topic_changes import DeletionBody, TopicBody, topic_changes
+from proxy.operate.changes import ChangeRefused
+from proxy.operate.topic_changes import DeletionBody, TopicBody, topic_changes
 from pyddmq import SendRefused
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metrics import Metrics
-from broker.readonly import ReadOnlyStore
+from broker.runtime.metrics import Metrics
 from broker.store import DiskFull, Store, StoreFailed
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from broker.tools.readonly import ReadOnlyStore
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from tests.integration.waiting_tools import drive, flush_in_background
 

@@ -10,8 +10,8 @@ import pytest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 
-from broker.put import Put
-from broker.seams import SystemClock
+from broker.log.put import Put
+from broker.runtime.seams import SystemClock
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.transactions import Transactions
 from pyddmq.codes import ResultCode

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.errors import MessageRefused
-from broker.properties import parse_properties
-from broker.put import Put
+from broker.format.properties import parse_properties
+from broker.log.put import Put
 from broker.query import at_offset
 from broker.testing import SimDisk
 from broker.transaction import metrics as counted

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.decisions import prepared_offset_of
-from broker.offsets import ConsumerOffsets
-from broker.put import Put
+from broker.log.decisions import prepared_offset_of
+from broker.log.put import Put
 from broker.query import at_offset
+from broker.queues.offsets import ConsumerOffsets
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from broker.transaction.names import GROUP as OFFSETS_GROUP

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from broker.errors import DiskFull
-from broker.opening import run_to_end
-from broker.put import Put
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
 from broker.query import at_offset
 from broker.retention import RetentionLimits
 from broker.transaction import metrics as counted

@@ -17,7 +17,7 @@ from thriftpy2 import transport as py_transport
 from thriftpy2.protocol.binary import TBinaryProtocol as PyBinaryProtocol
 from thriftpy2.protocol.compact import TCompactProtocol as PyCompactProtocol
 
-from broker.record import locate
+from broker.format.record import locate
 from proxy.wire import (
     BINARY,
     COMPACT,

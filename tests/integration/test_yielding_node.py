@@ -10,7 +10,7 @@ import pytest
 from actions.registry import Registry
 from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
-from proxy.node import Node, Seams
+from proxy.node.node import Node, Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 
 YAML = """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.landed import seconds_early
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
+from broker.log.landed import seconds_early
+from broker.opening.opening import run_to_end
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.timer.names import TimerOptions
+from broker.scheduled.timer.timers import Timers
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from broker.timer.names import TimerOptions
-from broker.timer.timers import Timers
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore, put_durably
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.delay.delays import Delays
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
-from broker.opening import run_to_end
-from broker.put import Put
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.delay.delays import Delays
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.transaction.names import State

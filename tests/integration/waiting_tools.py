@@ -10,18 +10,18 @@ from functools import partial
 from random import Random
 from typing import Any, Self, TypeVar
 
-from broker.awaited import AwaitedSteps
-from broker.consume_queue import FILLER_SIZE
-from broker.delay.delays import Delays
 from broker.errors import DiskFull, StoreError
-from broker.metrics import Metrics
-from broker.properties import encode_properties
-from broker.put import Position, Put
-from broker.record import store_timestamp
-from broker.seams import Syncs
+from broker.format.properties import encode_properties
+from broker.format.record import store_timestamp
+from broker.log.awaited import AwaitedSteps
+from broker.log.put import Position, Put
+from broker.queues.consume_queue import FILLER_SIZE
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Syncs
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
-from broker.timer.timers import Timers
 from tests.integration.store_tools import ROOT, bodies
 from tests.stopping import end_run
 

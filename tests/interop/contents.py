@@ -10,15 +10,12 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import NamedTuple
 
-from broker.body import split_body
-from broker.consume_queue import FILLER
-from broker.disk import RealDisk
 from broker.feature import Feature
 from broker.features import ALL
-from broker.java import queue_of_key
-from broker.metrics import Metrics
-from broker.properties import encode_properties, parse_properties
-from broker.record import (
+from broker.format.body import split_body
+from broker.format.java import queue_of_key
+from broker.format.properties import encode_properties, parse_properties
+from broker.format.record import (
     born_host,
     born_timestamp,
     physical_offset,
@@ -27,8 +24,11 @@ from broker.record import (
     reconsume_times,
     store_timestamp,
 )
-from broker.record import queue_id as queue_id_of
-from broker.seams import Clock, SystemClock
+from broker.format.record import queue_id as queue_id_of
+from broker.queues.consume_queue import FILLER
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock, SystemClock
 from broker.store import Put, Store, StoreOptions
 from proxy.demo.events import load_events
 from tests.interop.rocketmq import Message

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bench.rocketmq import jars
 from bench.rocketmq.jars import Programs, RocketMQMissing
 from bench.rocketmq.processes import JVM_OPTIONS, Broker, LineClient, NameServer
-from broker.properties import BATCH_NAME, CRC_NAME
+from broker.format.properties import BATCH_NAME, CRC_NAME
 from tests.conftest import need
 
 __all__ = ["JVM_OPTIONS", "Broker", "Client", "ClientContext", "Message", "NameServer", "Programs", "compiled_programs"]

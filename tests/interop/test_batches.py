@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from broker.batch import BatchMessage, decode_batch, encode_batch
-from broker.unique_key import UniqueKeys
+from broker.format.unique_key import UniqueKeys
+from broker.log.batch import BatchMessage, decode_batch, encode_batch
 from tests.golden.batches import BATCHES_FILE
 from tests.interop.rocketmq import JVM_OPTIONS, Programs
 

@@ -7,32 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from broker.check import Check
-from broker.disk import RealDisk
-from broker.interchange import adopted, names_of
-from broker.loop.loops import Loops
-from broker.loop.occurrence import LOOP, Occurrence
-from broker.loop.returning import returning
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
+from broker.format.properties import find_property
+from broker.format.record import split
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
 from broker.options import StoreOptions
-from broker.properties import find_property
-from broker.put import Put
 from broker.query import by_unique_key
-from broker.record import split
+from broker.queues.time_search import offset_at
 from broker.retention import RetentionLimits
-from broker.seams import SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import SystemClock
+from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.recurring.occurrence import LOOP, Occurrence
+from broker.scheduled.recurring.returning import returning
+from broker.scheduled.timer.keeper import TimerKeeper
 from broker.testing import ManualClock
-from broker.time_search import offset_at
-from broker.timer.keeper import TimerKeeper
+from broker.tools.check import Check
+from broker.tools.interchange import adopted, names_of
 from broker.transaction.keeper import TransactionKeeper
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, STORE_HOST, open_store
 from tests.interop.sides import copied, settings_for
 from tests.interop.test_their_store import open_progress
 from tests.interop.test_timers import THEIR_SETTINGS, TOPIC, Ours, assert_once, half, times_of
-from upstream.store_check import check_data
+from upstream.tools.store_check import check_data
 
 pytestmark = pytest.mark.long
 

@@ -7,14 +7,14 @@ from random import SystemRandom
 
 import pytest
 
-from broker.disk import RealDisk
-from broker.seams import SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
 from broker.store import Store
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, Sent, open_store, write
 from tests.interop.rocketmq import Client
 from tests.interop.sides import copied, settings_for
-from upstream.store_repair import repair_data
+from upstream.tools.store_repair import repair_data
 
 pytestmark = pytest.mark.long
 

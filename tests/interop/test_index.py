@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from broker.disk import RealDisk
-from broker.interchange import adopted
 from broker.options import StoreOptions
 from broker.query import by_key, by_unique_key
+from broker.runtime.disk import RealDisk
 from broker.store import Store
+from broker.tools.interchange import adopted
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, QUEUES, open_store, permits, read, write_all
 from tests.interop.rocketmq import Client, Message

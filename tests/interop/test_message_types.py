@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.message_type import MessageType
+from broker.format.message_type import MessageType
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import open_store
 from tests.interop.sides import settings_for

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.disk import RealDisk
-from broker.offsets import ConsumerOffsets
+from broker.queues.offsets import ConsumerOffsets
 from broker.retention import RetentionLimits
-from broker.seams import SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, QUEUES, TOPICS, open_store, permits, randoms, write_all
 from tests.interop.sides import assert_rolled, assert_same, by_arrival, copied, settings_for

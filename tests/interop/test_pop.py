@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.disk import RealDisk
-from broker.metrics import Metrics
-from broker.offsets import REVIVE_GROUP, ConsumerOffsets
-from broker.popped import REVIVE_PREFIX
-from broker.seams import SystemClock
+from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import SystemClock
+from broker.scheduled.popped import REVIVE_PREFIX
 from broker.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import open_store
 from tests.interop.sides import settings_for
-from upstream.progress import Progress
+from upstream.progress.progress import Progress
 
 pytestmark = pytest.mark.long
 

@@ -7,13 +7,13 @@ from random import SystemRandom
 
 import pytest
 
-from broker.disk import RealDisk
-from broker.record import physical_offset
-from broker.seams import SystemClock
+from broker.format.record import physical_offset
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, TOPICS, open_store, permits, randoms, write_all
 from tests.interop.sides import assert_same, by_arrival, copied, settings_for
-from upstream.store_repair import repair_data
+from upstream.tools.store_repair import repair_data
 
 pytestmark = pytest.mark.long
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from broker.consumer import ConcurrentContext, ConcurrentStatus, ConsumedMessage, Consumers
-from broker.delay.delays import Delays
-from broker.disk import RealDisk
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
+from broker.opening.opening import run_to_end
 from broker.query import at_offset
 from broker.retry.letters import letters
 from broker.retry.redrive import Redrives
-from broker.seams import SystemClock
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import SystemClock
+from broker.scheduled.delay.delays import Delays
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings

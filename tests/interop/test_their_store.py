@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from bench.processes import BenchError
-from broker.body import SYS_COMPRESSED, SYS_COMPRESSION_MASK
-from broker.disk import RealDisk
 from broker.errors import StoreGeometryDiffers
-from broker.interchange import adopted, broker_settings
-from broker.metrics import Metrics
-from broker.offsets import ConsumerOffsets
-from broker.record import split, sys_flag
-from broker.seams import SystemClock
+from broker.format.body import SYS_COMPRESSED, SYS_COMPRESSION_MASK
+from broker.format.record import split, sys_flag
+from broker.opening.store_json import Geometry
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import SystemClock
 from broker.store import Store, StoreOptions
-from broker.store_json import Geometry
 from broker.testing import ManualClock, ManualScheduler
+from broker.tools.interchange import adopted, broker_settings
 from tests.integration.ddmq_tools import Peer, result
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import BODY_BYTES_MAX, QUEUES, TOPICS, Sent, open_store, permits, randoms, read, write_all
@@ -32,7 +32,7 @@ from tests.interop.rocketmq import Broker, Client, Message
 from tests.interop.sides import assert_rolled, assert_same, by_arrival, copied, settings_for
 from tests.patient import until
 from tests.running_node import RunningNode
-from upstream.progress import Progress
+from upstream.progress.progress import Progress
 
 pytestmark = pytest.mark.long
 

@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from broker.cancelling import CancelOutcome
-from broker.delay.delays import Delays
-from broker.disk import RealDisk
 from broker.features import features
-from broker.interchange import adopted
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
-from broker.opening import run_to_end
-from broker.put import Put
-from broker.record import split, store_timestamp
-from broker.seams import SystemClock
+from broker.format.record import split, store_timestamp
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import SystemClock
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.timer.names import TimerOptions
+from broker.scheduled.timer.timers import Timers
 from broker.testing import ManualClock, ManualScheduler
-from broker.timer.names import TimerOptions
-from broker.timer.timers import Timers
+from broker.tools.interchange import adopted
 from broker.transaction.names import State
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.settings import CheckSettings

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.disk import RealDisk
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.offsets import ConsumerOffsets
-from broker.opening import run_to_end
-from broker.put import Put
-from broker.record import split
-from broker.seams import SystemClock
+from broker.format.record import split
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import SystemClock
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
 from broker.transaction.names import State

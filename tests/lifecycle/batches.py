@@ -7,8 +7,8 @@ import contextlib
 import pytest
 
 from broker.errors import DiskFull, MessageRefused
-from broker.put import Put
-from broker.record import split
+from broker.format.record import split
+from broker.log.put import Put
 from broker.store import Store
 from broker.testing import ManualScheduler, PowerCut
 from tests.integration.store_tools import HOST, ROOT, open_store

@@ -6,8 +6,8 @@ import contextlib
 from typing import Any
 
 from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
-from broker.put import Put
-from broker.record import prepared_offset, split
+from broker.format.record import prepared_offset, split
+from broker.log.put import Put
 from broker.retention import RetentionLimits
 from broker.retry.letters import letter_topic, letters
 from broker.store import Store

@@ -8,14 +8,14 @@ from functools import partial
 
 import pytest
 
-from broker.cancelling import CancelOutcome
-from broker.delay.keeper import DelayKeeper
-from broker.delay.level_queue import DelayLevel
-from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
-from broker.message import message_of
-from broker.record import split, store_timestamp
+from broker.format.message import message_of
+from broker.format.record import split, store_timestamp
 from broker.retention import RetentionLimits
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.delay.keeper import DelayKeeper
+from broker.scheduled.delay.level_queue import DelayLevel
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.store import Store
 from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import ROOT

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.record import split, store_timestamp
+from broker.format.record import split, store_timestamp
 from broker.retention import RetentionLimits
 from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, State

@@ -7,8 +7,8 @@ from typing import Any
 
 from broker.consumer import ConcurrentConsumer, ConcurrentStatus, OrderlyConsumer
 from broker.errors import DamagedRecord, DiskFull, RecordGone
-from broker.put import Put
-from broker.record import split
+from broker.format.record import split
+from broker.log.put import Put
 from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import let_pass, make_durable
 from tests.lifecycle.account import Account

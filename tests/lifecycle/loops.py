@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-from broker.cancelling import CancelOutcome
 from broker.errors import DamagedRecord, RecordGone
-from broker.loop.occurrence import Occurrence
-from broker.message import message_of
-from broker.timer.names import TIMER_TOPIC
+from broker.format.message import message_of
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring.occurrence import Occurrence
+from broker.scheduled.timer.names import TIMER_TOPIC
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
 from tests.integration.timer_tools import SMALL
 from tests.integration.waiting_tools import drive

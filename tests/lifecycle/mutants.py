@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 import pytest
 
 import broker.deduplication.checkpoint
-import broker.delay.cancel
-import broker.timer.cancel
-import broker.timer.opening
+import broker.scheduled.delay.cancel
+import broker.scheduled.timer.cancel
+import broker.scheduled.timer.opening
 from broker.consumer.retry_counts import RetryCounts
 from broker.deduplication.deduplication import Deduplication
-from broker.delay.due import DueDelays
-from broker.delay.level_queue import DelayLevel
 from broker.errors import StoreError
-from broker.flight import Flight
-from broker.queue_build import QueueBuild
-from broker.release_plain import Plain, PlainRelease
+from broker.log.flight import Flight
+from broker.opening.queue_build import QueueBuild
 from broker.retry.finished import Finished
 from broker.retry.redrive import Redrives
+from broker.scheduled.delay.due import DueDelays
+from broker.scheduled.delay.level_queue import DelayLevel
+from broker.scheduled.release_plain import Plain, PlainRelease
+from broker.scheduled.timer.coming import Coming
 from broker.store import Store
-from broker.timer.coming import Coming
 from broker.transaction.names import Fate
 from broker.transaction.ops import OpWriter
 from broker.transaction.replay import Replay
@@ -244,18 +244,23 @@ MUTANTS = (
         "cancels of a level do not name what they replace",
         Delays,
         "visible",
-        _patched(broker.delay.cancel, "prepared_offset_of", lambda _: lambda _: 0),
+        _patched(broker.scheduled.delay.cancel, "prepared_offset_of", lambda _: lambda _: 0),
     ),
     Mutant(
         "half a batch at the log's end is kept", Batches, "of one unit", _patched(QueueBuild, "finish", _batch_kept)
     ),
     Mutant("timers are delivered half a second early", Timers, "early", _patched(Coming, "take", _ahead)),
-    Mutant("cancels are not stored", Timers, "visible", _patched(broker.timer.cancel, "_append", _remembered_only)),
+    Mutant(
+        "cancels are not stored",
+        Timers,
+        "visible",
+        _patched(broker.scheduled.timer.cancel, "_append", _remembered_only),
+    ),
     Mutant(
         "a start does not ask what timers were replaced",
         Timers,
         "times",
-        _patched(broker.timer.opening, "_apply_decisions", _superseded_ignored),
+        _patched(broker.scheduled.timer.opening, "_apply_decisions", _superseded_ignored),
     ),
     Mutant("an occurrence and its next are two writes", Loops, "lost", _patched(Store, "append", _next_alone)),
     Mutant("decided halves are undecided again", Halves, "times", _patched(Replay, "steps", _decisions_forgotten)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker.deduplication.deduplication import OLDER, Deduplication, WindowLimits
 from broker.errors import DamagedRecord
-from broker.put import Done, Put
-from broker.record import split
+from broker.format.record import split
+from broker.log.put import Done, Put
 from broker.retention import RetentionLimits
 from broker.store import Store
 from broker.testing import ManualScheduler

@@ -9,7 +9,7 @@ from broker.consumer import OrderlyConsumer, OrderlyStatus
 from broker.consumer.counters import SAVE_ERRORS
 from broker.consumer.orderly import OrderlyWork
 from broker.consumer.retry_counts import FILE
-from broker.topics import dead_letter_topic
+from broker.queues.topics import dead_letter_topic
 from tests.lifecycle.listening import GROUP, Listening, Program, read
 from tests.lifecycle.retries import DEAD, LAST_FAILURE
 from tests.lifecycle.scenario import OFFSETS, POSITIONS, Moment

@@ -5,9 +5,9 @@ from __future__ import annotations
 from broker.consumer import ConcurrentConsumer, ConcurrentStatus
 from broker.consumer.burial import Burial
 from broker.consumer.concurrent import ConcurrentWork
-from broker.delay.levels import SCHEDULE_TOPIC
-from broker.properties import PROPERTIES_BYTES_MAX, encode_properties
-from broker.topics import dead_letter_topic, retry_topic
+from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
+from broker.queues.topics import dead_letter_topic, retry_topic
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from tests.lifecycle.listening import GROUP, Listening, Program, read
 from tests.lifecycle.scenario import DERIVED
 from tests.lifecycle.walk import Walk

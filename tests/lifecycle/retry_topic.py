@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.record import split
+from broker.format.record import split
+from broker.queues.topics import dead_letter_topic
 from broker.testing import ManualScheduler
-from broker.topics import dead_letter_topic
 from tests.integration.waiting_tools import make_durable
 from tests.lifecycle.account import Account
 from tests.lifecycle.scenario import WHEEL, Moment, Scenario

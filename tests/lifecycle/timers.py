@@ -7,14 +7,14 @@ from functools import partial
 
 import pytest
 
-from broker.cancelling import CancelOutcome
 from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
-from broker.landed import AHEAD_MAX_US
-from broker.message import message_of
+from broker.format.message import message_of
+from broker.log.landed import AHEAD_MAX_US
 from broker.retention import RetentionLimits
-from broker.timer import metrics as counted
-from broker.timer.keeper import TimerKeeper
-from broker.timer.names import TIMER_TOPIC
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.keeper import TimerKeeper
+from broker.scheduled.timer.names import TIMER_TOPIC
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import TOPIC, Broker, broker
 from tests.integration.waiting_tools import drive, put_durably, retain

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from broker.loop.occurrence import GROWING, LOOP, ONCE, Occurrence
+from broker.scheduled.recurring.occurrence import GROWING, LOOP, ONCE, Occurrence
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.wire import Reply, producer_codec, producer_idl

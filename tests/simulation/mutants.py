@@ -11,33 +11,33 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import broker.commit_log
-import broker.record
-from broker.commit_log import CommitLog
-from broker.flight import Flight
-from broker.put import Put
-from broker.queue_build import QueueBuild
-from broker.seams import Syncs
+import broker.format.record
+import broker.log.commit_log
+from broker.log.commit_log import CommitLog
+from broker.log.flight import Flight
+from broker.log.put import Put
+from broker.opening.queue_build import QueueBuild
+from broker.runtime.seams import Syncs
+from broker.scheduled.timer import cancel
+from broker.scheduled.timer.due import DueTimers
+from broker.scheduled.timer.parts import TimerParts
 from broker.testing import SimDisk, SimFile
-from broker.timer import cancel
-from broker.timer.due import DueTimers
-from broker.timer.parts import TimerParts
-from proxy.node import Node, Seams
+from proxy.node.node import Node, Seams
 from tests.simulation.clients import Consumer, Producer
 from tests.simulation.faults import cut_within, kill, lose_power, reset_connections, stall_readers
 from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import NodeFactory, World
-from upstream import heads
-from upstream.dead_letters import DeadLetters
+from upstream.delivery.order import OrderQueue
+from upstream.delivery.outcomes import WITHOUT_PERMIT, Outcomes
+from upstream.delivery.pauses import Pauses
+from upstream.delivery.subscription import Subscription
 from upstream.job import Lane, UpstreamJob
-from upstream.journal import AckJournal
-from upstream.order import OrderQueue
-from upstream.outcomes import WITHOUT_PERMIT, Outcomes
-from upstream.pauses import Pauses
-from upstream.progress import Progress
+from upstream.operate import heads
+from upstream.progress.journal import AckJournal
+from upstream.progress.progress import Progress
+from upstream.retry.dead_letters import DeadLetters
 from upstream.state import Event, State, move
-from upstream.subscription import Subscription
 
 LOG_FILES = ("/commitlog/", "/segment.new")
 
@@ -288,7 +288,7 @@ def _unburied(bury: Any) -> Any:
 
 def _sums_ignored(patch: pytest.MonkeyPatch) -> NodeFactory:
     """Take a record for valid when its last byte is there."""
-    for module in (broker.record, broker.commit_log):
+    for module in (broker.format.record, broker.log.commit_log):
         patch.setattr(module, "sum_matches", lambda record: record[-1] == 2)
     return Node
 

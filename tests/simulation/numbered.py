@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AGAIN_SECONDS = 0.1
 _SLACK_MS = 10
-"""A timestamp may be ahead of the wall clock (`broker.landed`), which is read in whole milliseconds."""
+"""A timestamp may be ahead of the wall clock (`broker.log.landed`), which is read in whole milliseconds."""
 
 
 def is_numbered(seed: int, number: int) -> bool:

@@ -8,20 +8,20 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Any, cast
 
-from broker.properties import parse_properties
-from broker.record import split
-from broker.topics import retry_topic
-from proxy.admin.changes import ChangeRefused
-from proxy.group_changes import HeadBody, PauseBody
-from proxy.node import Node
-from proxy.node_changes import node_changes
-from proxy.offset_changes import ResetBody
+from broker.format.properties import parse_properties
+from broker.format.record import split
+from broker.queues.topics import retry_topic
+from proxy.node.node import Node
+from proxy.operate.changes import ChangeRefused
+from proxy.operate.group_changes import HeadBody, PauseBody
+from proxy.operate.node_changes import node_changes
+from proxy.operate.offset_changes import ResetBody
 from tests.simulation.ledger import Place, PromiseBroken, Stamp
 from tests.simulation.retry_places import is_retry
 from tests.simulation.stored import QID_PREFIX
 from tests.simulation.world import World
-from upstream.counters import DELIVERED
-from upstream.stuck import StuckMessage, stuck_messages
+from upstream.delivery.counters import DELIVERED
+from upstream.operate.stuck import StuckMessage, stuck_messages
 
 HOST = "operator"
 

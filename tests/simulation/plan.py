@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from structlog.testing import capture_logs
 
-from proxy.node import Node
+from proxy.node.node import Node
 from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.faults import FAULTS, SELDOM
 from tests.simulation.ledger import Ledger, PromiseBroken

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from structlog.testing import capture_logs
 
-from proxy.node import Node
+from proxy.node.node import Node
 from tests.simulation.ledger import Ledger, Place, PromiseBroken, Publish, Stamp
 from tests.simulation.plan import GROUPS, ClientPlan, Plan, Send, Step, make_world, sends_of
 from tests.simulation.world import NodeFactory

@@ -6,9 +6,9 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from broker.consume_queue import FILLER_SIZE
-from broker.properties import parse_properties
-from broker.record import split, store_timestamp
+from broker.format.properties import parse_properties
+from broker.format.record import split, store_timestamp
+from broker.queues.consume_queue import FILLER_SIZE
 from broker.store import Store
 from tests.simulation.facts import DeadLetter, Place, Stored
 from tests.simulation.halves import TOPIC as PAID

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import StoreError
-from proxy.node import Node
+from proxy.node.node import Node
 from proxy.testing import NetworkFaults
 from tests.simulation.caller import Caller
 from tests.simulation.clients import ProducerHabits
@@ -21,7 +21,7 @@ from tests.simulation.mutants import (
     work_slowly,
 )
 from tests.simulation.world import NodeFactory, World
-from upstream.reconcile import Reconciler
+from upstream.progress.reconcile import Reconciler
 
 ROUNDS = 12
 SEEDS_MAX = 8

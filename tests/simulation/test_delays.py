@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.properties import parse_properties
-from broker.record import split, store_timestamp
+from broker.format.properties import parse_properties
+from broker.format.record import split, store_timestamp
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from tests.simulation.clients import LEVELS_MS, ProducerHabits
 from tests.simulation.faults import FAULTS

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from broker.store import StoreFailed
 from broker.testing import SimDisk
-from proxy.node import Node
-from proxy.node_view import LiveNode
-from proxy.reload import Reloader
+from proxy.node.node import Node
+from proxy.node.reload import Reloader
+from proxy.operate.node_view import LiveNode
 from proxy.testing import NetworkFaults
 from tests.simulation.clients import PERFECT, ProducerHabits
 from tests.simulation.world import World

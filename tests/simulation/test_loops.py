@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.loop.occurrence import LOOP, Occurrence
+from broker.scheduled.recurring.occurrence import LOOP, Occurrence
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, Came, LoopAccount, walk
 

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from broker.testing import SimDisk, SimFile
-from proxy.admin.changes import AdminToken, ChangeDesk, ChangeRefused
-from proxy.dead_letter_changes import RedriveBody
-from proxy.group_changes import HeadBody, PauseBody
-from proxy.node_changes import node_changes
-from proxy.offset_changes import ResetBody
+from proxy.operate.changes import AdminToken, ChangeDesk, ChangeRefused
+from proxy.operate.dead_letter_changes import RedriveBody
+from proxy.operate.group_changes import HeadBody, PauseBody
+from proxy.operate.node_changes import node_changes
+from proxy.operate.offset_changes import ResetBody
+from proxy.operate.topic_changes import DeletionBody, TopicBody
 from proxy.testing import NetworkFaults
-from proxy.topic_changes import DeletionBody, TopicBody
 from tests.simulation.caller import Caller, uids
 from tests.simulation.operator import change
 from tests.simulation.world import World

@@ -17,8 +17,8 @@ import pytest
 from actions.registry import Registry
 from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
-from proxy.consumer_service import ConsumerService
-from proxy.node import Node, Seams
+from proxy.node.node import Node, Seams
+from proxy.services.consumer_service import ConsumerService
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
 from proxy.testing.sdk import CONSUMERS, PRODUCERS, Account, SdkConsumer, SdkProducer, Surroundings
 from proxy.testing.sdk.account import Message
@@ -197,7 +197,7 @@ def test_kills_cost_libraries_nothing_with_any_seed(seed: int) -> None:
 
 def test_results_refused_while_starting_would_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the fault put back, exceptions for results that were not taken, the account shows it."""
-    monkeypatch.setattr("proxy.starting_service.carries_results", lambda _: False)
+    monkeypatch.setattr("proxy.services.starting_service.carries_results", lambda _: False)
     assert any(SdkWorld(seed, 2_000).run(kills=12).repeats["thrown away"] for seed in range(1, 6))
 
 

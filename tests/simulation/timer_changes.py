@@ -7,13 +7,13 @@ import inspect
 from random import Random
 from typing import Any
 
+from broker.scheduled.timer.handle import RecallHandle
 from broker.testing.sim_disk import PowerCut
-from broker.timer.handle import RecallHandle
-from proxy.admin.changes import ChangeRefused
-from proxy.change_steps import MessageName
-from proxy.delay_changes import CancelBody as DelayCancelBody
-from proxy.node_changes import node_changes
-from proxy.timer_changes import CancelBody, RescheduleBody
+from proxy.operate.change_steps import MessageName
+from proxy.operate.changes import ChangeRefused
+from proxy.operate.delay_changes import CancelBody as DelayCancelBody
+from proxy.operate.node_changes import node_changes
+from proxy.operate.timer_changes import CancelBody, RescheduleBody
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, LoopAccount, LoopProducer, walk
 from tests.simulation.loops import TOPIC as LATER

@@ -11,14 +11,14 @@ import yaml
 from broker.testing.sim_disk import SimDisk
 from conf import Loaded, loads
 from proxy.admin import api, page
-from proxy.admin.attention import DETAILS_MAX, findings
 from proxy.admin.exposition import ATTENTION, NodeCollector
-from proxy.admin.finding import Finding
 from proxy.admin.loop_lag import LoopLag
-from proxy.config_watch import ConfigWatch, Signature
-from proxy.node import Node
-from proxy.node_view import LiveNode
-from proxy.reload import Reloader
+from proxy.node.node import Node
+from proxy.node.reload import Reloader
+from proxy.operate.attention import DETAILS_MAX, findings
+from proxy.operate.finding import Finding
+from proxy.operate.node_view import LiveNode
+from proxy.process.config_watch import ConfigWatch, Signature
 from proxy.testing import NetworkFaults
 from tests.simulation.caller import Line, Waiting
 from tests.simulation.ledger import Place

@@ -18,13 +18,13 @@ import yaml
 from actions.registry import Registry
 from broker.errors import DamagedRecord
 from broker.features import ALL
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 from broker.store import Store, StoreOptions
 from broker.testing import SimDisk, SimSyncs
 from broker.testing.sim_disk import CRASH_MODES
 from conf import Loaded, loads
-from proxy.node import Node, Seams
-from proxy.reload import Reloader, ReloadResult
+from proxy.node.node import Node, Seams
+from proxy.node.reload import Reloader, ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits

@@ -19,14 +19,14 @@ from broker.consumer import (
     OrderlyStatus,
 )
 from broker.consumer.running import Told, Work, run_inline
-from broker.delay.delays import Delays
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
+from broker.format.properties import parse_properties
+from broker.format.record import split
+from broker.opening.opening import run_to_end
 from broker.options import StoreOptions
-from broker.properties import parse_properties
-from broker.record import split
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.scheduled.delay.delays import Delays
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 

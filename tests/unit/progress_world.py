@@ -11,14 +11,14 @@ from random import Random
 from typing import Literal
 
 from broker.features import ALL
-from broker.metrics import Metrics
+from broker.log.put import Put
 from broker.options import StoreOptions
-from broker.put import Put
-from broker.seams import Disk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Disk
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
-from upstream.progress import Progress
-from upstream.tracker import OffsetTracker
+from upstream.progress.progress import Progress
+from upstream.progress.tracker import OffsetTracker
 
 ROOT = "/data"
 OFFSETS = f"{ROOT}/config/consumerOffset.json"

@@ -6,9 +6,9 @@ from collections.abc import Generator
 from typing import Any
 
 from actions.registry import Registry
-from broker.opening import run_to_end
-from broker.timer.names import TIMER_TOPIC
-from broker.timer.timers import Timers
+from broker.opening.opening import run_to_end
+from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.timers import Timers
 from tests.unit.upstream_world import Client, World
 from upstream.job import UpstreamJob
 

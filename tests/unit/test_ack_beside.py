@@ -6,8 +6,8 @@ import pytest
 
 from broker.testing import SimDisk
 from tests.unit.progress_world import SYNC_TAKES, Node, cut, finished
-from upstream import ack_writer
-from upstream.progress import ProgressFailed
+from upstream.progress import ack_writer
+from upstream.progress.progress import ProgressFailed
 
 
 def begun(disk: SimDisk | None = None) -> Node:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.upstream_world import ROOT, Client, World
-from upstream.journal import AckJournal
-from upstream.journal_format import Acked
+from upstream.progress.journal import AckJournal
+from upstream.progress.journal_format import Acked
 
 
 def queue_bytes_read(world: World) -> int:

@@ -9,11 +9,11 @@ import pytest
 
 from broker.testing import PowerCut, SimDisk
 from tests.unit.progress_world import ACKS, GROUP, SYNC_TAKES, TOPIC, Node, cut, finished, killed
-from upstream import ack_writer, reconcile
-from upstream.journal import AckJournal
-from upstream.journal_format import encode_snapshot_end, encode_written
-from upstream.progress import ProgressFailed, ProgressFull
-from upstream.tracker import FailureKind
+from upstream.progress import ack_writer, reconcile
+from upstream.progress.journal import AckJournal
+from upstream.progress.journal_format import encode_snapshot_end, encode_written
+from upstream.progress.progress import ProgressFailed, ProgressFull
+from upstream.progress.tracker import FailureKind
 
 Act = Callable[[Node], None]
 LAST = 199

@@ -6,9 +6,9 @@ import pytest
 
 from broker.testing import SimDisk
 from tests.unit.progress_world import ACKS, Node, cut, finished, killed
-from upstream import ack_writer
-from upstream.progress import ProgressFailed, ProgressFull
-from upstream.tracker import FailureKind
+from upstream.progress import ack_writer
+from upstream.progress.progress import ProgressFailed, ProgressFull
+from upstream.progress.tracker import FailureKind
 
 
 def test_sync_timer_makes_acks_durable_after_100_ms() -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 from proxy.admin import guard as guard_module
 from proxy.admin.guard import (
     BODY_SECONDS_MAX,

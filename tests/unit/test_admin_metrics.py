@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics import SPECS
+from broker.runtime.metrics import SPECS
 from proxy.admin import metrics_doc
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import TICK_SECONDS, LoopLag

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import pytest
 
 from proxy.admin import page
-from proxy.admin.attention import findings
 from proxy.admin.style import CSS, CSS_SHA256
-from proxy.admin.text import age, amount, byte_size
-from proxy.admin.view import (
+from proxy.operate.attention import findings
+from proxy.operate.text import age, amount, byte_size
+from proxy.operate.view import (
     WHEREABOUTS,
     ConnectionView,
     Delivery,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.loop.occurrence import LOOP, Occurrence
-from broker.timer.listing import PendingTimer
+from broker.scheduled.recurring.occurrence import LOOP, Occurrence
+from broker.scheduled.timer.listing import PendingTimer
 from proxy.admin.timers import _timer
 
 FIRST = Occurrence(1_800_000_000, LOOP, 1_800_003_600, 10, 0, 60, 0, "14f22520-ad72-11e7-91be-6ee54da579e3")

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from broker.seams import SystemClock
-from proxy.alarms import Alarms, alarms_of
+from broker.runtime.seams import SystemClock
+from proxy.node.alarms import Alarms, alarms_of
 from tests.loops import LOOPS
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.batch import BATCH_BYTES_MAX, BatchMessage, decode_batch, encode_batch
 from broker.errors import MessageRefused
-from broker.properties import parse_properties
+from broker.format.properties import parse_properties
+from broker.log.batch import BATCH_BYTES_MAX, BatchMessage, decode_batch, encode_batch
 from tests.golden.batches import BATCHES, golden_batches
 
 GOLDEN = golden_batches()

@@ -15,7 +15,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.body import (
+from broker.errors import BodyUnusable
+from broker.format.body import (
     ZSTD_WINDOW_BYTES_MAX,
     BodyPacked,
     body_limit,
@@ -24,9 +25,8 @@ from broker.body import (
     split_body,
     unpack,
 )
-from broker.errors import BodyUnusable
-from broker.record import HEADER, MAGIC_V1
-from broker.record import split as split_raw
+from broker.format.record import HEADER, MAGIC_V1
+from broker.format.record import split as split_raw
 
 
 def zstd(body: bytes) -> bytes:
@@ -98,7 +98,7 @@ def test_bomb_takes_no_more_memory_than_the_limit(flags: int) -> None:
     """200 MiB of zeros in a few KiB are given up above the limit, in a process that has less memory than that."""
     program = (
         "import resource, sys\n"
-        "from broker.body import unpack\n"
+        "from broker.format.body import unpack\n"
         "from broker.errors import BodyUnusable\n"
         "import lz4.frame, zstandard\n"
         "packed = sys.stdin.buffer.read()\n"

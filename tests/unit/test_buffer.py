@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.upstream_world import Client, World
-from upstream.buffer import Batch, BufferLimits
-from upstream.group import ParkedFull
+from upstream.delivery.buffer import Batch, BufferLimits
+from upstream.delivery.group import ParkedFull
 
 
 def two_topics(**settings: object) -> World:

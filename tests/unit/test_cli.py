@@ -21,9 +21,9 @@ import pytest
 from typer.main import get_command
 
 from proxy.cli.app import build, run
-from proxy.cli.codes import ExitCode
-from proxy.cli.commands import COMMANDS, FOLDERS
+from proxy.cli.command_table import COMMANDS, FOLDERS
 from proxy.cli.output import body_fields, printable
+from proxy.process.exit_codes import ExitCode
 from pyddmq import __main__ as main_module
 from pyddmq import idl
 from pyddmq.client.errors import SEND_REFUSALS
@@ -358,7 +358,7 @@ def test_connection_that_breaks_is_a_sentence(capsys: pytest.CaptureFixture[str]
 
 def test_ctrl_c_ends_with_130_and_still_submits(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted pull reports what it printed."""
-    from proxy.cli import pull_command
+    from proxy.cli.commands import pull_command
 
     def interrupted(*_: object, **__: object) -> None:
         if len(printed) == 1:
@@ -431,8 +431,10 @@ def test_bodies_cannot_drive_the_terminal() -> None:
 
 def test_command_is_up_without_what_only_a_node_needs() -> None:
     """A command that asks a node for a figure waits for no store, no Thrift and no configuration to be imported."""
-    heavy = ("broker.store", "upstream.group", "conf.models", "thriftpy2", "pydantic", "structlog", "aiohttp")
-    script = f"import sys, proxy.cli.app, proxy.cli.commands; print([name for name in {heavy} if name in sys.modules])"
+    heavy = ("broker.store", "upstream.delivery.group", "conf.models", "thriftpy2", "pydantic", "structlog", "aiohttp")
+    script = (
+        f"import sys, proxy.cli.app, proxy.cli.command_table; print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
@@ -457,6 +459,8 @@ def test_a_command_that_is_made_alone_is_the_same(capsys: pytest.CaptureFixture[
 
 def test_serve_waits_for_no_other_command() -> None:
     """A start of a node imports none of them."""
-    script = "import sys; from proxy.cli.app import build; build('serve'); print('proxy.cli.commands' in sys.modules)"
+    script = (
+        "import sys; from proxy.cli.app import build; build('serve'); print('proxy.cli.command_table' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.seams import SystemClock
+from broker.runtime.seams import SystemClock
 from proxy.demo.events import Event, load_events, read_body
 from proxy.demo.report import Report
 from proxy.demo.run import GROUP, TOPIC, DemoOptions, DemoRun

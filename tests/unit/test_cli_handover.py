@@ -9,29 +9,29 @@ from typing import Any
 
 import pytest
 
-from broker.cancelling import CancelOutcome
-from broker.consume_queue import UNIT
-from broker.delay.delays import Delays
-from broker.disk import RealDisk
 from broker.features import ALL
-from broker.loop.loops import Loops
-from broker.loop.occurrence import LOOP, Occurrence
-from broker.metrics import Metrics
-from broker.notices import Notices
-from broker.opening import run_to_end
-from broker.popped import TIMER_TOPIC
-from broker.properties import encode_properties
-from broker.put import Put
-from broker.state_file import SealedFile
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.opening.opening import run_to_end
+from broker.queues.consume_queue import UNIT
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.state_file import SealedFile
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.popped import TIMER_TOPIC
+from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.recurring.occurrence import LOOP, Occurrence
+from broker.scheduled.timer.timers import Timers
 from broker.store import Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler
-from broker.timer.timers import Timers
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.integration.store_tools import HOST
-from upstream.pauses import Pauses
-from upstream.progress import Progress
-from upstream.tracker import FailureKind
+from upstream.delivery.pauses import Pauses
+from upstream.progress.progress import Progress
+from upstream.progress.tracker import FailureKind
 
 NOW_S = 1_900_000_000
 OPTIONS = StoreOptions(segment_bytes=1 << 16, queue_file_units=10)

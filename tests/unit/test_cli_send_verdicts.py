@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from pyddmq import idl
 from pyddmq.client.testing import HANG_UP, ScriptedNode
 

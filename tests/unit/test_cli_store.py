@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from broker.disk import RealDisk
 from broker.features import ALL
-from broker.metrics import Metrics
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
 from broker.store import Store, StoreOptions
 from broker.testing import ManualClock
 from proxy.cli.app import run
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.metrics import Metrics
-from broker.seams import Buffer
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Buffer
 from broker.testing import ManualClock, ManualScheduler
-from proxy.accepting import ServerLimits
-from proxy.connection import Connection
-from proxy.server import Commons, ThriftServer
+from proxy.port.accepting import ServerLimits
+from proxy.port.connection import Connection
+from proxy.port.server import Commons, ThriftServer
 from proxy.wire import Call, encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
 

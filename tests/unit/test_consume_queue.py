@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, Unit
 from broker.errors import RecordGone
+from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, Unit
 from broker.testing import SimDisk
 
 FOLDER = "/s/consumequeue/t/0"

@@ -16,9 +16,9 @@ from broker.consumer.strategies import (
     by_circle,
 )
 from broker.consumer.tags import TagExpression
-from broker.java import tags_code
-from broker.message_queue import MessageQueue, queue_names
-from broker.properties import encode_properties
+from broker.format.java import tags_code
+from broker.format.properties import encode_properties
+from broker.queues.message_queue import MessageQueue, queue_names
 
 ROOMS = MachineRoomNearby(
     averagely,

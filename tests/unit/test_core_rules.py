@@ -10,17 +10,13 @@ from pathlib import Path
 from tests.unit.test_house_rules import ROOT, name_of
 
 FEATURES = {
-    "delay levels": ("delay/",),
-    "timers": ("timer/",),
-    "loops": ("loop/",),
-    "what all of these share": ("delivery", "release", "release_plain", "release_leaf", "cancelling"),
+    "delay levels, timers, recurring messages, and what these share": ("scheduled/",),
     "transactions": ("transaction/",),
-    "retries": ("retry/", "dead_letter"),
+    "retries": ("retry/",),
     "consumers": ("consumer/",),
     "deduplication": ("deduplication/",),
-    "POP's hand-over": ("popped",),
 }
-ABOVE = ("features", "embedded", "readonly", "interchange", "repair", "check/")
+ABOVE = ("features", "embedded", "tools/")
 """What is made of the core and all features: the tuple of them, and tools."""
 
 Sources = dict[str, list[tuple[int, str]]]
@@ -104,12 +100,13 @@ def test_places_of_the_table_exist() -> None:
 def test_rule_finds_what_it_forbids() -> None:
     """The check above can fail: by a plain import, by a name of the package, for types, and in a function."""
     bad = ast.parse(
-        "import broker.delay.levels\nfrom broker import popped\nfrom broker.timer.names import TIMER_TOPIC\n"
+        "import broker.scheduled.delay.levels\nfrom broker.scheduled import popped\n"
+        "from broker.scheduled.timer.names import TIMER_TOPIC\n"
         "if TYPE_CHECKING:\n    from broker.transaction.names import State\n"
         "def f():\n    from broker.features import ALL\n"
         "from broker.retention import Retention\nfrom broker import topic_changes\n"
     )
-    sources = {"broker/room.py": list(_imported(bad))}
+    sources = {"broker/log/segment_space.py": list(_imported(bad))}
 
     assert len(forbidden(sources)) == 5
-    assert not forbidden({"broker/delay/new.py": sources["broker/room.py"]})
+    assert not forbidden({"broker/scheduled/delay/new.py": sources["broker/log/segment_space.py"]})

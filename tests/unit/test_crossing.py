@@ -9,8 +9,8 @@ import pytest
 from pyddmq.actions import Status
 from tests.unit.test_actions import Probe, probe, scripted, send
 from tests.unit.upstream_world import QID, Client, World
+from upstream.delivery.results import Applied
 from upstream.job import EARLIER_MAX, UpstreamJob
-from upstream.results import Applied
 from upstream.state import State
 
 __all__ = ["probe"]
@@ -113,7 +113,7 @@ def test_late_answer_over_a_new_connection_of_the_same_client_is_of_the_earlier_
 
 def test_message_taken_back_by_an_operator_waits_for_both_answers() -> None:
     """A forced retry leaves the first delivery unanswered too."""
-    from upstream import heads
+    from upstream.operate import heads
 
     world, client = keyed(), Client()
     world.publish("a", "a")

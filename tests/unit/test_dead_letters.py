@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.properties import PROPERTIES_BYTES_MAX, encode_properties
+from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.store import Put
 from tests.unit.upstream_world import ROOT, Client, World
-from upstream.dead_letters import read_origin
+from upstream.retry.dead_letters import read_origin
 
 
 def impatient(**settings: object) -> World:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.deduplication.checkpoint import CheckpointDamaged, decode, encode
 from broker.deduplication.numbers import Numbered, are_in_order, first_number, parse_key
 from broker.deduplication.window import HOLE_MAX, MISSING, OLDER, Window, WindowLimits
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 from pyddmq.client.numbers import Numbers
 from tests.integration.keyed_tools import FIRST, NAME, key, keys
 

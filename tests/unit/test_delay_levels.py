@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consume_queue import ConsumeQueue
-from broker.delay.level_queue import Aside, DelayLevel, Ranges, Waiting
-from broker.delay.levels import DelayLevels, due_ms
-from broker.delay.puts import delay_feature
 from broker.feature import Given, unit_code
-from broker.java import tags_code
+from broker.format.java import tags_code
+from broker.queues.consume_queue import ConsumeQueue
+from broker.scheduled.delay.level_queue import Aside, DelayLevel, Ranges, Waiting
+from broker.scheduled.delay.levels import DelayLevels, due_ms
+from broker.scheduled.delay.puts import delay_feature
 from broker.testing import SimDisk
 
 MINUTE_MS = 60_000

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.loop.occurrence import NUMBER_MAX, Occurrence, parse_id
-from proxy.delay_rules import AHEAD_SECONDS_MAX, check_action, check_add, check_cancel
-from proxy.message_rules import Refusal
+from broker.scheduled.recurring.occurrence import NUMBER_MAX, Occurrence, parse_id
+from proxy.services.delay_rules import AHEAD_SECONDS_MAX, check_action, check_add, check_cancel
+from proxy.services.message_rules import Refusal
 from pyddmq.codes import ResultCode
 
 NOW = 1_800_000_000

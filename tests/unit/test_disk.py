@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.disk import RealDisk
-from broker.private_disk import PrivateDisk
-from broker.seams import Disk
+from broker.runtime.disk import RealDisk
+from broker.runtime.private_disk import PrivateDisk
+from broker.runtime.seams import Disk
 from broker.testing import PowerCut, SimDisk
 
 Place = tuple[Disk, str]
@@ -64,7 +64,7 @@ def test_lock_of_another_process_is_seen(tmp_path: Path) -> None:
     """As the owner of a store is by a tool."""
     path = str(tmp_path / "lock")
     program = (
-        "import sys; from broker.disk import RealDisk; held = RealDisk().lock(sys.argv[1]); "
+        "import sys; from broker.runtime.disk import RealDisk; held = RealDisk().lock(sys.argv[1]); "
         "print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker import record, topics
-from broker.dead_letter import REASON_CHARS_MAX
 from broker.deduplication import window
-from broker.delay import levels
-from broker.loop import loops
-from broker.properties import PROPERTIES_BYTES_MAX
+from broker.format import record
+from broker.format.properties import PROPERTIES_BYTES_MAX
+from broker.queues import topics
+from broker.retry.dead_letter import REASON_CHARS_MAX
+from broker.scheduled.delay import levels
+from broker.scheduled.recurring import loops
 from conf import NodeConfig
 from conf.base import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
-from proxy.connection import CONNECTION_BYTES
+from proxy.port.connection import CONNECTION_BYTES
 from proxy.wire import limits
 from tests.unit.test_docs_promises import _names
 from upstream.budget import JOB_BYTES

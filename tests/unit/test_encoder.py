@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consume_queue import UNIT_BYTES, ConsumeQueue
-from broker.encoder import Encoder, Stamp
 from broker.errors import MessageRefused
-from broker.java import tags_code
-from broker.options import StoreOptions
-from broker.properties import PROPERTIES_BYTES_MAX
-from broker.put import Position, Put
-from broker.record import (
+from broker.format.java import tags_code
+from broker.format.properties import PROPERTIES_BYTES_MAX
+from broker.format.record import (
     BATCH_MEMBERS_MAX,
     HEADER,
     HEADER_BORN_V6,
@@ -25,9 +21,13 @@ from broker.record import (
     crc_properties,
     crc_property,
 )
+from broker.format.unique_key import UniqueKeys
+from broker.log.encoder import Encoder, Stamp
+from broker.log.put import Position, Put
+from broker.options import StoreOptions
+from broker.queues.consume_queue import UNIT_BYTES, ConsumeQueue
+from broker.queues.topics import Topic, Topics
 from broker.testing import ManualClock, SimDisk
-from broker.topics import Topic, Topics
-from broker.unique_key import UniqueKeys
 
 pytestmark = pytest.mark.usefixtures("each_leaf_way")
 

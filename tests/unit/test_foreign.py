@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.check import Check, Severity
-from broker.consume_queue import UNIT
 from broker.errors import MessageRefused, StoreForeign
-from broker.foreign import in_layout
-from broker.java import tags_code
-from broker.metrics import Metrics
-from broker.put import Put
-from broker.record import HEADER, HEADER_BYTES, MAGIC_V2, crc32, split
+from broker.format.java import tags_code
+from broker.format.record import HEADER, HEADER_BYTES, MAGIC_V2, crc32, split
+from broker.log.put import Put
+from broker.opening.foreign import in_layout
+from broker.queues.consume_queue import UNIT
+from broker.runtime.metrics import Metrics
 from broker.testing import ManualClock, SimDisk
+from broker.tools.check import Check, Severity
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 NOW_MS = 1_795_000_000_000

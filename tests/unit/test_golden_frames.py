@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.record import locate
+from broker.format.record import locate
 from proxy.wire import (
     BINARY,
     COMPACT,

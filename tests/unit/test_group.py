@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.upstream_world import QID, Client, World
-from upstream.progress import ProgressFailed
-from upstream.results import Applied
-from upstream.subscription import READ_AHEAD_JOBS, READ_JOBS
+from upstream.delivery.results import Applied
+from upstream.delivery.subscription import READ_AHEAD_JOBS, READ_JOBS
+from upstream.progress.progress import ProgressFailed
 
 
 def keyed(**settings: object) -> World:

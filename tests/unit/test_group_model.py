@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.upstream_world import Client, World
-from upstream import heads
-from upstream.buffer import Batch
+from upstream.delivery.buffer import Batch
 from upstream.job import UpstreamJob
+from upstream.operate import heads
 from upstream.state import State
 
 TIMEOUT_SECONDS = 10.0

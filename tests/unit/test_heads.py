@@ -11,13 +11,13 @@ from actions.registry import BUILT_IN, Registry
 from broker.testing import ManualScheduler, PowerCut
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import Client, World
-from upstream import heads
-from upstream.buffer import Batch
-from upstream.counters import DEAD_LETTERS, SKIPPED
-from upstream.heads import Handled, HeadRefused
+from upstream.delivery.buffer import Batch
+from upstream.delivery.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob
+from upstream.operate import heads
+from upstream.operate.heads import Handled, HeadRefused
+from upstream.operate.stuck import DEAD_LETTER_REFUSED, StuckMessage, stuck_messages
 from upstream.state import State
-from upstream.stuck import DEAD_LETTER_REFUSED, StuckMessage, stuck_messages
 
 KEYED = {
     "topic": "t",

@@ -31,27 +31,27 @@ LINES_MAX = 500
 
 # What stands for what: a module or call that reads the outside world, and the seam to use in its place.
 MODULES = {
-    "time": "take a Clock (broker.seams) in the constructor",
-    "socket": "go through proxy.network",
-    "select": "go through proxy.network",
-    "ssl": "go through proxy.network",
-    "pathlib": "take a Disk (broker.seams) in the constructor; paths are plain strings",
-    "shutil": "take a Disk (broker.seams) in the constructor",
-    "tempfile": "take a Disk (broker.seams) in the constructor",
-    "mmap": "take a Disk (broker.seams) in the constructor",
-    "fcntl": "take a Disk (broker.seams) in the constructor",
-    "glob": "use Disk.list (broker.seams)",
+    "time": "take a Clock (broker.runtime.seams) in the constructor",
+    "socket": "go through proxy.port.network",
+    "select": "go through proxy.port.network",
+    "ssl": "go through proxy.port.network",
+    "pathlib": "take a Disk (broker.runtime.seams) in the constructor; paths are plain strings",
+    "shutil": "take a Disk (broker.runtime.seams) in the constructor",
+    "tempfile": "take a Disk (broker.runtime.seams) in the constructor",
+    "mmap": "take a Disk (broker.runtime.seams) in the constructor",
+    "fcntl": "take a Disk (broker.runtime.seams) in the constructor",
+    "glob": "use Disk.list (broker.runtime.seams)",
     "secrets": "take a random.Random in the constructor",
     "uuid": "take a random.Random in the constructor",
 }
 CALLS = {
-    "open": "take a Disk (broker.seams) in the constructor",
+    "open": "take a Disk (broker.runtime.seams) in the constructor",
     "random.*": "take a random.Random in the constructor",
-    "datetime.now": "use Clock.wall_ms (broker.seams)",
-    "datetime.utcnow": "use Clock.wall_ms (broker.seams)",
-    "datetime.today": "use Clock.wall_ms (broker.seams)",
-    "date.today": "use Clock.wall_ms (broker.seams)",
-    "os.*": "take a Disk (broker.seams) in the constructor",
+    "datetime.now": "use Clock.wall_ms (broker.runtime.seams)",
+    "datetime.utcnow": "use Clock.wall_ms (broker.runtime.seams)",
+    "datetime.today": "use Clock.wall_ms (broker.runtime.seams)",
+    "date.today": "use Clock.wall_ms (broker.runtime.seams)",
+    "os.*": "take a Disk (broker.runtime.seams) in the constructor",
 }
 
 PURE = frozenset({"os.strerror", "os.fspath", "os.path.join", "os.path.basename", "os.path.dirname"})
@@ -60,28 +60,28 @@ PURE = frozenset({"os.strerror", "os.fspath", "os.path.join", "os.path.basename"
 _EDGE = frozenset({*MODULES, *CALLS})
 ALLOWED: dict[str, frozenset[str]] = {
     # The real versions behind the seams.
-    "broker/seams.py": frozenset({"time"}),
-    "broker/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
-    "broker/linux_aio.py": frozenset({"os.*"}),
+    "broker/runtime/seams.py": frozenset({"time"}),
+    "broker/runtime/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
+    "broker/runtime/linux_aio.py": frozenset({"os.*"}),
     # Memory of large files that are in memory.
-    "broker/file_bytes.py": frozenset({"mmap"}),
+    "broker/runtime/file_bytes.py": frozenset({"mmap"}),
     # Stamps the process id into the abort file, as RocketMQ does.
-    "broker/store_json.py": frozenset({"os.*"}),
+    "broker/opening/store_json.py": frozenset({"os.*"}),
     # Hands the real seams in, for programs with the broker inside.
     "broker/embedded.py": frozenset({"random.*"}),
     # Finds out at import what is compiled, and from which sources.
-    "broker/leaves.py": frozenset({"os.*", "pathlib"}),
+    "broker/runtime/leaves.py": frozenset({"os.*", "pathlib"}),
     # Options of listening sockets, which asyncio leaves to the caller, and datagrams to a service manager.
-    "proxy/network.py": frozenset({"socket", "select"}),
+    "proxy/port/network.py": frozenset({"socket", "select"}),
     # The timer of the system that wakes the loop.
-    "proxy/alarms.py": frozenset({"os.*"}),
+    "proxy/node/alarms.py": frozenset({"os.*"}),
     # Reads one file, before there is a node.
     "conf/loader.py": frozenset({"open"}),
     # Find the interface definitions and the rooms.
     "pyddmq/idl.py": frozenset({"pathlib"}),
     "pyddmq/rooms.py": frozenset({"pathlib"}),
     # The process around a node: makes the real seams, signals, file watching.
-    "proxy/serve.py": _EDGE,
+    "proxy/process/serve.py": _EDGE,
     # Programs of their own that speak to a node from outside.
     "proxy/cli/": _EDGE,
     "pyddmq/client/": _EDGE,
@@ -225,7 +225,7 @@ def test_log_events_are_constant_snake_case_names() -> None:
         f"{name_of(path)}:{line}: {ast.unparse(event)}"
         for path in product_files()
         # Its callers hand it the event.
-        if name_of(path) != "broker/notices.py"
+        if name_of(path) != "broker/runtime/rate_limited_log.py"
         for line, event in log_events(ast.parse(path.read_text()))
         if not (isinstance(event, ast.Constant) and re.fullmatch(r"[a-z][a-z0-9_]*", str(event.value)))
     ]
@@ -241,7 +241,7 @@ def test_thrift_folder_is_no_package() -> None:
 def test_rules_find_what_they_forbid() -> None:
     """The checks above can fail."""
     bad = ast.parse(
-        "import time, os\nfrom proxy.node import Node\nimport random\nfrom random import Random\n"
+        "import time, os\nfrom proxy.node.node import Node\nimport random\nfrom random import Random\n"
         "def f(r: Random):\n    open('x'); random.random(); Random(1); datetime.datetime.now(); r.random()\n"
         "    os.remove('x'); os.strerror(1)\n"
     )

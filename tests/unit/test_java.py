@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.java import queue_of_key, string_hash, tags_code
+from broker.format.java import queue_of_key, string_hash, tags_code
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.disk import RealDisk
 from broker.errors import StoreFormatNewer
-from upstream import journal_format as form
-from upstream.journal import SEGMENT_BYTES_MIN, AckJournal, SegmentContent, scan_segment
-from upstream.replay import replay
-from upstream.tracker import FailureKind, OffsetTracker
+from broker.runtime.disk import RealDisk
+from upstream.progress import journal_format as form
+from upstream.progress.journal import SEGMENT_BYTES_MIN, AckJournal, SegmentContent, scan_segment
+from upstream.progress.replay import replay
+from upstream.progress.tracker import FailureKind, OffsetTracker
 
 I64 = st.integers(min_value=-1, max_value=(1 << 63) - 1)
 OFFSET = st.integers(min_value=0, max_value=(1 << 62))

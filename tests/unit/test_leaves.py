@@ -17,29 +17,30 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker import encoder as encoder_module
-from broker import leaves, record
-from broker.consume_queue import ConsumeQueue
-from broker.encoder import Encoder, Stamp
 from broker.features import ALL
+from broker.format import record
+from broker.format.properties import PROPERTIES_BYTES_MAX
+from broker.format.record import crc32
+from broker.format.unique_key import UniqueKeys
 from broker.index import file
 from broker.index.file import IndexFile
 from broker.index.keys import unique_key_of
 from broker.index.rows import Fed, RowMaker, Rows
-from broker.leaves import LeafState
-from broker.metrics import Metrics
+from broker.log import encoder as encoder_module
+from broker.log.encoder import Encoder, Stamp
+from broker.log.put import Put
 from broker.options import StoreOptions
-from broker.properties import PROPERTIES_BYTES_MAX
-from broker.put import Put
-from broker.record import crc32
-from broker.saving import at_once
+from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.topics import Topic, Topics
+from broker.runtime import leaves
+from broker.runtime.file_writes import at_once
+from broker.runtime.leaves import LeafState
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from broker.topics import Topic, Topics
-from broker.unique_key import UniqueKeys
-from proxy.message_checks import MessageChecks
-from proxy.message_rules import Refusal
-from proxy.topic_ports import TopicPort
+from proxy.services.message_checks import MessageChecks
+from proxy.services.message_rules import Refusal
+from proxy.services.topic_ports import TopicPort
 from proxy.wire import COMPACT, Call, SendMessage, scan_send_batch
 from proxy.wire.binary import STRUCT
 from proxy.wire.limits import PROPERTIES_MAX
@@ -47,7 +48,7 @@ from proxy.wire.tables import StructType, Type, method
 from tests.leaf_ways import MODULES, PLACES, both, need_compiled, running
 from tests.unit.test_house_rules import MAY_IMPORT, ROOT
 from tests.wire_values import PROTOCOLS, UNKNOWN, UNKNOWN_TYPES, call, newer, table, values, values_of
-from upstream.limits import TokenBucket
+from upstream.delivery.limits import TokenBucket
 
 MESSAGE = table("producer", "Message")
 USUAL: dict[str, Any] = {
@@ -426,7 +427,8 @@ def sources() -> list[Path]:
 @pytest.mark.parametrize("value", ["1", "0"])
 def test_environment_chooses_python(value: str) -> None:
     """PYDDMQ_PURE=1: no leaf runs compiled."""
-    code = "import proxy.message_checks, proxy.wire, broker.store, broker.leaves as l; print(*set(l.states.values()))"
+    modules = "proxy.services.message_checks, proxy.wire, broker.store, broker.runtime.leaves as l"
+    code = f"import {modules}; print(*set(l.states.values()))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

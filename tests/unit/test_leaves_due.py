@@ -9,20 +9,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker import release_plain
-from broker.delay.due import FACTS as DELAY_FACTS
-from broker.delay.levels import WAIT_NAME
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.put import Put
-from broker.record import HEADER_BYTES, Located
-from broker.release_plain import Facts, Origin
+from broker.format.record import HEADER_BYTES, Located
+from broker.log.put import Put
+from broker.queues.topics import Topic
+from broker.runtime.metrics import Metrics
+from broker.scheduled import release_plain
+from broker.scheduled.delay.due import FACTS as DELAY_FACTS
+from broker.scheduled.delay.levels import WAIT_NAME
+from broker.scheduled.release_plain import Facts, Origin
+from broker.scheduled.timer import taking
+from broker.scheduled.timer.due import _FACTS as TIMER_FACTS
+from broker.scheduled.timer.log import UNIT, UNIT_BYTES, Taken, Unit
 from broker.store import Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
-from broker.timer import taking
-from broker.timer.due import _FACTS as TIMER_FACTS
-from broker.timer.log import UNIT, UNIT_BYTES, Taken, Unit
-from broker.topics import Topic
 from tests.leaf_ways import both, need_compiled
 
 ROOM = b"\x04room"

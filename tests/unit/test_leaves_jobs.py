@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.leaf_ways import both, need_compiled, running
 from tests.unit.upstream_world import Client, World
-from upstream import job_loops
-from upstream.buffer import Batch, BufferLimits
+from upstream.delivery import job_loops
+from upstream.delivery.buffer import Batch, BufferLimits
 from upstream.job import Delivery, UpstreamJob
 from upstream.state import State
 

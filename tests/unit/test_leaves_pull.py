@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.features import ALL
-from broker.metrics import Metrics
+from broker.format.properties import SYSTEM_PROPERTIES, encode_properties
+from broker.format.record import Located, locate
+from broker.log.put import Put
 from broker.options import StoreOptions
-from broker.properties import SYSTEM_PROPERTIES, encode_properties
-from broker.put import Put
-from broker.record import Located, locate
+from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from proxy.wire import BINARY, COMPACT, Call, encode_pull_reply, scan_pull, scan_submit

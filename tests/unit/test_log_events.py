@@ -41,7 +41,7 @@ def test_events_that_are_known_to_be_written_are_found(events: dict[str, Event])
     assert events["call_failed"].levels == {"error"}
     assert "exception" in events["call_failed"].fields
     assert {"group", "topic"} <= events["offset_changed_by_others"].fields.keys()
-    assert "proxy.node" in events["store_close_failed"].modules
+    assert "proxy.node.node" in events["store_close_failed"].modules
 
 
 def test_collector_reads_every_way_to_write_a_line() -> None:

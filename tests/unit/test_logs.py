@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from proxy import logs
+from proxy.node import logs
 from tests.admin_node import FixedClock
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.properties import SYSTEM_PROPERTIES, parse_properties
-from proxy.message_rules import PROPERTIES_BYTES_MAX, RESERVED_PROPERTIES, PropertyRules, Refusal
+from broker.format.properties import SYSTEM_PROPERTIES, parse_properties
+from proxy.services.message_rules import PROPERTIES_BYTES_MAX, RESERVED_PROPERTIES, PropertyRules, Refusal
 from proxy.wire.values import Properties
 from pyddmq.codes import ResultCode
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from broker.message_type import MessageKind, MessageType, Mismatch, mismatch, type_of
+from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch, type_of
 
 PLAIN = MessageKind(half=False, delayed=False, keyed=False, ordered=False)
 KEYED = PLAIN._replace(keyed=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.metrics import OPEN_SERIES_MAX, OTHER, Metrics
+from broker.runtime.metrics import OPEN_SERIES_MAX, OTHER, Metrics
 from broker.transaction.metrics import CHECKS
 
 

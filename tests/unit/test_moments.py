@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.moments import moment_text, parse_duration, parse_moment
+from proxy.operate.moments import moment_text, parse_duration, parse_moment
 
 NOW_MS = 1_760_000_000_000
 

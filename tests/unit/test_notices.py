@@ -7,7 +7,7 @@ import weakref
 
 from structlog.testing import capture_logs
 
-from broker.notices import Notices
+from broker.runtime.rate_limited_log import Notices
 
 
 class _Clock:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.loop.occurrence import GAP_MAX, GROWING, LOOP, NUMBER_MAX, ONCE, Occurrence, parse_id
+from broker.scheduled.recurring.occurrence import GAP_MAX, GROWING, LOOP, NUMBER_MAX, ONCE, Occurrence, parse_id
 
 UUID = "14f22520-ad72-11e7-91be-6ee54da579e3"
 BEGIN = 1_700_000_000

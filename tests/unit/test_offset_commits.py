@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from broker.testing import PowerCut, SimDisk
 from tests.unit.progress_world import GROUP, OFFSETS, TOPIC, Node, cut, finished, killed
-from upstream import offset_commits, reconcile
-from upstream.progress import ProgressFailed
+from upstream.progress import offset_commits, reconcile
+from upstream.progress.progress import ProgressFailed
 
 
 def test_commit_writes_watermarks_only() -> None:

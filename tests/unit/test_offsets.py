@@ -7,7 +7,7 @@ import json
 import pytest
 
 from broker.errors import StoreUnreadable
-from broker.offsets import ConsumerOffsets
+from broker.queues.offsets import ConsumerOffsets
 from broker.testing import ManualClock, SimDisk
 
 PATH = "/s/config/consumerOffset.json"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.upstream_world import World
+from upstream.delivery.order import OrderQueue, compile_path, key_text
 from upstream.job import OrderKey, UpstreamJob
-from upstream.order import OrderQueue, compile_path, key_text
 from upstream.state import State
 
 WORLD = World()

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.delay.puts import DelayedPuts
 from broker.errors import MessageRefused
-from broker.properties import OWN_PROPERTIES, PRIVATE_PREFIX, encode_properties
-from broker.put import Put
+from broker.format.properties import OWN_PROPERTIES, PRIVATE_PREFIX, encode_properties
+from broker.format.record import split
+from broker.log.put import Put
 from broker.put_batch import put_batch
-from broker.record import split
 from broker.retry.letters import letter_topic, letters
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.puts import TimedPuts
 from broker.testing import SimDisk
-from broker.timer.puts import TimedPuts
-from proxy.message_rules import PropertyRules, Refusal
+from proxy.services.message_rules import PropertyRules, Refusal
 from tests.integration.store_tools import open_store
 from tests.unit.retry_world import RetryWorld
 from tests.unit.upstream_world import Client, World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.pace import ALONE_STEPS, FIRST, LEAST, STEP_SECONDS, Pace
+from broker.runtime.step_size import ALONE_STEPS, FIRST, LEAST, STEP_SECONDS, Pace
 from broker.testing import ManualClock
 
 MOST = 512

@@ -6,9 +6,9 @@ import json
 import zlib
 from typing import Any
 
-from broker.body import SYS_PACKING
-from broker.properties import encode_properties
-from broker.record import split, sys_flag
+from broker.format.body import SYS_PACKING
+from broker.format.properties import encode_properties
+from broker.format.record import split, sys_flag
 from broker.store import Put
 from tests.unit.upstream_world import Client, World
 
@@ -89,8 +89,8 @@ def test_dead_letter_of_a_packed_body_is_not_handed_out_packed() -> None:
 
 
 def _unusable(world: World, job: Any) -> Any:
-    from broker.body import locate_body
     from broker.errors import BodyUnusable
+    from broker.format.body import locate_body
 
     try:
         locate_body(world.store.read(job.physical, job.size), 100)

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metrics import Metrics
-from broker.offsets import REVIVE_GROUP, ConsumerOffsets
-from broker.popped import TIMER_TOPIC, popped
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
+from broker.runtime.metrics import Metrics
+from broker.scheduled.popped import TIMER_TOPIC, popped
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, open_store
-from upstream.progress import Progress
-from upstream.taking_over import make_unfinished
-from upstream.tracker import OffsetTracker
+from upstream.progress.progress import Progress
+from upstream.progress.taking_over import make_unfinished
+from upstream.progress.tracker import OffsetTracker
 
 REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
 GROUP = "poppers"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from broker.testing import ManualScheduler, PowerCut
 from tests.unit.upstream_world import Client, World
-from upstream.buffer import Batch
-from upstream.positions import Move, Target, TargetRefused, plan_move, positions
+from upstream.delivery.buffer import Batch
+from upstream.operate.positions import Move, Target, TargetRefused, plan_move, positions
 
 UNORDERED = {"topic": "t", "timeout": 60_000, "maxPullBatchSize": 100}
 KEYED = {**UNORDERED, "orderKey": "KEY"}

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.disk import RealDisk
+from broker.runtime.disk import RealDisk
 from broker.testing import PowerCut, SimDisk
 from tests.unit.progress_world import ACKS, GROUP, TOPIC, Node, cut, finished, first, killed
-from upstream import ack_writer, progress, reconcile
-from upstream.progress import Origin, ProgressFailed
-from upstream.tracker import FailureKind
+from upstream.progress import ack_writer, progress, reconcile
+from upstream.progress.progress import Origin, ProgressFailed
+from upstream.progress.tracker import FailureKind
 
 
 def test_acks_out_of_order_survive_a_kill() -> None:

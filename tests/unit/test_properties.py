@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import MessageRefused
-from broker.properties import BATCH_NAME, CRC_NAME, encode_properties, find_property, parse_properties
-from broker.record import batch_property, crc_property
+from broker.format.properties import BATCH_NAME, CRC_NAME, encode_properties, find_property, parse_properties
+from broker.format.record import batch_property, crc_property
 
 TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=12)
 PAIRS = st.dictionaries(TEXT.filter(lambda name: name not in ("", CRC_NAME, BATCH_NAME)), TEXT, max_size=5)

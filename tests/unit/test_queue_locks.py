@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.queue_locks import EXPIRY_SECONDS, QueueLocks
+from broker.queues.queue_locks import EXPIRY_SECONDS, QueueLocks
 from broker.testing import ManualClock
 
 GROUPS, CLIENTS = ("g", "h"), ("a", "b", "c")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import MessageRefused
-from broker.timer.handle import RecallHandle
+from broker.scheduled.timer.handle import RecallHandle
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=40)
 

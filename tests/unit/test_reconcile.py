@@ -18,9 +18,9 @@ from tests.unit.progress_world import (
     open_store,
     rewrite_offset,
 )
-from upstream import reconcile
 from upstream.losses import MESSAGES_EXPIRED
-from upstream.tracker import FailureKind
+from upstream.progress import reconcile
+from upstream.progress.tracker import FailureKind
 
 
 def test_offset_changed_by_others_wins_and_drops_the_acks_above_it() -> None:

@@ -9,8 +9,8 @@ import pytest
 from actions.registry import BUILT_IN, ActionError, Registry
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
-from upstream.buffer import Batch
-from upstream.group_parts import GroupLimits
+from upstream.delivery.buffer import Batch
+from upstream.delivery.group_parts import GroupLimits
 from upstream.job import UpstreamJob
 from upstream.state import State
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import DamagedRecord
-from broker.record import (
+from broker.format.record import (
     BATCH_BYTES,
     CRC_BYTES,
     batch_property,

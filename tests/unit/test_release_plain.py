@@ -1,4 +1,4 @@
-"""What is released by columns is what `broker.release` makes of it one by one, or it is left to that."""
+"""What is released by columns is what `broker.scheduled.release` makes of it one by one, or it is left to that."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.delay.due import FACTS
-from broker.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
-from broker.delay.puts import DELAY_NAMES, DelayedPuts
 from broker.errors import MessageRefused
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.put import Put
-from broker.release import Released, release
-from broker.release_plain import Plain, PlainRelease
+from broker.log.put import Put
+from broker.queues.topics import Topic
+from broker.runtime.metrics import Metrics
+from broker.scheduled.delay.due import FACTS
+from broker.scheduled.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC, WAIT_NAME
+from broker.scheduled.delay.puts import DELAY_NAMES, DelayedPuts
+from broker.scheduled.release import Released, release
+from broker.scheduled.release_plain import Plain, PlainRelease
+from broker.scheduled.timer.due import _FACTS
+from broker.scheduled.timer.names import TIMER_NAME, TIMER_NAMES, TIMER_TOPIC
+from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
-from broker.timer.due import _FACTS
-from broker.timer.names import TIMER_NAME, TIMER_NAMES, TIMER_TOPIC
-from broker.timer.puts import TimedPuts
-from broker.topics import Topic
 
 pytestmark = pytest.mark.usefixtures("each_leaf_way")
 HOST = bytes([127, 0, 0, 1, 0, 0, 0, 9])

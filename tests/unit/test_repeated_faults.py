@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from broker.notices import Notices
+from broker.runtime.rate_limited_log import Notices
 from broker.testing import ManualClock, ManualScheduler
-from proxy.loop_faults import report_faults
-from proxy.periodic import PeriodicWork
+from proxy.node.loop_faults import report_faults
+from proxy.node.periodic import PeriodicWork
 from tests.loops import LOOPS, LoopFactory
 
 

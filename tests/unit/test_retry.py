@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upstream.retry import error_delay_ms, may_retry_error, next_interval_ms
+from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from broker.retry.puts import Counts, read_counts
 from tests.unit.retry_world import USED, RetryWorld
 from tests.unit.test_expiry import Aging as ExpiryWorld
 from tests.unit.upstream_world import ROOT, Client
-from upstream import heads
-from upstream.heads import HeadRefused
 from upstream.job import Lane
+from upstream.operate import heads
+from upstream.operate.heads import HeadRefused
+from upstream.operate.stuck import stuck_messages
 from upstream.state import State
-from upstream.stuck import stuck_messages
 
 RETRIES = "%RETRY%g"
 

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from broker.saving import Saving, Savings, SyncFailed, at_once, can_wait
-from broker.seams import DiskFile
-from broker.state_file import SealedFile, StateFile, writing_whole
+from broker.runtime.file_writes import Saving, Savings, SyncFailed, at_once, can_wait
+from broker.runtime.seams import DiskFile
+from broker.runtime.state_file import SealedFile, StateFile, writing_whole
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.stopping import end_run
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from broker.features import ALL
-from broker.java import queue_of_key
-from broker.message_queue import MessageQueue, queue_names
-from broker.metrics import Metrics
+from broker.format.java import queue_of_key
 from broker.options import StoreOptions
+from broker.queues.message_queue import MessageQueue, queue_names
+from broker.runtime.metrics import Metrics
 from broker.selectors import Outgoing, SelectByRandom, java_hash, put_selected, select_by_hash
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk

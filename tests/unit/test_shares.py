@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
 from broker.testing import ManualClock, ManualScheduler
-from proxy.accepting import ServerLimits
-from proxy.connection import Connection
-from proxy.server import Commons, ThriftServer
-from proxy.shares import HEAVY_SECONDS, SLICE_SECONDS, TURN_SECONDS
+from proxy.port.accepting import ServerLimits
+from proxy.port.connection import Connection
+from proxy.port.server import Commons, ThriftServer
+from proxy.port.shares import HEAVY_SECONDS, SLICE_SECONDS, TURN_SECONDS
 from proxy.wire import Call, encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.test_connection_turn import Peer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.network import ListenError
+from proxy.port.network import ListenError
 from proxy.testing import NetworkFaults, Process, SimNetwork, SimTransport, VirtualLoop
 
 ADDRESS = ("127.0.0.1", 9713)

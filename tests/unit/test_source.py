@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.java import string_hash
-from broker.record import split, strip_own
+from broker.format.java import string_hash
+from broker.format.record import split, strip_own
 from tests.unit.upstream_world import QID, Client, World
 
 

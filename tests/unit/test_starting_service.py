@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.metrics import Metrics
-from broker.notices import Notices
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
 from broker.testing import ManualClock, ManualScheduler
-from proxy.accepting import ServerLimits
-from proxy.connection import Connection
-from proxy.server import Commons, ThriftServer
-from proxy.starting_service import StartingService
+from proxy.port.accepting import ServerLimits
+from proxy.port.connection import Connection
+from proxy.port.server import Commons, ThriftServer
+from proxy.services.starting_service import StartingService
 from proxy.wire import decode_reply, encode_call
 from tests.unit.test_connection_turn import Peer
 from tests.wire_values import PROTOCOLS

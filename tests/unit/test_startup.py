@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.metrics import Metrics
-from broker.recovery import RecoveryProgress
+from broker.opening.recovery import RecoveryProgress
+from broker.runtime.metrics import Metrics
 from broker.testing import ManualClock
-from proxy.network import send_datagram
-from proxy.service_manager import ServiceManager, StartReporter
-from proxy.startup import RecoveryView, Startup
+from proxy.node.startup import RecoveryView, Startup
+from proxy.port.network import send_datagram
+from proxy.process.service_manager import ServiceManager, StartReporter
 from proxy.testing import VirtualLoop
 from tests.patient import PATIENCE_SECONDS
 

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from broker.errors import StoreGeometryDiffers, StoreUnreadable
-from broker.saving import at_once
-from broker.store_json import AbortFile, Checkpoint, CheckpointFile, Geometry, check_geometry
+from broker.opening.store_json import AbortFile, Checkpoint, CheckpointFile, Geometry, check_geometry
+from broker.runtime.file_writes import at_once
 from broker.testing import SimDisk
 
 SIZES = Geometry(segment_bytes=4096, queue_file_units=8, index_slots=16, index_entries=64)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conf import NodeConfig
-from proxy.cli.codes import ExitCode
+from proxy.process.exit_codes import ExitCode
 from tests.patient import PATIENCE_SECONDS
 
 UNIT = Path(__file__).parents[2] / "examples" / "pyddmq.service"

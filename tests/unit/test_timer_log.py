@@ -19,9 +19,18 @@ from hypothesis import settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker.scheduled.timer.log import (
+    BLANK_MAGIC,
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    MAGIC_TIMER,
+    UNIT,
+    TimerLog,
+    TimersDamaged,
+    Unit,
+)
+from broker.scheduled.timer.taking import take
 from broker.testing import PowerCut, SimDisk
-from broker.timer.log import BLANK_MAGIC, MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, UNIT, TimerLog, TimersDamaged, Unit
-from broker.timer.taking import take
 from tests.stopping import end_run
 
 ROOT = "/s"

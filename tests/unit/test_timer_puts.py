@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import MessageRefused
-from broker.message import message_of
-from broker.properties import encode_properties
-from broker.put import Put
+from broker.format.message import message_of
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions, due_of, slot_of
+from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from broker.timer.names import TIMER_TOPIC, TimerOptions, due_of, slot_of
-from broker.timer.puts import TimedPuts
 from tests.integration.store_tools import open_store
 
 NOW = 1_700_000_000_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.metrics import Metrics
+from broker.runtime.metrics import Metrics
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.stages import Stage, Stages
 from broker.testing.manual_time import ManualClock
-from broker.timer import metrics as counted
-from broker.timer.stages import Stage, Stages
 
 
 def test_time_of_a_stage_within_another_is_its_own() -> None:

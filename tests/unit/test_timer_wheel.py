@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.scheduled.timer.wheel import Slot, TimerWheel
 from broker.testing import SimDisk
-from broker.timer.wheel import Slot, TimerWheel
 
 SLOTS = 5
 PLACES = 2 * SLOTS

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from broker.errors import MessageRefused
-from broker.message_type import MessageType
+from broker.format.message_type import MessageType
+from broker.queues.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system, kind_of
 from broker.store import DiskFull, StoreFailed
 from broker.testing import ManualClock, SimDisk
-from broker.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system, kind_of
 from conf import is_system_topic
 from tests.integration.store_tools import ROOT, open_store
 

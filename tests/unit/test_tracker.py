@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from upstream.tracker import AHEAD_MAX, Failure, FailureKind, OffsetTracker
+from upstream.progress.tracker import AHEAD_MAX, Failure, FailureKind, OffsetTracker
 
 OFFSETS = st.integers(min_value=0, max_value=120)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.topics import Topic
+from broker.queues.topics import Topic
 from broker.transaction import states as module
 from broker.transaction.names import OP_TOPIC, Fate
 from broker.transaction.ops import BODY_CHARS_MAX, Member, OpPlaces, members_of, op_puts

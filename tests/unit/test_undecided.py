@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.retry_world import RetryWorld
 from tests.unit.upstream_world import Client, World
-from upstream import heads
-from upstream.heads import HeadRefused
 from upstream.job import UpstreamJob
+from upstream.operate import heads
+from upstream.operate.heads import HeadRefused
+from upstream.operate.stuck import stuck_messages
 from upstream.state import State
-from upstream.stuck import stuck_messages
 
 KEYED = {"topic": "t", "orderKey": "KEY", "maxRetry": 0, "timeout": 1000, "retryIntervals": []}
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from broker.unique_key import UniqueKeys
+from broker.format.unique_key import UniqueKeys
 
 pytestmark = pytest.mark.usefixtures("each_leaf_way")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.metrics import Metrics
-from broker.store_metrics import REFUSED as WATCHED
+from broker.runtime.metrics import Metrics
+from broker.runtime.store_metrics import REFUSED as WATCHED
 from broker.testing import ManualClock
-from proxy.vitals import WINDOW_SECONDS, Vitals
+from proxy.node.vitals import WINDOW_SECONDS, Vitals
 
 
 def look(vitals: Vitals, clock: ManualClock, seconds: int) -> None:

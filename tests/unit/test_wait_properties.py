@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.delay.levels import SCHEDULE_TOPIC
 from broker.errors import MessageRefused
+from broker.format.wait_properties import Wait, wait_of
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
-from broker.timer.names import TIMER_TOPIC
-from broker.wait_properties import Wait, wait_of
 from tests.integration.store_tools import open_store, properties
 
 NOW = 1_700_000_000_000

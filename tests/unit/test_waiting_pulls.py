@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.metrics import Metrics
-from broker.notices import Notices
-from proxy.accepting import ServerLimits
-from proxy.connection import Connection
-from proxy.consumer_service import ConsumerService
-from proxy.server import Commons, ThriftServer
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from proxy.port.accepting import ServerLimits
+from proxy.port.connection import Connection
+from proxy.port.server import Commons, ThriftServer
+from proxy.services.consumer_service import ConsumerService
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.test_connection_turn import Peer
 from tests.unit.upstream_world import World

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.record import locate
+from broker.format.record import locate
 from proxy.wire import COMPACT, Call, encode_pull_reply
 from proxy.wire.block_shapes import BlockShapes
 from proxy.wire.pull_reply import _shapes, take_apart

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.properties import SYSTEM_PROPERTIES, parse_properties
-from broker.record import locate
+from broker.format.properties import SYSTEM_PROPERTIES, parse_properties
+from broker.format.record import locate
 from proxy.wire import (
     BINARY,
     COMPACT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.testing import ManualClock, ManualScheduler
-from proxy.yielding import PAUSE_SECONDS, Yielding
+from proxy.node.yielding import PAUSE_SECONDS, Yielding
 
 
 class World:

@@ -11,23 +11,23 @@ from typing import Any
 
 from actions.registry import Registry
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.notices import Notices
+from broker.format.properties import encode_properties
 from broker.options import StoreOptions
-from broker.properties import encode_properties
-from broker.seams import Disk
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Disk
 from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
-from upstream.buffer import Batch, BufferLimits
-from upstream.group import ConsumerGroup
-from upstream.group_parts import GroupLimits, Runtime
-from upstream.heads import Head
+from upstream.delivery.buffer import Batch, BufferLimits
+from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.group_parts import GroupLimits, Runtime
+from upstream.delivery.pauses import Pauses
+from upstream.delivery.results import Applied
+from upstream.delivery.subscription import Subscription
 from upstream.job import Lane, UpstreamJob
-from upstream.pauses import Pauses
-from upstream.progress import Progress
-from upstream.results import Applied
-from upstream.subscription import Subscription
+from upstream.operate.heads import Head
+from upstream.progress.progress import Progress
 
 ROOT = "/data"
 QID = "c_b_"
@@ -265,8 +265,8 @@ class World:
 
     def read_all(self, name: str) -> list[dict[str, str]]:
         """Properties and body of every message of a topic."""
-        from broker.properties import parse_properties
-        from broker.record import split
+        from broker.format.properties import parse_properties
+        from broker.format.record import split
 
         found = []
         for queue in self.store.topics[name].queues:

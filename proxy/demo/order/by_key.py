@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from broker.seams import Clock
+from broker.runtime.seams import Clock
 from proxy.demo.events import RUN_PROPERTY
 from proxy.demo.order.story import RIDERS, STEPS, Story, all_steps
 from pyddmq import Consumer, Producer, PulledMessage

@@ -15,10 +15,10 @@ from threading import Event
 
 from broker.consumer import ConsumedMessage, ConsumerOptions, Consumers, OrderlyContext, OrderlyStatus
 from broker.consumer.running import ExecutorRunner
-from broker.disk import RealDisk
 from broker.features import ALL
-from broker.metrics import Metrics
-from broker.seams import Clock
+from broker.runtime.disk import RealDisk
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock
 from broker.selectors import put_selected, select_by_hash
 from broker.store import Store, StoreOptions
 from proxy.demo.order.story import Story, all_steps

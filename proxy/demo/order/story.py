@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from broker.seams import Clock
+from broker.runtime.seams import Clock
 from proxy.demo.checker import Findings
 from proxy.demo.report import Check, Judged
 

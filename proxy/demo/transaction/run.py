@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.seams import Clock
+from broker.runtime.seams import Clock
 from proxy.demo.transaction.story import (
     MESSAGES,
     Spoil,

@@ -144,21 +144,21 @@ MUTANTS = (
     ),
     Mutant(
         name="a repeat of what a failed sync left undecided is answered as stored",
-        file="proxy/keyed_sends.py",
+        file="proxy/services/keyed_sends.py",
         old="            if error is not None:\n                self._publishing",
         new="            if error is not None and not places:\n                self._publishing",
         caught_by=(f"{STORE}::test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is",),
     ),
     Mutant(
         name="a repeat is answered before the first is durable",
-        file="proxy/keyed_sends.py",
+        file="proxy/services/keyed_sends.py",
         old="        if max(places) >= self._store.end:\n            self._store.tell_settled(done)\n",
         new="        if not places:\n            self._store.tell_settled(done)\n",
         caught_by=(f"{STORE}::test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is",),
     ),
     Mutant(
         name="what was stored is not remembered",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="            if judged is not None:\n                self._keyed.stored(judged, positions)\n",
         new="",
         caught_by=(
@@ -169,28 +169,28 @@ MUTANTS = (
     ),
     Mutant(
         name="a batch that was stored is not remembered",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="            self._keyed.stored(judged, self._append_batch(connection, call, request, slot, keyed=True))\n",
         new="            self._append_batch(connection, call, request, slot, keyed=True)\n",
         caught_by=(f"{NODE}::test_batch_that_comes_again_gets_its_first_receipts",),
     ),
     Mutant(
         name="a half that was stored is not remembered",
-        file="proxy/transaction_service.py",
+        file="proxy/services/transaction_service.py",
         old="                self._keyed.stored(judged, positions)\n",
         new="                pass\n",
         caught_by=(f"{NODE}::test_halves_are_known_too",),
     ),
     Mutant(
         name="the record of a delayed message has no number",
-        file="proxy/delay_service.py",
+        file="proxy/services/delay_service.py",
         old="            waiting = keyed(waiting, judged.key)\n",
         new="            pass\n",
         caught_by=(f"{NODE}::test_delayed_messages_of_ddmq_and_loops_are_known_too",),
     ),
     Mutant(
         name="a refused message has used its number",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="                judged = self._keyed.judge([key])\n                if judged.places:\n",
         new="                judged = self._keyed.judge([key])\n                if not judged.places:\n"
         "                    self._keyed._deduplication.stored(judged, [0])\n                if judged.places:\n",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a repeat is checked like a new message before it is known",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="            if key is not None:\n                judged = self._keyed.judge([key])\n",
         new="            if key is not None:\n                self._checks.check([message], [], [], keyed=True)\n"
         "                judged = self._keyed.judge([key])\n",
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a repeat is refused while the node drains",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="            if key is not None:\n                judged = self._keyed.judge([key])\n",
         new="            if key is not None:\n                self._publishing.check_open()\n"
         "                judged = self._keyed.judge([key])\n",

@@ -13,7 +13,7 @@ RULES = "tests/unit/test_delay_rules.py"
 MUTANTS = (
     Mutant(
         name="a cancel finds no occurrence but the first",
-        file="broker/loop/puts.py",
+        file="broker/scheduled/recurring/puts.py",
         old='    keys = text if occurrence.made == 0 else b"%b %b" % (text, occurrence.first.id.encode())\n',
         new="    keys = text\n",
         caught_by=(
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a delay message that is refused is never answered",
-        file="proxy/delay_service.py",
+        file="proxy/services/delay_service.py",
         old="                self._publishing.refuse(connection, call, refusal, 1, "
         "partial(_refused, said), slot=slot)\n",
         new="                self._publishing.tell_refused(refusal.code, said, connection.address)\n",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the number of the inner topic may be negative",
-        file="proxy/delay_rules.py",
+        file="proxy/services/delay_rules.py",
         old="    return Occurrence(at_s, kind, expire_s, times, 0, interval, 0, uuid)\n",
         new="    return Occurrence(at_s, kind, expire_s, times, 0, interval, -1, uuid)\n",
         caught_by=(
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         name="any text is a uuid",
-        file="proxy/delay_rules.py",
+        file="proxy/services/delay_rules.py",
         old="    if not UUID.fullmatch(uuid):\n",
         new="    if uuid is None:\n",
         caught_by=(f"{RULES}::test_any_fields_give_an_id_that_can_be_cancelled_or_a_code",),
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         name="times of any size are taken",
-        file="proxy/delay_rules.py",
+        file="proxy/services/delay_rules.py",
         old="    if not 0 < times <= NUMBER_MAX:\n",
         new="    if not 0 < times:\n",
         caught_by=(f"{RULES}::test_loops",),
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an expiry of any size is taken",
-        file="proxy/delay_rules.py",
+        file="proxy/services/delay_rules.py",
         old="    if not at_s < expire_s <= SECONDS_MAX:\n",
         new="    if not at_s < expire_s:\n",
         caught_by=(f"{RULES}::test_loops",),
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a loop's body goes through text",
-        file="broker/loop/puts.py",
+        file="broker/scheduled/recurring/puts.py",
         old='    return put._replace(properties=block, unique_key=b"")\n\n\ndef anew',
         new='    text_body = bytes(put.body).decode("utf-8", "replace").encode()\n'
         '    return put._replace(body=text_body, properties=block, unique_key=b"")\n\n\ndef anew',
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         name="all missed deliveries of a loop come in one piece",
-        file="broker/loop/loops.py",
+        file="broker/scheduled/recurring/loops.py",
         old="        count = min(missed - skipped, UNFOLD_COUNT, max(1, self._fitting(put) - 1))\n",
         new="        count = missed - skipped\n",
         caught_by=(f"{UNFOLD}::test_missed_occurrences_come_in_bunches",),
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         name="any number of missed deliveries is made up for",
-        file="broker/loop/loops.py",
+        file="broker/scheduled/recurring/loops.py",
         old="        skipped = max(0, missed - MISSED_MAX)\n",
         new="        skipped = 0\n",
         caught_by=(f"{UNFOLD}::test_too_many_missed_are_skipped_counted_and_part_of_times",),
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a topic that takes nothing holds up what is due behind it",
-        file="broker/delivery.py",
+        file="broker/scheduled/delivery.py",
         old="                    waiter.refuse(message, str(error))\n                    continue\n",
         new="                    waiter.wait([*run, *messages[place:]], error)\n                    return False\n",
         caught_by=(f"{LOOPS}::test_topic_that_is_gone_holds_up_nobody_and_loses_nothing",),
@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         name="numbers of an id are of any size",
-        file="broker/loop/occurrence.py",
+        file="broker/scheduled/recurring/occurrence.py",
         old="    if max(numbers) > NUMBER_MAX:\n        return None\n",
         new="",
         caught_by=("tests/unit/test_occurrence.py::test_other_texts_are_no_ids",),
@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         name="without its files the service of delays begins now",
-        file="broker/timer/opening.py",
+        file="broker/scheduled/timer/opening.py",
         old="    parts.entering.begin_at(queue, queue.min_offset)\n",
         new="    parts.entering.begin_at(queue, queue.max_offset)\n",
         caught_by=(f"{STOPS}::test_stop_at_every_change_loses_repeats_and_hurries_nothing",),
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what was due in a downtime is never sent",
-        file="broker/loop/loops.py",
+        file="broker/scheduled/recurring/loops.py",
         old="        missed = max(1, each.missed(now // 1000))\n",
         new="        each = each.later(max(0, each.missed(now // 1000) - 1)) or each\n        missed = 1\n",
         caught_by=(f"{LOOPS}::test_missed_in_a_downtime_come_in_order_and_the_rhythm_goes_on",),
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         name="after a crash what was delivered is delivered again",
-        file="broker/timer/opening.py",
+        file="broker/scheduled/timer/opening.py",
         old="    yield from _apply_decisions(parts, 0, {})\n",
         new="",
         caught_by=(f"{STOPS}::test_stop_at_every_change_loses_repeats_and_hurries_nothing",),
@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a cancel is answered OK though it is too late",
-        file="broker/loop/cancel.py",
+        file="broker/scheduled/recurring/cancel.py",
         old="        return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN\n",
         new="        return CancelOutcome.CANCELLED if was_delivered else CancelOutcome.UNKNOWN\n",
         caught_by=(f"{SERVED}::test_cancels_are_answered_with_what_became_of_them",),
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a cancel is answered before it is stored",
-        file="broker/timer/cancel.py",
+        file="broker/scheduled/timer/cancel.py",
         old="    yield from awaited.steps()\n    if store",
         new="    if store",
         caught_by=(f"{LOOPS}::test_cancel_survives_a_kill",),
@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         name="deliveries of a loop are spread over the queues",
-        file="broker/loop/puts.py",
+        file="broker/scheduled/recurring/puts.py",
         old='    return put._replace(properties=b"KEYS\\x01%b\\x02%b" % (occurrence.id.encode(), rest))\n',
         new="    queue_id = occurrence.made % len(put.topic.queues)\n"
         '    return put._replace(queue_id=queue_id, properties=b"KEYS\\x01%b\\x02%b" % '
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a restart forgets how many occurrences wait",
-        file="broker/timer/opening.py",
+        file="broker/scheduled/timer/opening.py",
         old="        table.pending = dict(saved.pending)\n",
         new="        table.pending = {}\n",
         caught_by=(f"{SERVED}::test_loops_outlive_a_restart",),

@@ -11,7 +11,7 @@ GROUP = "tests/unit/test_group.py"
 MUTANTS = (
     Mutant(
         name="a reply that never left is a delivery that burns a retry",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="""                self.leave_delivery(job)
                 job.deliveries -= 1
                 back.append(job)
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         name="replies that lie unwritten when their connection ends are taken for delivered",
-        file="proxy/connection.py",
+        file="proxy/port/connection.py",
         old="""            if lost is not None:
                 lost()
         self._server.forget(self)
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reply leaves for a peer whose end lies unread",
-        file="proxy/replying.py",
+        file="proxy/port/replying.py",
         old="                if self._peer.gone():\n",
         new="                if self._peer is None:\n",
         caught_by=(f"{GONE}::test_messages_leave_for_nobody_whose_end_lies_unread_in_the_socket",),
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reset gives back nothing of what was written",
-        file="proxy/connection.py",
+        file="proxy/port/connection.py",
         old="                if acknowledged is not None and acknowledged <= begin + 1:\n",
         new="                if acknowledged is not None and acknowledged < 0:\n",
         caught_by=(f"{GONE}::test_reset_gives_back_what_the_peer_acknowledged_nothing_of",),
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         name="parked pulls of a client that left wait on",
-        file="proxy/connection.py",
+        file="proxy/port/connection.py",
         old="""            if slot.withdraw is not None:
                 slot.withdraw()
         self._close_when_done()
@@ -71,28 +71,28 @@ MUTANTS = (
     ),
     Mutant(
         name="nothing stands in for a reply that went back",
-        file="proxy/replying.py",
+        file="proxy/port/replying.py",
         old='                    data, lost = lost() or b"", None\n',
         new='                    lost()\n                    data, lost = b"", None\n',
         caught_by=(f"{GONE}::test_client_that_only_sends_no_more_reads_an_empty_reply",),
     ),
     Mutant(
         name="what a client sends says nothing of the replies it has",
-        file="proxy/connection.py",
+        file="proxy/port/connection.py",
         old="        self._carried.clear()\n        server = self._server\n",
         new="        server = self._server\n",
         caught_by=(f"{GONE}::test_reply_to_a_client_that_was_heard_of_since_waits_for_its_timeout",),
     ),
     Mutant(
         name="the system is asked for resets and not for ends",
-        file="proxy/network.py",
+        file="proxy/port/network.py",
         old="            poll.register(self._descriptor, _RDHUP)\n",
         new="            poll.register(self._descriptor, 0)\n",
         caught_by=(f"{GONE}::test_kernel_tells_of_peers_before_the_loop_does",),
     ),
     Mutant(
         name="bytes received are read where those acknowledged stand",
-        file="proxy/network.py",
+        file="proxy/port/network.py",
         old="_BYTES_ACKED_AT = 120\n",
         new="_BYTES_ACKED_AT = 128\n",
         caught_by=(f"{GONE}::test_kernel_tells_of_peers_before_the_loop_does",),

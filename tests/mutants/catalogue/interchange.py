@@ -12,7 +12,7 @@ THEIRS = "tests/integration/test_from_rocketmq.py"
 MUTANTS = (
     Mutant(
         name="a filler in a file names the beginning of the log",
-        file="broker/consume_queue.py",
+        file="broker/queues/consume_queue.py",
         old="    return FILLER_BYTES if unit is None else UNIT.pack(unit[0], unit[1], 0)",
         new="    return FILLER_BYTES",
         caught_by=(
@@ -23,14 +23,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a filler of an earlier process is taken for its neighbour",
-        file="broker/unit_check.py",
+        file="broker/opening/unit_check.py",
         old="            if self._is_filler(queue, offset + place, unit):\n                mended[place] = FILLER\n",
         new="            if self._is_filler(queue, offset + place, unit):\n                pass\n",
         caught_by=(f"{FILLERS}::test_filler_repeats_the_next_unit_in_the_file",),
     ),
     Mutant(
         name="fillers of the older form stay",
-        file="broker/fillers.py",
+        file="broker/queues/fillers.py",
         old="    start, end = queue.min_offset, queue.end_of_files\n",
         new="    start, end = queue.min_offset, queue.min_offset\n",
         caught_by=(
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a topic made again begins inside a queue file",
-        file="broker/topic_lives.py",
+        file="broker/queues/topic_lives.py",
         old="        return -(-end // self._file_units) * self._file_units\n",
         new="        return end\n",
         caught_by=(
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what POP consumers had in hand is forgotten",
-        file="upstream/taking_over.py",
+        file="upstream/progress/taking_over.py",
         old="    again = [offset for offset in offsets if tracker.is_finished(offset)]\n",
         new="    again: list[int] = []\n",
         caught_by=(
@@ -60,14 +60,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a POP message in hand comes from the retry topic as well after the way back",
-        file="upstream/taking_over.py",
+        file="upstream/progress/taking_over.py",
         old="            offsets.set(REVIVE_GROUP, topic, queue_id, last)\n",
         new="",
         caught_by=(f"{POPPED}::test_hand_over_makes_them_unfinished_once_and_for_the_way_back",),
     ),
     Mutant(
         name="a loop that RocketMQ ended has ended here",
-        file="broker/queue_build.py",
+        file="broker/opening/queue_build.py",
         old="                self.marked.setdefault(mark, []).append(entry.physical)\n",
         new="                pass\n",
         caught_by=(
@@ -77,21 +77,21 @@ MUTANTS = (
     ),
     Mutant(
         name="a loop goes on as often as the log is scanned",
-        file="broker/loop/returning.py",
+        file="broker/scheduled/recurring/returning.py",
         old="    if (yield from _timed(store, topic.name, following)):\n        return None\n",
         new="",
         caught_by=(f"{LOOPS}::test_loop_goes_on_once",),
     ),
     Mutant(
         name="a message that only says so starts a loop",
-        file="broker/loop/returning.py",
+        file="broker/scheduled/recurring/returning.py",
         old="    if not any(found.unique_key == message.unique_key for found in waited):\n        return None\n",
         new="",
         caught_by=(f"{LOOPS}::test_message_that_only_says_so_starts_no_loop",),
     ),
     Mutant(
         name="a topic that RocketMQ deleted comes back from the log",
-        file="broker/topics.py",
+        file="broker/queues/topics.py",
         old="        return self._file.foreign and name",
         new="        return False and name",
         caught_by=(f"{THEIRS}::test_topic_deleted_there_does_not_come_back_here",),

@@ -12,7 +12,7 @@ OPERATOR = "tests/simulation/test_operator.py"
 MUTANTS = (
     Mutant(
         name="a record whose sync failed is taken for durable",
-        file="upstream/apart.py",
+        file="upstream/delivery/apart.py",
         old="""            self._permits.release(1)
         if job.lane.tracker.is_finished(job.offset):
 """,
@@ -46,21 +46,21 @@ MUTANTS = (
     ),
     Mutant(
         name="a generation that does not drain is waited for without a bound",
-        file="upstream/generations.py",
+        file="upstream/delivery/generations.py",
         old="            if not subscription.drained and now < slot.replace_at:\n",
         new="            if not subscription.drained:\n",
         caught_by=(f"{RELOADS}::test_held_key_holds_up_nobody_else_after_a_reload",),
     ),
     Mutant(
         name="each reload begins another chain of attempts to start",
-        file="upstream/generations.py",
+        file="upstream/delivery/generations.py",
         old="        _forget_attempt(slot)\n        config = slot.config\n",
         new="        config = slot.config\n",
         caught_by=(f"{RELOADS}::test_reloads_leave_one_attempt_to_start_at_a_time",),
     ),
     Mutant(
         name="a topic that is taken out before it ran stays",
-        file="upstream/generations.py",
+        file="upstream/delivery/generations.py",
         old="            self._end(slot)\n",
         new="",
         caught_by=(
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a dead letter keeps what its producer says of its end",
-        file="broker/dead_letter.py",
+        file="broker/retry/dead_letter.py",
         old="_RETRIED = (*LETTER_PROPERTIES, ",
         new="_RETRIED = (",
         caught_by=(f"{PROPERTIES}::test_forged_facts_of_a_dead_letter_are_left_out",),
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reset that fails leaves its topic drained",
-        file="proxy/offset_changes.py",
+        file="proxy/operate/offset_changes.py",
         old="            group.undrain_topic(body.topic)\n",
         new="",
         caught_by=(
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reset that waits keeps its turn",
-        file="proxy/admin/changes.py",
+        file="proxy/operate/changes.py",
         old="    turn.give_up()\n    try:\n        yield\n    finally:\n        await turn.take()\n",
         new="    yield\n",
         caught_by=(f"{OPERATOR}::test_other_changes_go_first_while_a_reset_waits",),

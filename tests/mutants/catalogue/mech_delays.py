@@ -15,7 +15,7 @@ DEAD_LETTERS = "tests/unit/test_dead_letters.py"
 MUTANTS = (
     Mutant(
         name="a delay level is missing from the standard list",
-        file="broker/delay/levels.py",
+        file="broker/scheduled/delay/levels.py",
         old='STANDARD_LEVELS = "1s 5s 10s 30s 1m ',
         new='STANDARD_LEVELS = "1s 5s 10s 1m ',
         caught_by=(
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a level above the highest is the first",
-        file="broker/delay/levels.py",
+        file="broker/scheduled/delay/levels.py",
         old="        return min(asked, len(self.delays_ms))\n",
         new="        return asked if asked <= len(self.delays_ms) else 1\n",
         caught_by=(
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a level waits in the queue after its own",
-        file="broker/delay/puts.py",
+        file="broker/scheduled/delay/puts.py",
         old="put._replace(topic=topic, queue_id=level - 1, ",
         new="put._replace(topic=topic, queue_id=level % len(topic.queues), ",
         caught_by=(
@@ -46,14 +46,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a changed list of levels changes what waits already",
-        file="broker/delay/levels.py",
+        file="broker/scheduled/delay/levels.py",
         old="    wait = find_property(properties, WAIT_NAME)\n",
         new="    wait = None\n",
         caught_by=(f"{LEVELS}::test_due_time_is_the_records_own_or_the_lists",),
     ),
     Mutant(
         name="a clock that was set back holds up what waited before",
-        file="broker/delay/level_queue.py",
+        file="broker/scheduled/delay/level_queue.py",
         old="                return min(due, latest)\n",
         new="                return due\n",
         caught_by=(
@@ -63,63 +63,63 @@ MUTANTS = (
     ),
     Mutant(
         name="a delivered message keeps the properties of its delay",
-        file="broker/release.py",
+        file="broker/scheduled/release.py",
         old="    return moved(record, body, without(block, names), topic, int(queue))\n",
         new="    return moved(record, body, block, topic, int(queue))\n",
         caught_by=(f"{DELAYS}::test_delivered_message_is_the_one_that_was_sent",),
     ),
     Mutant(
         name="a refused message holds its level",
-        file="broker/delivery.py",
+        file="broker/scheduled/delivery.py",
         old="                    waiter.refuse(message, str(error))\n                    continue\n",
         new="                    waiter.wait([*run, *messages[place:]], error)\n                    return False\n",
         caught_by=(f"{DELAYS}::test_refused_message_does_not_hold_its_level",),
     ),
     Mutant(
         name="what a full disk does not take is passed over",
-        file="broker/delay/due.py",
+        file="broker/scheduled/delay/due.py",
         old="                level.back_to(first.offset)\n",
         new="                pass\n",
         caught_by=(f"{DELAYS}::test_full_disk_makes_delivery_wait",),
     ),
     Mutant(
         name="a damaged record is passed over silently",
-        file="broker/delay/due.py",
+        file="broker/scheduled/delay/due.py",
         old="        self.metrics.counter(counted.LOST).add()\n",
         new="",
         caught_by=(f"{DELAYS}::test_damaged_record_is_counted_and_holds_nothing_up",),
     ),
     Mutant(
         name="a position that RocketMQ moved is not believed",
-        file="broker/delay/delays.py",
+        file="broker/scheduled/delay/delays.py",
         old="            level.begin_at(positions.get(number, 0))\n",
         new="            level.begin_at(0)\n",
         caught_by=(f"{DELAYS}::test_position_that_rocketmq_moved_is_honoured",),
     ),
     Mutant(
         name="levels count from 0 in RocketMQ's file",
-        file="broker/delay/state.py",
+        file="broker/scheduled/delay/state.py",
         old="        table = {str(each.level): each.position for",
         new="        table = {str(each.level - 1): each.position for",
         caught_by=(f"{DELAYS}::test_positions_have_rocketmqs_shape",),
     ),
     Mutant(
         name="a start does not read what was delivered since the checkpoint",
-        file="broker/delay/delays.py",
+        file="broker/scheduled/delay/delays.py",
         old="            yield from decided(start, delays._decided)\n",
         new="            yield from decided(store.end, delays._decided)\n",
         caught_by=(f"{KILLS}::test_kill_at_some_changes_breaks_nothing[0-Delays]",),
     ),
     Mutant(
         name="a step delivers the newest of its level first",
-        file="broker/delay/due.py",
+        file="broker/scheduled/delay/due.py",
         old="max(1, STEP_BYTES // len(due)))\n",
         new="max(1, STEP_BYTES // len(due)))[::-1]\n",
         caught_by=(f"{DELAYS}::test_levels_are_delivered_in_order_without_overtaking",),
     ),
     Mutant(
         name="the record of a cancel does not name what it takes the place of",
-        file="broker/delay/cancel.py",
+        file="broker/scheduled/delay/cancel.py",
         old="            prepared_offset=prepared_offset_of(each.physical),\n        )\n        for each in waiting\n",
         new="        )\n        for each in waiting\n",
         caught_by=(
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a level's position goes to RocketMQ one too high",
-        file="broker/delay/state.py",
+        file="broker/scheduled/delay/state.py",
         old="each.position for each in levels.values()}\n        yield from",
         new="each.position + 1 for each in levels.values()}\n        yield from",
         caught_by=("tests/interop/test_delays.py::test_what_one_side_left_the_other_delivers",),
@@ -178,7 +178,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a start does not read which messages were sent back",
-        file="upstream/retry_topic.py",
+        file="upstream/retry/retry_topic.py",
         old="            origins = _replaced(store, queue, start)\n",
         new="            origins = _replaced(store, queue, queue.max_offset)\n",
         caught_by=(
@@ -240,14 +240,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a start does not read which messages became dead letters",
-        file="upstream/dead_letters.py",
+        file="upstream/retry/dead_letters.py",
         old="            origins = _read_origins(store, queue, start)\n",
         new="            origins = _read_origins(store, queue, queue.max_offset)\n",
         caught_by=(f"{DEAD_LETTERS}::test_restart_between_record_and_journal_entry_buries_nothing_twice",),
     ),
     Mutant(
         name="a message is finished before its dead letter is durable",
-        file="upstream/dead_letters.py",
+        file="upstream/retry/dead_letters.py",
         old=", done=done)[0].offset)\n            tracker.undecided[job.offset] = False\n",
         new=")[0].offset)\n            done(None)\n",
         caught_by=(f"{DEAD_LETTERS}::test_key_waits_until_the_dead_letter_is_durable",),
@@ -261,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a delivery that nobody answers is waited for without a bound",
-        file="upstream/timers.py",
+        file="upstream/delivery/timers.py",
         old="        if expired:\n            self._expired(expired)\n",
         new="",
         caught_by=(

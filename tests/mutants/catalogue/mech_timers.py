@@ -13,28 +13,28 @@ KILLS = "tests/lifecycle/test_kill_points.py"
 MUTANTS = (
     Mutant(
         name="a slot of the wheel has its count in the last field",
-        file="broker/timer/wheel.py",
+        file="broker/scheduled/timer/wheel.py",
         old="            run.append(SLOT.pack(time, first, last, count, 0))\n",
         new="            run.append(SLOT.pack(time, first, last, 0, count))\n",
         caught_by=(f"{TIMERS}::test_wheel_has_rocketmqs_form",),
     ),
     Mutant(
         name="a unit of the timer log is not linked back to the one before in its slot",
-        file="broker/timer/table.py",
+        file="broker/scheduled/timer/table.py",
         old="                previous = slot.last\n",
         new="                previous = -1\n",
         caught_by=(f"{CANCEL}::test_cancel_is_rocketmqs",),
     ),
     Mutant(
         name="a mark of the timer log never reaches its file",
-        file="broker/timer/log.py",
+        file="broker/scheduled/timer/log.py",
         old="            self._write_at(position + _SIZE_AT, bytes(4))\n",
         new="",
         caught_by=("tests/unit/test_timer_log.py::TestTimerLog",),
     ),
     Mutant(
         name="the timers' checkpoint is written in place, in two pieces",
-        file="broker/timer/state.py",
+        file="broker/scheduled/timer/state.py",
         old='        yield from writing_whole(self._disk, self.check_path, data.ljust(CHECK_BYTES, b"\\x00"))\n',
         new="""        file = self._disk.open(self.check_path, create=True)
         try:
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a timed message says its slot for its moment",
-        file="broker/timer/puts.py",
+        file="broker/scheduled/timer/puts.py",
         old="        own = _FACTS % (due_ms, slot, ",
         new="        own = _FACTS % (slot, slot, ",
         caught_by=(
@@ -65,42 +65,42 @@ MUTANTS = (
     ),
     Mutant(
         name="the last moment of the horizon is refused",
-        file="broker/timer/puts.py",
+        file="broker/scheduled/timer/puts.py",
         old="        if due_ms - now > limit:\n",
         new="        if due_ms - now >= limit:\n",
         caught_by=(f"{PUTS}::test_horizon_is_the_last_moment_that_is_taken",),
     ),
     Mutant(
         name="what is due this very moment is made to wait",
-        file="broker/timer/puts.py",
+        file="broker/scheduled/timer/puts.py",
         old="        if due_ms <= now:\n",
         new="        if due_ms <= 0:\n",
         caught_by=(f"{PUTS}::test_past_due_is_delivered_at_once",),
     ),
     Mutant(
         name="the fuller a slot is the less is refused",
-        file="broker/timer/puts.py",
+        file="broker/scheduled/timer/puts.py",
         old="self._random.random() * limit < count - limit:",
         new="self._random.random() * limit > count - limit:",
         caught_by=(f"{PUTS}::test_refusals_rise_with_the_slot",),
     ),
     Mutant(
         name="a paused stage works on",
-        file="broker/timer/stages.py",
+        file="broker/scheduled/timer/stages.py",
         old="        return not self._paused or stage not in self._paused\n",
         new="        return True\n",
         caught_by=(f"{TIMERS}::test_stages_pause_and_resume",),
     ),
     Mutant(
         name="a timer is due when its slot begins",
-        file="broker/timer/table.py",
+        file="broker/scheduled/timer/table.py",
         old="                into = timers\n",
         new="                into, key = timers, slot_ms\n",
         caught_by=(f"{TIMERS}::test_each_timer_is_delivered_at_its_very_millisecond",),
     ),
     Mutant(
         name="a refused timer is dropped",
-        file="broker/timer/due.py",
+        file="broker/scheduled/timer/due.py",
         old="        self.aside[unit.physical] = Aside(message, reason, self._clock.wall_ms())\n        self._table",
         new="        self._table.forget(unit)\n        self._table",
         caught_by=(
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a timer beyond the window is delivered when it ought to roll",
-        file="broker/timer/due.py",
+        file="broker/scheduled/timer/due.py",
         old="        if unit.magic & MAGIC_ROLL:\n            if unit.magic & MAGIC_DELETE and",
         new="        if unit.magic & MAGIC_ROLL and unit.magic & MAGIC_DELETE:\n"
         "            if unit.magic & MAGIC_DELETE and",
@@ -118,14 +118,14 @@ MUTANTS = (
     ),
     Mutant(
         name="units behind the checkpoint are taken over and not counted as pending",
-        file="broker/timer/opening.py",
+        file="broker/scheduled/timer/opening.py",
         old="        if count > 0:\n            table.pending[",
         new="        if count > 1:\n            table.pending[",
         caught_by=(f"{TIMERS}::test_kill_between_a_clean_stop_and_the_first_checkpoint_forgets_no_timer",),
     ),
     Mutant(
         name="wheel and log made anew do not ask what was delivered",
-        file="broker/timer/opening.py",
+        file="broker/scheduled/timer/opening.py",
         old="    yield from _apply_decisions(parts, 0, {})\n",
         new="    yield from _apply_decisions(parts, parts.store.end, {})\n",
         caught_by=(
@@ -136,28 +136,28 @@ MUTANTS = (
     ),
     Mutant(
         name="a cancel counts as one more timer of its slot",
-        file="broker/timer/table.py",
+        file="broker/scheduled/timer/table.py",
         old="            count = -1 if entry.cancel else 1\n            if slot is None:",
         new="            count = 1\n            if slot is None:",
         caught_by=(f"{CANCEL}::test_cancel_is_rocketmqs",),
     ),
     Mutant(
         name="a cancel of RocketMQ's that names the topic is not understood",
-        file="broker/timer/due.py",
+        file="broker/scheduled/timer/due.py",
         old='        return key in keys or (find_property(block, REAL_TOPIC_NAME) or b"") + b"+" + key in keys\n',
         new="        return key in keys\n",
         caught_by=(f"{CANCEL}::test_cancels_of_rocketmq_are_honoured",),
     ),
     Mutant(
         name="a cancel that came too late says that it was in time",
-        file="broker/timer/cancel.py",
+        file="broker/scheduled/timer/cancel.py",
         old="        return CancelOutcome.CANCELLED if replaced else CancelOutcome.TOO_LATE\n",
         new="        return CancelOutcome.CANCELLED\n",
         caught_by=(f"{CANCEL}::test_answers_too_late_and_unknown",),
     ),
     Mutant(
         name="a cancel is remembered and not stored",
-        file="broker/timer/cancel.py",
+        file="broker/scheduled/timer/cancel.py",
         old="    yield from _append(parts, target, [_cancel_put(parts, target)])\n",
         new="    parts.take_out(target.message.physical)\n",
         caught_by=(
@@ -168,21 +168,21 @@ MUTANTS = (
     ),
     Mutant(
         name="pending timers go with their log file",
-        file="broker/timer/keeper.py",
+        file="broker/scheduled/timer/keeper.py",
         old="            if table.is_pending(unit, position) and unit.physical not in due.superseded:\n",
         new="            if table.is_pending(unit, position) and unit.physical in due.superseded:\n",
         caught_by=("tests/integration/test_timers_keeper.py::test_pending_timer_moves_on_as_its_files_go",),
     ),
     Mutant(
         name="RocketMQ is told that its master enqueued nothing",
-        file="broker/timer/state.py",
+        file="broker/scheduled/timer/state.py",
         old="check.offset, _NO_MASTER, *self._versions)",
         new="check.offset, 0, *self._versions)",
         caught_by=("tests/integration/test_timers_stops.py::test_rocketmq_enqueues_nothing_again_after_a_kill",),
     ),
     Mutant(
         name="RocketMQ is told of a later moment and offset than what waits",
-        file="broker/timer/state.py",
+        file="broker/scheduled/timer/state.py",
         old="_CHECK.pack(check.read_ms, check.log_end, check.offset, _NO_MASTER,",
         new="_CHECK.pack(check.read_ms + 3_600_000, check.log_end, check.offset + 9, _NO_MASTER,",
         caught_by=("tests/interop/test_timers.py::test_what_waits_goes_there_and_back_again",),
@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a receipt of a batch has the handle of another",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="        for place, out_ms in waiting.items():\n            unique_key = receipts[place].msg_id\n",
         new="        for place, out_ms in waiting.items():\n            unique_key = receipts[0].msg_id\n",
         caught_by=("tests/integration/test_timers_wire.py::test_batch_mixes_all_kinds_of_delay",),

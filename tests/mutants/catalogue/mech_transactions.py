@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a discarded transaction cannot be decided by hand",
-        file="proxy/transaction_changes.py",
+        file="proxy/operate/transaction_changes.py",
         old="        if row is not None and resumed:\n",
         new="        if row is None and resumed:\n",
         caught_by=(f"{ACCEPTANCE}::test_discarded_transactions_are_seen_decided_and_resumed",),
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a topic of ordinary messages takes those that ask for an order",
-        file="broker/message_type.py",
+        file="broker/format/message_type.py",
         old="            return Mismatch.ORDER if kind.ordered else None\n",
         new="            return None\n",
         caught_by=(
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a topic's type stands under another name than RocketMQ's",
-        file="broker/message_type.py",
+        file="broker/format/message_type.py",
         old='ATTRIBUTE = "message.type"\n',
         new='ATTRIBUTE = "messageType"\n',
         caught_by=("tests/interop/test_message_types.py::test_types_are_seen_by_rocketmq_and_its_changes_here",),
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a half is judged as an ordinary message",
-        file="proxy/transaction_service.py",
+        file="proxy/services/transaction_service.py",
         old="puts, ports, transactional=True, keyed=",
         new="puts, ports, transactional=False, keyed=",
         caught_by=(f"{SERVICE}::test_half_is_refused_by_the_rules_of_every_message",),

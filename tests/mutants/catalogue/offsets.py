@@ -12,7 +12,7 @@ COMMITS = "tests/unit/test_offset_commits.py"
 MUTANTS = (
     Mutant(
         name="commits go out for every queue ever seen, without a comparison",
-        file="upstream/offset_commits.py",
+        file="upstream/progress/offset_commits.py",
         old="            if (len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark) "
         "and not known.let_go\n",
         new="            if known\n",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         name="nobody is told that queues were lost",
-        file="upstream/ownership.py",
+        file="upstream/progress/ownership.py",
         old="                self._lost(topic)\n",
         new="",
         caught_by=("tests/unit/test_queue_ownership.py::test_a_proxy_that_lost_its_locks_stops_and_waits",),
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a commit that could not be written counts as made",
-        file="broker/offsets.py",
+        file="broker/queues/offsets.py",
         old="        except BaseException:\n            self._dirty = True\n            raise\n",
         new="        except BaseException:\n            raise\n",
         caught_by=(f"{COMMITS}::test_commit_that_failed_is_made_again_without_any_progress",),
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         name="after one failed write offsets are not written again",
-        file="upstream/offset_commits.py",
+        file="upstream/progress/offset_commits.py",
         old="            if can_wait(error) or on_failed is None:\n",
         new="            self._file_failed = True\n            if can_wait(error) or on_failed is None:\n",
         caught_by=(f"{COMMITS}::test_offsets_file_that_cannot_be_written_is_made_up_for_later",),
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a commit goes on though the journal could not say what it writes",
-        file="upstream/offset_commits.py",
+        file="upstream/progress/offset_commits.py",
         old="                known.file_values.pop()\n            raise\n",
         new="                known.file_values.append(known.tracker.watermark)\n",
         caught_by=(f"{COMMITS}::test_begun_commit_that_cannot_be_made_is_seen_by_the_next_flush",),
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         name="reading stops while anything waits behind a key",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="        if self.order.waiting >= waiting_max:\n            if not",
         new="        if self.order.waiting:\n            if not",
         caught_by=(f"{GROUP}::test_one_key_that_never_answers_leaves_all_others_to_finish",),
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         name="acks above an unfinished message are not journaled",
-        file="upstream/tracker.py",
+        file="upstream/progress/tracker.py",
         old="        staged = self._staged\n        self._staged = []\n",
         new="        pairs = zip(self._staged[::2], self._staged[1::2], strict=True)\n"
         "        staged = [each for pair in pairs if pair[1] <= self.watermark for each in pair]\n"
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the committed offset moves on by one message at a time",
-        file="upstream/tracker.py",
+        file="upstream/progress/tracker.py",
         old="        run = marks.find(_ZERO)\n        if run < 0:\n            run = "
         "len(marks)\n        del marks[:run]\n",
         new="        run = 1\n        del marks[:run]\n",
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         name="nobody looks for keys that are held",
-        file="proxy/admin/attention_groups.py",
+        file="proxy/operate/attention_groups.py",
         old="    stuck = [key for key in topic.stuck_keys if now_ms - key.since_ms >= STUCK_SECONDS * 1000]\n",
         new="    stuck: list[StuckKey] = []\n",
         caught_by=("tests/unit/test_admin_page.py::test_findings_name_the_key_that_holds_others",),
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         name="messages of the retry topic have the queue ids of others",
-        file="upstream/group_lanes.py",
+        file="upstream/delivery/group_lanes.py",
         old='RETRY_QID = "retry_"\n',
         new='RETRY_QID = ""\n',
         caught_by=("tests/unit/test_retry_topic.py::test_same_offset_of_topic_and_retry_topic_are_two_messages",),
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a stop waits for nothing that is out",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="        if not self.draining or self.deadlines.open or self.outcomes.burying:\n",
         new="        if not self.draining or self.outcomes.burying:\n",
         caught_by=(
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a group stops a minute after its last pull",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="        self.counters.batches.value += 1\n",
         new="        self.counters.batches.value += 1\n        self._scheduler.call_later(60.0, self.stop)\n",
         caught_by=(f"{PIPELINE}::test_group_without_pulls_keeps_its_deliveries",),

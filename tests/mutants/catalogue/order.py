@@ -12,7 +12,7 @@ MUTANTS = (
         name="keys are compared by Java's hash of them",
         file="upstream/source.py",
         old="                return self._make_keyed(units, keys)\n",
-        new="                from broker.java import string_hash\n\n"
+        new="                from broker.format.java import string_hash\n\n"
         "                hashes = [key and str(string_hash(bytes(key).decode())) for key in keys]\n"
         "                return self._make_keyed(units, hashes)\n",
         caught_by=(f"{PIPELINE}::test_keys_are_compared_whole_and_per_topic",),
@@ -20,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         name="keys are compared over all topics",
-        file="upstream/order.py",
+        file="upstream/delivery/order.py",
         old="""    __slots__ = ("tails", "waiting")
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         name="messages without a value at their path are unordered in silence",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="            self.counters.unordered.value += unordered\n",
         new="            pass\n",
         caught_by=(f"{PIPELINE}::test_message_without_its_key_is_unordered_and_counted",),
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a failed message lets the next of its key pass",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="        move(job, Event.RETRY)\n        if not "
         "self.draining:\n            self._due.add(job, now + wait_ms / 1000)\n",
         new="        move(job, Event.RETRY)\n        if not "
@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message may pass an earlier one of its key that has not begun",
-        file="upstream/job_loops.py",
+        file="upstream/delivery/job_loops.py",
         old="            if tail is not None:\n                tail.successor = job\n",
         new="            if tail is not None and tail.state is not _READY:\n                tail.successor = job\n",
         caught_by=("tests/unit/test_order.py::test_order_queue_runs_one_per_key_in_order",),
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         name="all topics of a group share their permits",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="        self.permits = Permits(config.concurrency)\n",
         new='        self.permits = vars(buffer).setdefault("permits", Permits(config.concurrency))\n',
         caught_by=(f"{PIPELINE}::test_slow_topic_does_not_starve_another",),
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         name="pulls get what a topic has before another one has its turn",
-        file="upstream/buffer.py",
+        file="upstream/delivery/buffer.py",
         old="                rotation.append(line)\n            else:\n"
         "                line.listed = False\n            if batch",
         new="                rotation.appendleft(line)\n            else:\n"

@@ -13,7 +13,7 @@ CONCURRENT = "tests/unit/test_concurrent_consumer.py"
 MUTANTS = (
     Mutant(
         name="an exception in an action counts as consumed",
-        file="upstream/running.py",
+        file="upstream/delivery/running.py",
         old="                self._outcomes.error(job, answer)\n",
         new="                self._outcomes.succeed(job)\n",
         caught_by=(
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a fail advances the offset",
-        file="upstream/results.py",
+        file="upstream/delivery/results.py",
         old="    subscription.outcomes.fail(job, result.failure(offset))\n",
         new="    subscription.outcomes.succeed(job)\n",
         caught_by=(f"{GROUP}::test_fail_is_retried_in_place_and_then_dead_lettered",),
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what fails in the last action is written nowhere",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="        if is_dead_letter_topic(job.topic):\n            # No dead letter",
         new="        if is_dead_letter_topic(job.topic) or held_permit and not "
         "job.deliveries:\n            # No dead letter",
@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message that timed out for the last time is dropped as a success",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old='            self.bury(job, "timeouts", reason)\n',
         new="            self.succeed(job)\n",
         caught_by=(f"{GROUP}::test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry",),
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message that cannot be sent back counts as consumed",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):\n"
         "            return False\n",
         new="        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):\n"
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         name="maxRetry 0 switches the retries of fails off as well",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="        if wait_ms is None:\n            self.bury(job, ",
         new="        if wait_ms is None or not self.config.max_retry:\n            self.bury(job, ",
         caught_by=(f"{GROUP}::test_max_retry_of_zero_leaves_the_retries_of_fails_alone",),
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a leading -1 means never, and what stands behind a -1 is used",
-        file="upstream/retry.py",
+        file="upstream/retry/retry.py",
         old="            return intervals[index - 1] if index else REPEAT_MS_DEFAULT\n",
         new="            return intervals[index - 1] if index else None\n",
         caught_by=("tests/unit/test_retry.py::test_next_interval_walks_the_list_and_repeats_at_minus_one",),
@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a parsed body is handed out as it is written anew",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="            located = self._store.locate(places, locate_unpacked)\n",
         new="""            import json
 
@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         name="disabling the last topic of a group is ignored",
-        file="upstream/generations.py",
+        file="upstream/delivery/generations.py",
         old="            if name not in wanted:\n                self.replace(",
         new="            if name not in wanted and wanted:\n                self.replace(",
         caught_by=(f"{NODE}::test_disabling_the_last_topic_stops_the_group",),

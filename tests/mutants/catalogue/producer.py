@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a setting that fails at the first send passes the check",
-        file="upstream/limits.py",
+        file="upstream/delivery/limits.py",
         old="        now = self._clock.monotonic()\n        self._tokens = min(",
         new="        if rate < 1:\n"
         '            raise ArithmeticError("a rate below one message a second")\n'
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a negative hash chooses a queue below the first",
-        file="broker/java.py",
+        file="broker/format/java.py",
         old="    return abs(value) % queues\n",
         new="    return abs(value) % queues if value >= 0 else -(abs(value) % queues)\n",
         caught_by=(
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what was not stored in a millisecond is sent again",
-        file="proxy/publishing.py",
+        file="proxy/services/publishing.py",
         old="        def done(error: StoreError | None) -> None:\n",
         new="""        began, later = self._clock.wall_ms(), self._store.append
 
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         name="of a batch with a bad message the others are stored",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="""        except Refusal as refusal:
             give_tokens_back(ports)
             refusal.text""",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a send whose write fails is never answered",
-        file="proxy/publishing.py",
+        file="proxy/services/publishing.py",
         old="                place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))\n",
         new="",
         caught_by=(f"{NODE}::test_failed_write_is_answered_and_never_reported_as_stored",),
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a send whose write fails is reported as stored",
-        file="proxy/publishing.py",
+        file="proxy/services/publishing.py",
         old="                place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))\n",
         new="                place.answer(stored(call, positions))\n",
         caught_by=(f"{NODE}::test_failed_write_is_answered_and_never_reported_as_stored",),
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         name="sends under way at a stop are never answered",
-        file="proxy/publishing.py",
+        file="proxy/services/publishing.py",
         old="        def done(error: StoreError | None) -> None:\n",
         new='        def done(error: StoreError | None) -> None:\n            if self._state() == "draining":\n'
         "                return\n",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a topic that was taken out stays writable",
-        file="proxy/topic_ports.py",
+        file="proxy/services/topic_ports.py",
         old="        self.by_name.clear()\n        self.by_name.update(ports)\n",
         new="        self.by_name.update(ports)\n",
         caught_by=(f"{NODE}::test_topic_taken_out_or_disabled_takes_no_more_sends",),
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the turn of the queues runs over",
-        file="proxy/message_checks.py",
+        file="proxy/services/message_checks.py",
         old="                queue_id = port.round = (port.round + 1) % queues\n",
         new="                port.round += 1\n"
         "                if port.round >= 1 << 31:\n"

@@ -13,7 +13,7 @@ DIFF = "tests/unit/test_conf_diff.py"
 MUTANTS = (
     Mutant(
         name="finishing a job twice frees its permit twice and runs its successor twice",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="        if not _is_in_action(job):\n            return False\n",
         new="        if not _is_in_action(job):\n            self.outcomes.over(job)\n            return True\n",
         caught_by=(f"{PIPELINE}::test_job_settled_twice_is_finished_once",),
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a permit that is released twice makes the limit grow",
-        file="upstream/limits.py",
+        file="upstream/delivery/limits.py",
         old='        assert self.used >= 0, "a permit was released twice"\n',
         new="",
         caught_by=("tests/unit/test_limits.py::test_permit_released_twice_trips_an_assertion",),
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an arrival takes a waiting pull off that it cannot serve",
-        file="upstream/buffer.py",
+        file="upstream/delivery/buffer.py",
         old="""            parked = self._first_parked(line)
             if parked is None:
                 return
@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         name="messages fail whose waiting pull cannot take them",
-        file="upstream/group.py",
+        file="upstream/delivery/group.py",
         old="            subscription.outcomes.give_back(batch.jobs, holder)\n",
         new="            for job in batch.jobs:\n"
         "                subscription.outcomes.leave_delivery(job)\n"
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         name="attempts that get no permit spend rate tokens",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="            bucket.take(taken)\n",
         new="            bucket.take(max(taken, 1))\n",
         caught_by=(f"{PIPELINE}::test_rate_tokens_are_not_spent_while_permits_are_out",),
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a rate's tokens are spent when the message is consumed",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="            bucket.take(taken)\n",
         new="            self._scheduler.call_later(0.0, bucket.take, taken)\n",
         caught_by=(f"{GROUP}::test_rate_limit_starts_no_more_than_max_tps",),
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         name="permits belong to a topic, whichever generation its jobs are of",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="        self.permits = Permits(config.concurrency)\n",
         new='        self.permits = vars(buffer).setdefault(f"permits {config.topic}", Permits(config.concurrency))\n',
         caught_by=(f"{PIPELINE}::test_jobs_of_an_old_generation_release_nothing_of_the_new_one",),
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what could not start is not tried again",
-        file="upstream/generations.py",
+        file="upstream/delivery/generations.py",
         old="            slot.again = self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)\n",
         new="",
         caught_by=(f"{PIPELINE}::test_subscription_that_cannot_start_holds_nobody_up_and_is_tried_again",),
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reload ends what runs before it looks at what is to come",
-        file="proxy/reload.py",
+        file="proxy/node/reload.py",
         old="        try:\n            loaded = self._read()\n",
         new="        for group in self._node.groups.values():\n            group.begin_drain()\n"
         "        try:\n            loaded = self._read()\n",
@@ -138,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         name="every reload starts the consumption of all groups anew",
-        file="proxy/reload.py",
+        file="proxy/node/reload.py",
         old="        for step in steps.values():\n            step()\n",
         new="""        for group in node.groups.values():
             for name in group.topic_names():
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         name="timers of a group that was stopped run on",
-        file="upstream/outcomes.py",
+        file="upstream/delivery/outcomes.py",
         old="        self.stopped = True\n        self.deadlines.clear()\n",
         new="        self.stopped = True\n",
         caught_by=(f"{PIPELINE}::test_stopped_group_leaves_nothing_behind",),
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a generation keeps the settings with which its jobs were read",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="        self._set_limits(config)\n        self.deadlines.set_timeout(self.timeout_seconds)\n",
         new="        self.deadlines.set_timeout(self.timeout_seconds)\n",
         caught_by=(f"{PIPELINE}::test_retried_job_follows_the_settings_in_force",),
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the buffer takes any number of jobs",
-        file="upstream/buffer.py",
+        file="upstream/delivery/buffer.py",
         old="        room = self.jobs < limits.jobs_max and self.bytes < limits.bytes_max and not self.budget.level\n",
         new="        room = self.bytes < limits.bytes_max and not self.budget.level\n",
         caught_by=(f"{BUFFER}::test_buffer_bound_stops_reading_but_leaves_every_topic_a_batch",),
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         name="any number of jobs waits behind keys",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="        if self.order.waiting >= waiting_max:\n            if not",
         new="        if self.order.waiting < 0:\n            if not",
         caught_by=(f"{GROUP}::test_waiting_jobs_at_their_cap_stop_the_reading_and_are_named",),
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         name="withdrawn pulls stay in their line",
-        file="upstream/buffer.py",
+        file="upstream/delivery/buffer.py",
         old="        if len(waiting) > 2 * self.parked_count + 64:\n",
         new="        if len(waiting) < 0:\n",
         caught_by=(f"{BUFFER}::test_withdrawn_pulls_do_not_pile_up",),
@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         name="messages pass without a permit",
-        file="upstream/subscription.py",
+        file="upstream/delivery/subscription.py",
         old="        room = min(len(ready), permits.free)\n",
         new="        room = len(ready)\n",
         caught_by=(f"{GROUP}::test_concurrency_counts_only_jobs_past_the_gate",),

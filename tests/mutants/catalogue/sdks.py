@@ -13,21 +13,21 @@ NO_UTF8 = "tests/integration/test_texts_no_utf8.py"
 MUTANTS = (
     Mutant(
         name="results that come while the node starts are answered with an exception",
-        file="proxy/starting_service.py",
+        file="proxy/services/starting_service.py",
         old="        if carries_results(scan_pull(call).results):\n",
         new="        if scan_pull(call).results is None:\n",
         caught_by=(f"{AT_START}::test_results_wait_for_the_start_and_count_first", LIBRARIES),
     ),
     Mutant(
         name="results that cannot be recorded are answered with an exception",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="            if refused is not None and carries_results(request.results):\n",
         new="            if refused is not None and not request.results:\n",
         caught_by=(f"{AT_START}::test_results_that_cannot_be_recorded_get_no_answer",),
     ),
     Mutant(
         name="what is held for a start is not bounded",
-        file="proxy/held_calls.py",
+        file="proxy/services/held_calls.py",
         old="        return len(self._calls) >= CALLS_MAX or self._bytes + size > BYTES_MAX\n",
         new="        return False\n",
         caught_by=(f"{AT_START}::test_beyond_the_bound_connections_end_unanswered",),
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a topic is looked for before its message is judged",
-        file="proxy/message_checks.py",
+        file="proxy/services/message_checks.py",
         old="            if not content or len(content) > body_bytes_max:\n",
         new="            if topic not in known_ports:\n"
         "                self._new_port(topic)\n"
@@ -60,21 +60,21 @@ MUTANTS = (
     ),
     Mutant(
         name="a send above a rate is refused at once",
-        file="proxy/limited_sends.py",
+        file="proxy/services/limited_sends.py",
         old="        return refusal.retry_ms\n",
         new="        return 0\n",
         caught_by=(f"{LIMITED}::test_send_above_its_rate_is_tried_once_more",),
     ),
     Mutant(
         name="what a connection sends next overtakes a send that waits",
-        file="proxy/producer_service.py",
+        file="proxy/services/producer_service.py",
         old="            self._limited.follow(connection, call, partial(self._send, connection,",
         new="            (lambda *given: given[-1](None))(connection, call, partial(self._send, connection,",
         caught_by=(f"{LIMITED}::test_messages_behind_one_that_waits_keep_their_order",),
     ),
     Mutant(
         name="the node's rate is spent by messages that their topic's refuses",
-        file="proxy/message_checks.py",
+        file="proxy/services/message_checks.py",
         old="        limit, node_limit = port.limit, port.node_limit\n",
         new="        limit, node_limit = port.limit, port.node_limit\n"
         "        if node_limit is not None:\n"

@@ -10,7 +10,7 @@ CONSUMER = "tests/unit/test_client_consumer.py"
 MUTANTS = (
     Mutant(
         name="a reload logs the configuration",
-        file="proxy/reload.py",
+        file="proxy/node/reload.py",
         old='        _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))\n',
         new='        _log.info("reloaded", changes=list(result.changes), warnings=list(warnings), '
         "of=str(loaded.config))\n",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a topic without settings of its own takes no sends",
-        file="proxy/topic_ports.py",
+        file="proxy/services/topic_ports.py",
         old="            if not settings.enabled:\n",
         new="            if not settings.enabled or settings.queues is None:\n",
         caught_by=(f"{NODE}::test_node_binds_the_loopback_and_names_itself_by_its_configuration",),
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         name="without a configuration nothing starts",
-        file="proxy/cli/serve_command.py",
+        file="proxy/cli/commands/serve_command.py",
         old="        config=config or packaged_configuration(),\n",
         new='        config=config or Path("carrera.yaml"),\n',
         caught_by=("tests/acceptance/test_cli.py::test_serve_without_options_uses_the_sample_configuration",),
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         name="every result has a line in the log",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="            applied = group.apply(\n",
         new='            self._notices._write("result", group.name, 1, {"topic": result.topic})\n'
         "            applied = group.apply(\n",
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         name="every notice has a line in the log",
-        file="broker/notices.py",
+        file="broker/runtime/rate_limited_log.py",
         old="        if not self._gathered((event, group, kind), count, "
         "example):\n            self._write(event, group, count",
         new="        if not self._gathered((event, group, kind), count, example) or "

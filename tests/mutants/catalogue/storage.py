@@ -14,14 +14,14 @@ FOLDER = "tests/integration/test_data_folder.py"
 MUTANTS = (
     Mutant(
         name="the sign of a key's hash is masked where a Python send chooses the queue",
-        file="proxy/message_checks.py",
+        file="proxy/services/message_checks.py",
         old="queue_id = queue_of_hash(self._key_hash(key), queues)",
         new="queue_id = (self._key_hash(key) & 0x7FFF_FFFF) % queues",
         caught_by=(f"{CHOICE}::test_no_other_place_computes_a_queue_from_a_hash",),
     ),
     Mutant(
         name="any name in a file is a topic's",
-        file="broker/names.py",
+        file="broker/runtime/names.py",
         old='_STORED = re.compile(rb"[%|a-zA-Z0-9_-]{1,255}")',
         new='_STORED = re.compile(rb".+", re.DOTALL)',
         caught_by=(
@@ -31,14 +31,14 @@ MUTANTS = (
     ),
     Mutant(
         name="links in a backup are followed",
-        file="upstream/backup.py",
+        file="upstream/tools/backup.py",
         old="    _refuse_links(folder, files, disk)\n",
         new="",
         caught_by=(f"{NAMES}::test_symbolic_link_in_a_backup_is_refused",),
     ),
     Mutant(
         name="cold pages are looked at before they are read",
-        file="broker/log_pages.py",
+        file="broker/log/log_pages.py",
         old="        if physical >= self.unsure_end:\n            return True\n        number, start = divmod("
         "physical, self._segment_bytes)\n        windows",
         new="        return True\n        number, start = divmod(physical, self._segment_bytes)\n        windows",
@@ -46,28 +46,28 @@ MUTANTS = (
     ),
     Mutant(
         name="what reads as a record inside a damaged one is taken",
-        file="broker/nested.py",
+        file="broker/log/nested.py",
         old="        return end if at < end else found\n",
         new="        return found\n",
         caught_by=(f"{NESTED}::test_damaged_host_at_the_end_of_the_log_is_cut_whole",),
     ),
     Mutant(
         name="a store is made among somebody's files",
-        file="broker/opening.py",
+        file="broker/opening/opening.py",
         old="        _refuse_others_files(root, disk)\n",
         new="",
         caught_by=(f"{FOLDER}::test_folder_of_somebody_elses_files_is_refused",),
     ),
     Mutant(
         name="files are readable for all",
-        file="broker/disk.py",
+        file="broker/runtime/disk.py",
         old="_FILE_MODE, _FOLDER_MODE = 0o600, 0o700",
         new="_FILE_MODE, _FOLDER_MODE = 0o644, 0o755",
         caught_by=(f"{FOLDER}::test_data_directory_and_backup_are_the_owners_alone",),
     ),
     Mutant(
         name="a store is opened without a feature whose files it has",
-        file="broker/opening.py",
+        file="broker/opening/opening.py",
         old="    given.check(root, topics=topics_named(root, disk), files=marked_files(root, disk=disk))\n",
         new="",
         caught_by=(
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         name="recovery takes up a topic of a feature that was not given",
-        file="broker/topics.py",
+        file="broker/queues/topics.py",
         old="            self.admit(name)\n",
         new="",
         caught_by=(f"{FEATURES}::test_topic_that_only_the_log_knows_is_refused_too",),

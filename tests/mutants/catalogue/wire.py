@@ -14,7 +14,7 @@ BUFFER = "tests/unit/test_buffer.py"
 MUTANTS = (
     Mutant(
         name="getConsumeStats looks for a group of the topic's name",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="        group = self._groups.get(request.group)\n        rows = []",
         new='        group = self._groups.get(request.topic or "")\n        rows = []',
         caught_by=(f"{WIRE}::test_consume_stats_are_found_with_and_without_a_topic",),
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         name="getConsumeStats has no rows where no topic is named",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="        rows = [] if group is None else",
         new="        rows = [] if group is None or request.topic is None else",
         caught_by=(f"{WIRE}::test_consume_stats_are_found_with_and_without_a_topic",),
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         name="every submit is true",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="            connection.answer(encode_bool_reply(header, counted or not holds_offsets))\n",
         new="            connection.answer(encode_bool_reply(header, True))\n",
         caught_by=(f"{WIRE}::test_submit_is_false_for_what_it_did_not_take",),
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         name="offsets that nobody knows are passed over without a word",
-        file="upstream/results.py",
+        file="upstream/delivery/results.py",
         old="""        subscription.counters.stale("unknown_offset").add()
         return "ignored"
     if lane.tracker""",
@@ -52,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a late success ends the work of another client",
-        file="upstream/results.py",
+        file="upstream/delivery/results.py",
         old="        if present or is_of_only(delivery, holder, number, certain=certain):\n",
         new="        if present or is_of_only(delivery, holder, number, certain=certain) or True:\n",
         caught_by=(
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a late fail makes a second copy",
-        file="upstream/results.py",
+        file="upstream/delivery/results.py",
         old="    if job is None or not present:\n        known",
         new="    if job is None:\n        known",
         caught_by=(
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a fail is taken from the connection alone that got the message",
-        file="upstream/crossing.py",
+        file="upstream/delivery/crossing.py",
         old="    return held_by is holder or (held_by.closed and _client(held_by) == _client(holder))\n",
         new="    return held_by is holder\n",
         caught_by=(f"{GROUP}::test_fail_resent_over_a_new_connection_of_the_same_client_counts",),
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         name="deliveries that timed out take no answer for themselves",
-        file="upstream/crossing.py",
+        file="upstream/delivery/crossing.py",
         old="    if _take(lane, offset, lambda earlier: speaks_for(holder, earlier.holder)):\n        return False\n",
         new="",
         caught_by=(f"{CROSSING}::test_first_success_after_a_redelivery_to_the_same_client_keeps_the_key",),
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an answer counts for a delivery whose reply had not left",
-        file="upstream/crossing.py",
+        file="upstream/delivery/crossing.py",
         old="    return delivery.holder is not holder or delivery.reply <= holder.heard\n",
         new="    return True\n",
         caught_by=(f"{CROSSING}::test_answer_before_the_reply_has_left_is_of_an_earlier_delivery",),
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         name="all elements of a chain go to the group of the first",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="            group = self._groups.get(result.group) or self._leaving(result.group)\n",
         new='            group = self._groups.get(results[0].group or "") or self._leaving(result.group)\n',
         caught_by=(f"{WIRE}::test_every_element_of_a_chain_counts_for_its_own_group",),
@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a result without context ends the connection",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old='                self._ignore("null_context", connection)\n                continue\n',
         new='                self._ignore("null_context", connection)\n                connection.abort()\n'
         "                return counted\n",
@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what can never be served looks like an empty queue",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="            connection.answer(self._refuse(call, *self._refusal(request, group, refused), connection))\n",
         new="            connection.answer(encode_empty_pull_reply(call))\n",
         caught_by=(
@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a pull above the cap of waiting ones gets an empty reply at once",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old='            slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}: use fewer '
         'connections", connection))\n',
         new="            slot.answer(encode_empty_pull_reply(call) if error else b'')\n",
@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a linger has no upper bound",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)\n",
         new="        linger_ms = max(request.linger_ms or 0, LINGER_MS_MIN)\n",
         caught_by=(f"{WIRE}::test_linger_has_an_upper_bound",),
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a linger has no lower bound",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)\n",
         new="        linger_ms = min(max(request.linger_ms or 0, 0), self.linger_ms_max)\n",
         caught_by=(f"{WIRE}::test_linger_has_a_lower_bound",),
@@ -156,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         name="any number of pulls may wait",
-        file="upstream/buffer.py",
+        file="upstream/delivery/buffer.py",
         old="        if self.parked_count >= self.limits.parked_max:\n",
         new="        if self.parked_count < 0:\n",
         caught_by=(f"{BUFFER}::test_parking_beyond_the_cap_is_refused_and_counted",),
@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the cap of a reply counts bodies only",
-        file="upstream/job_loops.py",
+        file="upstream/delivery/job_loops.py",
         old="        size = waiting[0].size\n",
         new="        size = len(waiting[0].subscription.body(waiting[0]))\n",
         caught_by=(f"{WIRE}::test_reply_cap_counts_keys_and_properties",),
@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the cap of a reply is looked at when the message is in it",
-        file="upstream/job_loops.py",
+        file="upstream/delivery/job_loops.py",
         old="        if size > room and jobs:\n",
         new="        if room <= 0 and jobs:\n",
         caught_by=(
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         name="refused pulls are counted by the name that the client made up",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="        self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()\n",
         new="        self._metrics.counter(PULLS_REFUSED, text).add()\n",
         caught_by=(f"{WIRE}::test_names_that_clients_make_up_cost_no_memory",),
@@ -199,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an option of the command line opens the ports to the network",
-        file="proxy/serve.py",
+        file="proxy/process/serve.py",
         old="    for path, text in check_access(config.node):\n",
         new="    for path, text in check_access(loaded.config.node):\n",
         caught_by=(
@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         name="results count for the first group that anybody answered for",
-        file="upstream/counters.py",
+        file="upstream/delivery/counters.py",
         old="        self.finished = metrics.counter(FINISHED, group, topic)\n",
         new="        first = [labels[0] for spec, labels, _ in metrics if spec.name == FINISHED] or [group]\n"
         "        self.finished = metrics.counter(FINISHED, first[0], topic)\n",
@@ -218,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         name="results of unknown groups land in another metric",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old='                self._ignore("no_such_group", connection)\n',
         new='                self._ignore("null_context", connection)\n',
         caught_by=(f"{WIRE}::test_null_contexts_and_unknown_groups_do_not_stop_a_chain",),
@@ -226,7 +226,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message without a body ends the pull",
-        file="proxy/consumer_service.py",
+        file="proxy/services/consumer_service.py",
         old="            located = self._store.locate(places, locate_unpacked)\n",
         new="            located = self._store.locate(places, locate_unpacked)\n"
         "            if any(begin == end for _, begin, end, _, _ in located):\n"
@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a delivery names its queue another way than the receipt",
-        file="upstream/group_lanes.py",
+        file="upstream/delivery/group_lanes.py",
         old='        return f"{self._qid_prefix}{queue_id}"\n',
         new='        return f"null_{queue_id}"\n',
         caught_by=(f"{WIRE}::test_queue_id_is_one_text_everywhere",),

@@ -1,0 +1,167 @@
+"""What a change that is made in steps waits for: that something is durable, without the loop waiting for the disk.
+
+Such a change is a generator. It yields None between two steps of bounded work, and an `Awaited` where the next step
+makes sense only once that was told; whoever drives it lets the loop do other things meanwhile. In a store that makes no
+syncs in the background all is made at once, and nothing is yielded but None.
+
+What is staged in the log is waited for by `settled`, state files and folders by `saved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Protocol, TypeVar
+
+from broker.errors import StoreError, StoreFailed
+from broker.log.put import Done
+from broker.runtime.file_writes import Saving, Savings, Steps
+from broker.runtime.seams import Syncs
+
+Result = TypeVar("Result")
+
+
+class Settles(Protocol):
+    """What `settled` asks of the store."""
+
+    syncs: Syncs | None
+
+    @property
+    def closed(self) -> bool:
+        """Its files are given back."""
+        ...
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something is staged, on its way, or durable and not told."""
+        ...
+
+    def flush(self) -> None:
+        """Write, sync and show what is staged."""
+        ...
+
+    def tell_settled(self, done: Done) -> None:
+        """Call a `done` when what is staged or on its way is durable and told, or has failed."""
+        ...
+
+
+class Awaited:
+    """Something that a store is about to tell.
+
+    Attributes:
+        is_told: It was.
+        now: Has it told at once; the calling thread waits for the disk.
+    """
+
+    def __init__(self, store: Settles) -> None:
+        """Expect a `done` of a store."""
+        self._expect(store.flush, at_once=store.syncs is None)
+
+    @classmethod
+    def of_saving(cls, savings: Savings) -> Awaited:
+        """Expect the end of a saving."""
+        awaited = cls.__new__(cls)
+        awaited._expect(savings.finish, at_once=False)
+        return awaited
+
+    def _expect(self, now: Callable[[], None], *, at_once: bool) -> None:
+        self.is_told = False
+        self.now = now
+        self._at_once = at_once
+        self._error: Exception | None = None
+        self._then: Callable[[], object] | None = None
+
+    def tell(self, error: Exception | None) -> None:
+        """Take what is told first: a `done` of the store's appends."""
+        if self.is_told:
+            return
+        self.is_told, self._error = True, error
+        if self._then is not None:
+            self._then()
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Have a callback called when it is told; at once when it was."""
+        if self.is_told:
+            callback()
+        else:
+            self._then = callback
+
+    def steps(self) -> AwaitedSteps[None]:
+        """Wait for it. Raises what was told."""
+        if self._at_once:
+            self.now()
+        while not self.is_told:
+            yield self
+        if self._error is not None:
+            raise self._error
+
+
+AwaitedSteps = Generator[Awaited | None, None, Result]
+
+
+def settled(store: Settles) -> AwaitedSteps[None]:
+    """Wait until what is staged, or on its way to the disk, is durable and was told.
+
+    Raises:
+        StoreFailed: It is not.
+        StoreError: The store is closed.
+    """
+    if store.closed:
+        raise StoreError("the store is closed; open it again and ask once more")
+    if store.unsettled:
+        awaited = Awaited(store)
+        store.tell_settled(awaited.tell)
+        yield from awaited.steps()
+
+
+class Saves(Protocol):
+    """What `saved` asks of the store."""
+
+    savings: Savings
+    failed: StoreFailed | None
+
+
+def saved(store: Saves, saving: Steps[Result]) -> AwaitedSteps[Result]:
+    """Wait until a saving was made, after those that were there before; returns what it returns.
+
+    With none before it, its first step is made at once.
+
+    Raises:
+        Exception: As the saving.
+        StoreFailed: Also when the store failed before it had ended.
+    """
+    awaited = Awaited.of_saving(store.savings)
+    results: list[Result] = []
+
+    def telling() -> Saving:
+        try:
+            results.append((yield from saving))
+        except Exception as error:
+            awaited.tell(error)
+        else:
+            awaited.tell(None)
+
+    def dropped() -> None:
+        # A store that was let go of as by a kill tells nobody anything.
+        if store.failed is not None:
+            awaited.tell(store.failed)
+
+    store.savings.add(telling(), dropped)
+    yield from awaited.steps()
+    return results[0]
+
+
+def saving_nothing() -> Saving:
+    """Change nothing: for who waits until those before it were made."""
+    yield from ()
+
+
+def run_now(steps: AwaitedSteps[Result]) -> Result:
+    """Run a change to its end; the calling thread waits for the disk."""
+    while True:
+        try:
+            awaited = next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        if awaited is not None:
+            awaited.now()

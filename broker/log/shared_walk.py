@@ -1,0 +1,103 @@
+"""One walk of the log for all who have to know at a start what was decided (D27).
+
+Each of them (delays, timers, transactions, retries) has a checkpoint of its own and wants the decisions behind that;
+without checkpoints each wants the whole log. An opening that is written for `together` therefore walks nothing itself:
+it yields `Wanted`, and is sent the decisions piece by piece (`decided` does that), while the log is read once, from the
+lowest offset that any of them wants on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from broker.log.decisions import Decided, Decision
+
+T = TypeVar("T")
+
+
+class Wanted(NamedTuple):
+    """Yielded by an opening that wants the decisions from a commit-log offset on, `start`."""
+
+    start: int
+
+
+Reading = Generator["Wanted | None", "list[Decision] | None", T]
+"""An opening: yields None after each step of bounded work, or `Wanted`; after that it is sent decisions in the order
+of the log, a list for each further None that it yields, and None once the log has ended."""
+
+
+class Log(Protocol):
+    """What is asked of the store."""
+
+    def decisions(self, start: int) -> Generator[Decided, None, None]:
+        """Walk the log, in steps of bounded work."""
+        ...
+
+
+def decided(start: int, take: Callable[[Decision], object]) -> Reading[None]:
+    """Have `take` called with every decision from a commit-log offset on; to be delegated to by an opening."""
+    found = yield Wanted(start)
+    while found is not None:
+        for decision in found:
+            take(decision)
+        found = yield None
+
+
+def alone(log: Log, opening: Reading[T]) -> Generator[None, None, T]:
+    """Run one opening, in steps of bounded work; returns what it returns. Raises what it raises."""
+    [result] = yield from together(log, opening)
+    returned: T = result
+    return returned
+
+
+def together(log: Log, *openings: Reading[Any]) -> Generator[None, None, list[Any]]:
+    """Run openings with as few walks of the log as they allow, one when each asks once; in steps of bounded work.
+
+    Args:
+        log: The store.
+        openings: Not begun yet. Each runs up to where it wants decisions before the next one begins.
+
+    Returns:
+        What each returned, in their order.
+
+    Raises:
+        Exception: What one of them raises, or the walk (OSError); the others are closed.
+    """
+    results: list[Any] = [None] * len(openings)
+    wanted: dict[int, int] = {}
+
+    def goes_on(each: int, found: list[Decision] | None) -> bool:
+        """Have one do its next step; whether it has neither ended nor asked for decisions."""
+        try:
+            ask = openings[each].send(found)
+        except StopIteration as end:
+            results[each] = end.value
+            return False
+        if ask is not None:
+            wanted[each] = ask.start
+        return ask is None
+
+    try:
+        ready = set(range(len(openings)))
+        while True:
+            for each in sorted(ready):
+                while goes_on(each, None):
+                    yield
+            if not wanted:
+                return results
+            # Whoever asks again while it is sent decisions waits for the next walk.
+            starts, wanted = wanted, {}
+            ready = set(starts)
+            for step in log.decisions(min(starts.values())):
+                for each in sorted(ready):
+                    if step.position > starts[each]:
+                        found = [decision for decision in step.decisions if decision.physical >= starts[each]]
+                        if not goes_on(each, found):
+                            ready.discard(each)
+                yield
+                if not ready:
+                    break
+    finally:
+        for opening in openings:
+            opening.close()

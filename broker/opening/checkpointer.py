@@ -1,0 +1,168 @@
+"""What a running store writes in the background: queue tails and checkpoints.
+
+A checkpoint is of the moment at which it begins. Its steps go on beside the loop (`broker.runtime.file_writes`), and
+what becomes visible meanwhile is for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.index.index import Index
+from broker.log.commit_log import CommitLog
+from broker.opening.store_json import Checkpoint, CheckpointFile
+from broker.options import StoreOptions
+from broker.queues.topics import Topics
+from broker.runtime.file_writes import Saving, Savings, at_once, can_wait
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.store_metrics import CHECKPOINTS, FILES_DAMAGED
+
+LOG_BYTES_MAX = 16 << 20
+"""Log growth after which queue tails and checkpoint are written: bounds what recovery scans."""
+INTERVAL_SECONDS = 10.0
+
+
+class Checkpointer:
+    """Writes the checkpoints of one store. A full disk postpones its work and is no failure.
+
+    Attributes:
+        end: Log end that the last checkpoint covers, -1 before the first.
+        is_under_way: One was begun and has not ended.
+        index: The index, saved with the checkpoint.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        options: StoreOptions,
+        log: CommitLog,
+        topics: Topics,
+        *,
+        disk: Disk,
+        clock: Clock,
+        notices: Notices,
+        metrics: Metrics,
+        savings: Savings,
+    ) -> None:
+        self.index = Index(root, log=log, disk=disk, clock=clock, options=options, metrics=metrics, notices=notices)
+        self.index.settle = savings.finish
+        self._root = root
+        self._disk = disk
+        self._savings = savings
+        self._log = log
+        self._topics = topics
+        self._clock = clock
+        self._notices = notices
+        self._metrics = metrics
+        self._written = metrics.counter(CHECKPOINTS)
+        self._file = CheckpointFile(root, disk=disk)
+        self._at = clock.monotonic()
+        self._index_ms = -1
+        self._changes = self._changes_written = 0
+        self.end = -1
+        self.is_under_way = False
+
+    def load(self) -> Checkpoint | None:
+        """Return the last checkpoint, None when there is none that can be read."""
+        checkpoint = self._file.load()
+        if self._file.damaged:
+            self._metrics.counter(FILES_DAMAGED, "pyddmq/checkpoint.json").add()
+            self._notices.note("checkpoint_damaged", path=f"{self._root}/pyddmq/checkpoint.json")
+        return checkpoint
+
+    def open_index(self, *, clean: bool) -> None:
+        """Take stock of the index files once the log is recovered. Raises OSError: no checkpoint can be read."""
+        self.index.open(clean=clean, index_ms=self._file.index_ms())
+
+    @property
+    def outdated(self) -> bool:
+        """Whether queues begin later than the last checkpoint says, or are gone."""
+        return self._changes != self._changes_written
+
+    def outdate(self) -> None:
+        """Have the next checkpoint say where queues begin now."""
+        self._changes += 1
+
+    def settle(self) -> None:
+        """End the one that is under way; before files that it may be about are removed."""
+        self._savings.finish()
+
+    @property
+    def due(self) -> bool:
+        """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s, or lost files.
+
+        An index that was saved since counts as growth.
+        """
+        grown = self._log.visible_end - self.end
+        return (
+            self.outdated
+            or self.index.is_save_due
+            or grown >= LOG_BYTES_MAX
+            or (
+                (grown > 0 or self.index.saved_ms != self._index_ms)
+                and self._clock.monotonic() - self._at >= INTERVAL_SECONDS
+            )
+        )
+
+    def write(self, *, last_record: int, store_ms: int) -> None:
+        """Write queue tails, sync them, then the checkpoint; everything visible must be durable in the log already.
+
+        Args:
+            last_record: Physical offset of the last visible record, -1 for none.
+            store_ms: Latest store timestamp.
+
+        Raises:
+            OSError: Another failure than a full disk.
+        """
+        self._savings.finish()
+        at_once(self._disk, self._writing(last_record=last_record, store_ms=store_ms))
+
+    def begin(self, moment: Callable[[], tuple[int, int]], failed: Callable[[str, OSError], object]) -> None:
+        """`write` beside the loop.
+
+        Args:
+            moment: Makes what is visible durable, and tells the arguments of `write`. Raises OSError.
+            failed: Told of another failure than a full disk.
+        """
+        self.is_under_way = True
+        self._savings.add(self._writing_some_time(moment, failed))
+
+    def _writing_some_time(
+        self, moment: Callable[[], tuple[int, int]], failed: Callable[[str, OSError], object]
+    ) -> Saving:
+        try:
+            last_record, store_ms = moment()
+            yield from self._writing(last_record=last_record, store_ms=store_ms)
+        except OSError as error:
+            failed("writing the checkpoint", error)
+        finally:
+            self.is_under_way = False
+
+    def _writing(self, *, last_record: int, store_ms: int) -> Saving:
+        log_end, changes = self._log.visible_end, self._changes
+        topics = list(self._topics.by_name.values())
+        queues = {topic.name: [[queue.min_offset, queue.max_offset] for queue in topic.queues] for topic in topics}
+        try:
+            for topic in topics:
+                for queue in topic.queues:
+                    queue.write_tail()
+                    yield from queue.syncing()
+            yield from self.index.saving()
+            if log_end != self.end or changes != self._changes_written or self.index.saved_ms != self._index_ms:
+                saved_ms = self.index.saved_ms
+                yield from self._file.saving(
+                    Checkpoint(
+                        log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues, index_ms=saved_ms
+                    )
+                )
+                self._index_ms = saved_ms
+        except OSError as error:
+            if not can_wait(error):
+                raise
+            self._notices.note("checkpoint_postponed_disk_full", root=self._root)
+            return
+        self.end, self._changes_written = log_end, changes
+        self._at = self._clock.monotonic()
+        self._written.add()

@@ -1,0 +1,190 @@
+"""What a store of RocketMQ's has that this broker does not read: refused or reported by name when it is opened.
+
+Refused (`StoreForeign`), because messages or offsets would be missing or wrong:
+
+- topics of the type BatchCQ (`batchconsumequeue/`): one unit stands for many messages;
+- consume queues or settings in RocksDB (`consumequeue/CURRENT`, `config/rdb`, `config/topics/CURRENT` ...): committed
+  offsets would be lost, and RocketMQ could not go on with what is written here.
+
+Reported, because every message in the log is served all the same:
+
+- compaction topics: served whole, also what compaction has dropped;
+- static topics (`topicQueueMapping.json`): served by this broker's own queues and offsets;
+- light queues (`%LMQ%...`): their messages are served in the topics that they were sent to, and only there.
+
+What is pending there is served: messages of delay levels and timers (`broker.scheduled.delay.delays`,
+`broker.scheduled.timer.timers`), undecided transactions (`broker.transaction`).
+
+`consumequeue_ext/` is passed over: tags come from the records, since all queue files are made anew from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from broker.errors import StoreForeign
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import parse_loose, read_whole
+from broker.runtime.store_metrics import FOREIGN
+
+LIGHT_PREFIX = "%LMQ%"
+
+ROCKSDB_FOLDERS = ("consumequeue", "config/rdb", "config/topics", "config/consumerOffsets", "config/subscriptionGroups")
+_ROCKSDB_MARK = "CURRENT"
+_ROCKSDB_DEEPER = "config/rdb"
+"""Holds a folder per version of the settings."""
+
+_NAMES_SHOWN = 5
+
+logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """One thing that is not read.
+
+    Attributes:
+        kind: batch_queues, rocksdb, compaction, static_topics or light_queues.
+        count: Topics, queues or messages of that kind.
+        sentence: What it is, and what to do.
+        file: Where it was seen, relative to the store.
+        refused: The store is not opened with it.
+    """
+
+    kind: str
+    count: int
+    sentence: str
+    file: str = "config"
+    refused: bool = False
+
+
+class Queue(Protocol):
+    """A consume queue as far as it is needed here."""
+
+    min_offset: int
+    max_offset: int
+
+    def read(self, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """Units (physical, size, tags code) from an offset on."""
+        ...
+
+
+class QueuesOf(Protocol):
+    """A topic as far as it is needed here."""
+
+    @property
+    def queues(self) -> Sequence[Queue]:
+        """By queue id."""
+        ...
+
+
+def in_layout(root: str, disk: Disk) -> list[Foreign]:
+    """Look at names and settings alone, before anything is read or changed.
+
+    Raises:
+        OSError: A file or folder cannot be read.
+    """
+    table = _json(disk, f"{root}/config/topics.json").get("topicConfigTable")
+    attributes = {
+        name: entry["attributes"]
+        for name, entry in (table if isinstance(table, dict) else {}).items()
+        if isinstance(entry, dict) and isinstance(entry.get("attributes"), dict)
+    }
+    batches = {name for name, found in attributes.items() if found.get("queue.type") == "BatchCQ"}
+    batches.update(disk.list(f"{root}/batchconsumequeue"))
+    compacted = {name for name, found in attributes.items() if found.get("cleanup.policy") == "COMPACTION"}
+    mapping = _json(disk, f"{root}/config/topicQueueMapping.json").get("topicQueueMappingInfoMap")
+    light = {name for name in disk.list(f"{root}/consumequeue") if name.startswith(LIGHT_PREFIX)}
+    found = [
+        _named(
+            "batch_queues",
+            batches,
+            "of the type BatchCQ, whose queues hold many messages per unit, which this version does not read; "
+            "let RocketMQ copy them to ordinary topics, and open a store without them",
+            refused=True,
+        ),
+        _named(
+            "rocksdb",
+            _rocksdb_folders(root, disk),
+            "kept in RocksDB, which this version does not read; "
+            "let RocketMQ export them to its files (storeType default, JSON settings) before",
+            what="folders",
+            file="consumequeue",
+            refused=True,
+        ),
+        _named("compaction", compacted, "compacted by RocketMQ; here every message of them is served"),
+        _named(
+            "static_topics",
+            set(mapping) if isinstance(mapping, dict) else set(),
+            "spread over brokers (static topics); here they are served by this store's own queues and offsets",
+            file="config/topicQueueMapping.json",
+        ),
+        _named(
+            "light_queues",
+            light,
+            "not served under their own names; their messages are in the topics sent to",
+            what="LMQs",
+            file="consumequeue",
+        ),
+    ]
+    return [each for each in found if each is not None]
+
+
+def topics_named(root: str, disk: Disk) -> list[str]:
+    """Return the names of topics that a store's table or its queue folders have, before anything is read or changed.
+
+    Raises:
+        OSError: A file or folder cannot be read.
+    """
+    table = _json(disk, f"{root}/config/topics.json").get("topicConfigTable")
+    return sorted({*(table if isinstance(table, dict) else ()), *disk.list(f"{root}/consumequeue")})
+
+
+def _named(
+    kind: str,
+    names: set[str],
+    which: str,
+    *,
+    what: str = "topics",
+    file: str = "config/topics.json",
+    refused: bool = False,
+) -> Foreign | None:
+    if not names:
+        return None
+    shown = sorted(names)
+    more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
+    sentence = f"{what} {', '.join(shown[:_NAMES_SHOWN])}{more} are {which}"
+    return Foreign(kind=kind, count=len(shown), sentence=sentence, file=file, refused=refused)
+
+
+def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
+    folders = [*ROCKSDB_FOLDERS, *(f"{_ROCKSDB_DEEPER}/{name}" for name in disk.list(f"{root}/{_ROCKSDB_DEEPER}"))]
+    return {folder for folder in folders if disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}")}
+
+
+def _json(disk: Disk, path: str) -> dict[str, Any]:
+    """A settings file of RocketMQ's; empty when it is not there or cannot be parsed, which others report."""
+    raw = read_whole(disk, path)
+    try:
+        found = parse_loose((raw or b"{}").decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def refuse(root: str, found: Sequence[Foreign]) -> None:
+    """Raise StoreForeign if anything was found."""
+    if found:
+        raise StoreForeign(root, [each.sentence for each in found], {each.kind: each.count for each in found})
+
+
+def tell(root: str, found: Sequence[Foreign], metrics: Metrics) -> None:
+    """Log and count what is reported."""
+    for each in found:
+        metrics.counter(FOREIGN, each.kind).value = each.count
+        logger.warning("store_holds_foreign", root=root, kind=each.kind, count=each.count, what=each.sentence)

@@ -1,0 +1,491 @@
+"""The consume queue: 20-byte units (i64 physical offset, i32 record size, i64 tags code), one per queue offset.
+
+Units are derived data: everything in them can be had from the commit log. New ones live in memory and reach the queue's
+files lazily (`write_tail`), in RocketMQ's form: files of a fixed number of units, each named by the byte offset of its
+first unit, created at full size. What the files hold is believed only up to the checkpoint; recovery derives the rest
+anew and overwrites it.
+
+A unit whose record is lost in a damaged part of the log is a filler: the offset exists and holds nothing. Readers get
+`FILLER` for it, skip it and finish its offset. The files hold it in a form that RocketMQ reads, too
+(`broker.queues.fillers`): those that this process made are known by their offsets, older ones by the checker.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from broker.errors import RecordGone
+from broker.queues.unit_sums import UnitSums
+from broker.runtime.file_writes import Saving
+from broker.runtime.names import is_number, queue_folder
+from broker.runtime.seams import Disk, DiskFile
+from broker.runtime.unreadable import Unreadable, ignored, read_around, write_around
+
+UNIT = struct.Struct(">qiq")
+UNIT_BYTES = UNIT.size
+assert UNIT_BYTES == 20
+Unit = tuple[int, int, int]
+FILLER_SIZE = 0x7FFFFFFF
+FILLER: Unit = (0, FILLER_SIZE, 0)
+FILLER_BYTES = UNIT.pack(*FILLER)
+_OPEN_FILES_MAX = 4
+_ZEROS_BYTES = 1 << 16
+
+Checker = Callable[["ConsumeQueue", int, list[Unit]], list[Unit]]
+
+
+def repeated(unit: Unit | None) -> bytes:
+    """Return the filler beside a unit as it stands in a file; `FILLER` where no unit of the queue has a record."""
+    return FILLER_BYTES if unit is None else UNIT.pack(unit[0], unit[1], 0)
+
+
+class ConsumeQueue:
+    """One queue of a topic; visible offsets are [min_offset, max_offset).
+
+    Attributes:
+        next_offset: Offset that the next staged unit gets; equal to `max_offset` when nothing is staged.
+        tail: Packed units that no file holds yet, visible ones and then staged ones. The encoder stages a unit by
+            adding it here and to `next_offset`; the flush shows what is staged: `max_offset` becomes `next_offset`.
+        checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read, and
+            so do those of a block whose sum is wrong when it is read back.
+        base_offset: First offset of this life of the topic; an earlier one, deleted since, had those below.
+        void_from: Where that earlier life ended; the offsets from there to `base_offset` never held anything.
+        checker: Compares units read from files with their records and returns them as they should be.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_files",
+        "_files_base",
+        "_fillers",
+        "_folder",
+        "_held",
+        "_sums",
+        "_tail_base",
+        "_unreadable",
+        "_unsynced",
+        "base_offset",
+        "checked_from",
+        "checker",
+        "file_units",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "queue_id",
+        "tail",
+        "topic",
+        "void_from",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        root: str,
+        disk: Disk,
+        file_units: int,
+        base_offset: int = 0,
+        void_from: int = 0,
+        unreadable: Unreadable = ignored,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.file_units = file_units
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        self.checked_from = 0
+        self.checker: Checker | None = None
+        self._disk = disk
+        self._unreadable = unreadable
+        self._folder = queue_folder(root, topic, queue_id)
+        self._files: dict[int, DiskFile] = {}
+        self._unsynced: dict[int, DiskFile] = {}
+        self._held = -1  # the file that is being synced beside the loop
+        self._sums = UnitSums()
+        self._files_base = 0  # first offset that the files may hold
+        self._fillers: list[range] = []  # of this process, ascending
+        self.tail = bytearray()
+        self._tail_base = 0  # offset of the first unit in `tail`
+        self.begin_life(base_offset, void_from=void_from or base_offset)
+
+    # Reading
+
+    def read(self, offset: int, count: int) -> list[Unit]:
+        """Return the units of `offset` to `offset + count`, ends excluded, as far as they are visible.
+
+        Fillers are returned as they are.
+
+        Raises:
+            RecordGone: `offset` is below `min_offset`.
+            OSError: The queue's file cannot be read.
+        """
+        end = min(offset + count, self.max_offset)
+        base = self._tail_base
+        if offset >= base:
+            return list(UNIT.iter_unpack(self.tail[(offset - base) * UNIT_BYTES : (end - base) * UNIT_BYTES]))
+        if offset < self.min_offset:
+            raise RecordGone(-1)
+        units = list(UNIT.iter_unpack(self._read_files(offset, min(end, base))))
+        if self.checker is not None and (
+            offset < self.checked_from or not self._sums.right(offset, min(end, base), self._read_files)
+        ):
+            units = self.checker(self, offset, units)
+        for gap in self._fillers:
+            for place in range(max(gap.start, offset), min(gap.stop, offset + len(units))):
+                units[place - offset] = FILLER
+        if end > base:
+            units.extend(UNIT.iter_unpack(self.tail[: (end - base) * UNIT_BYTES]))
+        return units
+
+    def _read_around(self, file: DiskFile, start: int, size: int) -> bytes:
+        """Read; what the disk does not give out is zeros, which are damage, and told."""
+        data, bad = read_around(file, start, size)
+        if bad:
+            self._unreadable("consumequeue", self._folder, len(bad))
+        return data
+
+    def _read_files(self, offset: int, end: int) -> bytes:
+        """Return the bytes of the units [offset, end)."""
+        parts: list[bytes] = []
+        while offset < end:
+            number, place = divmod(offset, self.file_units)
+            count = min(end - offset, self.file_units - place)
+            file = self._file(number, create=False)
+            data = self._read_around(file, place * UNIT_BYTES, count * UNIT_BYTES) if file is not None else b""
+            # A file that is missing or too short is damage: its units come out as empty and fail their check.
+            parts.append(data if len(data) == count * UNIT_BYTES else _padded(data, count))
+            offset += count
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    # Appending
+
+    def forget_staged(self) -> None:
+        """Drop the units that are not visible."""
+        del self.tail[(self.max_offset - self._tail_base) * UNIT_BYTES :]
+        self.next_offset = self.max_offset
+
+    # Recovery
+
+    def begin_life(self, base: int, *, void_from: int) -> None:
+        """Begin without a unit at the first offset of a life of the topic; an earlier one ended at `void_from`."""
+        self.base_offset, self.void_from = base, void_from
+        self.start_at(base, base)
+
+    def start_at(self, minimum: int, offset: int) -> None:
+        """Begin with files holding [minimum, offset) and an empty tail at `offset`."""
+        self.min_offset = minimum
+        self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
+        self._files_base = minimum
+        self._fillers.clear()
+        self._sums.start_at(offset)
+        self.tail.clear()
+
+    def restore(self, offset: int, unit: bytes) -> int:
+        """Add the unit of a record found in the log, visible at once; gaps before it become fillers.
+
+        Returns:
+            The number of fillers added; -1 when the offset exists already (the unit is not added).
+        """
+        gap = offset - self.next_offset
+        if gap < 0:
+            return -1
+        if gap:
+            self.tail += FILLER_BYTES * gap
+            self._fillers.append(range(self.next_offset, offset))
+        self.tail += unit
+        self.next_offset = self.max_offset = offset + 1
+        return gap
+
+    def advance_minimum(self, log_minimum: int, *, all_there: bool = False) -> bool:
+        """Move `min_offset` past units whose records lie before `log_minimum`, or that are missing.
+
+        Args:
+            log_minimum: Commit-log offset of the first byte that is kept.
+            all_there: Every unit should be in the files: stop at one that is not.
+
+        Returns:
+            False when it stopped: whether that record is kept cannot be told.
+        """
+        while log_minimum and self.min_offset < self.max_offset:
+            for physical, size, _ in self._raw(self.min_offset, 1024):
+                if not size and all_there:
+                    return False
+                if physical >= log_minimum and size != FILLER_SIZE:
+                    return True
+                self.min_offset += 1
+        return True
+
+    def first_at(self, log_offset: int) -> int:
+        """Return the first offset whose record lies at `log_offset` or behind it; `max_offset` when there is none.
+
+        Raises:
+            OSError: The queue's file cannot be read.
+        """
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            offset, physical = self._next_record(middle, high)
+            if physical is None or physical >= log_offset:
+                high = middle
+            else:
+                low = offset + 1
+        return low
+
+    def _next_record(self, offset: int, end: int) -> tuple[int, int | None]:
+        """First offset from `offset` on with a record, and where that lies; None when only empty units are left."""
+        count = 1
+        while offset < end:
+            for physical, size, _ in self.read(offset, min(count, end - offset)):
+                if size not in (0, FILLER_SIZE):
+                    return offset, physical
+                offset += 1
+            count = 1024
+        return end, None
+
+    def end_in_files(self) -> int:
+        """Return one past the highest offset that the files hold, whoever wrote them; 0 when there is no file.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        names = [name for name in self._disk.list(self._folder) if is_number(name)]
+        file = self._file(self._number(names[-1]), create=False) if names else None
+        if file is None:
+            return 0
+        used = len(self._read_around(file, 0, self.file_units * UNIT_BYTES).rstrip(b"\x00"))
+        return self._number(names[-1]) * self.file_units + -(-used // UNIT_BYTES)
+
+    def _raw(self, offset: int, count: int) -> list[Unit]:
+        checker, self.checker = self.checker, None
+        try:
+            return self.read(offset, count)
+        finally:
+            self.checker = checker
+
+    def read_unchecked(self, offset: int, count: int) -> list[Unit]:
+        """Return what `read` does, as the files have it: for looks at the form of units alone. Raises the same."""
+        return self._raw(offset, count)
+
+    def neighbour(self, offset: int) -> Unit | None:
+        """Return the unit at an offset, unchecked; None when the offset is not visible."""
+        return self._raw(offset, 1)[0] if self.min_offset <= offset < self.max_offset else None
+
+    def last_unit(self) -> Unit | None:
+        """Return the newest visible unit, unchecked; None when the queue is empty."""
+        return self.neighbour(self.max_offset - 1)
+
+    # Files
+
+    @property
+    def tail_units(self) -> int:
+        """Number of visible units that no file holds yet."""
+        return self.max_offset - self._tail_base
+
+    def write_tail(self) -> int:
+        """Write the visible units that no file holds yet; durable after `sync`. Returns their number.
+
+        Raises:
+            OSError: ENOSPC when a new file cannot be claimed (units written so far stay written, the others stay in
+                memory), or another failure.
+        """
+        written = 0
+        while self._tail_base < self.max_offset:
+            number, place = divmod(self._tail_base, self.file_units)
+            count = min(self.max_offset - self._tail_base, self.file_units - place)
+            file = self._file(number, create=True)
+            assert file is not None
+            data = self._as_filed(bytes(self.tail[: count * UNIT_BYTES]))
+            write_around(file, place * UNIT_BYTES, data)
+            self._sums.add(data, minimum=self.min_offset)
+            self._unsynced[number] = file
+            del self.tail[: count * UNIT_BYTES]
+            self._tail_base += count
+            written += count
+        return written
+
+    def _as_filed(self, data: bytes) -> bytes:
+        """Return the first units of the tail as the file holds them: fillers repeat the unit that follows them."""
+        base = self._tail_base
+        for gap in self._fillers:
+            start, end = max(gap.start, base) - base, min(gap.stop, base + len(data) // UNIT_BYTES) - base
+            if start < end:
+                follows = UNIT.unpack_from(self.tail, (gap.stop - base) * UNIT_BYTES)
+                data = b"".join(
+                    (data[: start * UNIT_BYTES], repeated(follows) * (end - start), data[end * UNIT_BYTES :])
+                )
+        return data
+
+    def sync(self) -> None:
+        """Make what `write_tail` wrote durable."""
+        for file in self._unsynced.values():
+            file.sync()
+        self._unsynced.clear()
+        self._close_surplus()
+
+    def syncing(self) -> Saving:
+        """`sync` in steps; what is written meanwhile waits for the next one. No file may be removed meanwhile."""
+        for number in list(self._unsynced):
+            self._held = number
+            try:
+                yield self._unsynced.pop(number)
+            finally:
+                self._held = -1
+        self._close_surplus()
+
+    def remove_later_files(self) -> None:
+        """Remove the files that hold nothing but offsets from `max_offset` on, or below the oldest that counts.
+
+        Raises:
+            OSError: A file cannot be removed.
+        """
+        keep = -(-self.max_offset // self.file_units)
+        removed = False
+        for name in self._disk.list(self._folder):
+            if is_number(name) and not self._files_base // self.file_units <= self._number(name) < keep:
+                file = self._files.pop(self._number(name), None)
+                if file is not None:
+                    file.close()
+                self._disk.remove(f"{self._folder}/{name}")
+                removed = True
+        if removed:
+            self._disk.sync_folder(self._folder)
+
+    def cut_files(self) -> None:
+        """Remove what the files hold from `max_offset` on, so that old units can never be taken for new ones.
+
+        Reads the rest of the queue's last file. Durable after `sync`.
+
+        Raises:
+            OSError: A file cannot be changed.
+        """
+        self.remove_later_files()
+        number, place = divmod(self.max_offset, self.file_units)
+        if place and (file := self._file(number, create=False)) is not None:
+            for start in range(place * UNIT_BYTES, self.file_units * UNIT_BYTES, _ZEROS_BYTES):
+                count = min(_ZEROS_BYTES, self.file_units * UNIT_BYTES - start)
+                data, bad = read_around(file, start, count)
+                if bad or data.strip(b"\x00"):
+                    write_around(file, start, bytes(count))
+                    self._unsynced[number] = file
+
+    def dropping_files(self) -> Saving:
+        """Delete the files that hold nothing from `min_offset` on, but never the last one, as RocketMQ does.
+
+        Raises:
+            OSError: One cannot be deleted.
+        """
+        names = [name for name in self._disk.list(self._folder) if is_number(name)]
+        gone = [name for name in names[:-1] if self._number(name) < self.min_offset // self.file_units]
+        for name in gone:
+            number = self._number(name)
+            self._unsynced.pop(number, None)
+            file = self._files.pop(number, None)
+            if file is not None:
+                file.close()
+            self._disk.remove(f"{self._folder}/{name}")
+        if gone:
+            yield self._folder
+
+    def removing_files(self) -> Saving:
+        """Close and remove all files: the topic is deleted. Raises OSError."""
+        self.close()
+        self._unsynced.clear()
+        names = self._disk.list(self._folder)
+        for name in names:
+            self._disk.remove(f"{self._folder}/{name}")
+        if names:
+            # A queue that never had a message has no folder.
+            yield self._folder
+
+    def repair(self, offset: int, unit: Unit) -> None:
+        """Overwrite one unit in the files."""
+        self.overwrite(offset, UNIT.pack(*unit))
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Overwrite units in the files, from an offset on; durable after `sync`. Raises OSError."""
+        at = 0
+        while at < len(data):
+            number, place = divmod(offset + at // UNIT_BYTES, self.file_units)
+            part = data[at : at + (self.file_units - place) * UNIT_BYTES]
+            file = self._file(number, create=True)
+            assert file is not None
+            write_around(file, place * UNIT_BYTES, part)
+            self._unsynced[number] = file
+            at += len(part)
+
+    def void_above(self, offset: int) -> int:
+        """How many offsets from `offset` on never held anything: those between two lives of the topic."""
+        return max(0, self.base_offset - max(offset, self.void_from))
+
+    @property
+    def end_of_files(self) -> int:
+        """One past the last visible offset whose unit the files hold."""
+        return self._tail_base
+
+    def units_in_files(self, offset: int, end: int) -> list[Unit]:
+        """Return the units [offset, end) as the files hold them. Raises OSError."""
+        return list(UNIT.iter_unpack(self._read_files(offset, end)))
+
+    def file_start(self, offset: int) -> int:
+        """Return the first offset of the file that an offset is in."""
+        return offset // self.file_units * self.file_units
+
+    def _number(self, name: str) -> int:
+        return int(name) // (self.file_units * UNIT_BYTES)
+
+    def _file(self, number: int, *, create: bool) -> DiskFile | None:
+        file = self._files.pop(number, None)
+        if file is None:
+            path = f"{self._folder}/{number * self.file_units * UNIT_BYTES:020d}"
+            if not self._disk.exists(path):
+                if not create:
+                    return None
+                file = self._create(path, number)
+            else:
+                file = self._disk.open(path)
+                if create:
+                    # Its maker may have been killed before the name was durable.
+                    self._disk.sync_folder(self._folder)
+                if create and file.size() != self.file_units * UNIT_BYTES:
+                    file.truncate(self.file_units * UNIT_BYTES)
+        # The newest used stands last; the others are closed when there are too many.
+        self._files[number] = file
+        if len(self._files) > _OPEN_FILES_MAX:
+            self._close_surplus()
+        return file
+
+    def _create(self, path: str, number: int) -> DiskFile:
+        self._disk.make_folder(self._folder)
+        file = self._disk.open(path, create=True)
+        try:
+            file.allocate(self.file_units * UNIT_BYTES)
+            missing = min(self._files_base, (number + 1) * self.file_units) - number * self.file_units
+            if missing > 0:
+                # RocketMQ reads a queue that starts inside a file from its fillers on. Units of a file that was lost
+                # stay empty instead: they fail their check when they are read, and are made anew.
+                file.write(0, [FILLER_BYTES * missing])
+            self._disk.sync_folder(self._folder)
+        except OSError:
+            file.close()
+            self._disk.remove(path)
+            raise
+        return file
+
+    def _close_surplus(self) -> None:
+        for number in list(self._files)[:-_OPEN_FILES_MAX]:
+            if number not in self._unsynced and number != self._held:
+                self._files.pop(number).close()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+def _padded(data: bytes, count: int) -> bytes:
+    """Return the whole units in `data`, and empty ones up to `count`."""
+    return data[: len(data) // UNIT_BYTES * UNIT_BYTES].ljust(count * UNIT_BYTES, b"\x00")

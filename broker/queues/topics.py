@@ -1,0 +1,318 @@
+"""Topics and `config/topics.json`, the truth about them (D6): queue counts only rise, nothing is deleted.
+
+The file has RocketMQ's shape; fields that this program does not use are kept as they were read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker.errors import NO_SPACE, REPAIR_ADVICE, MessageRefused, StoreUnreadable
+from broker.format.message_type import ATTRIBUTE, MessageType, type_of
+from broker.format.record import TOPIC_BYTES_MAX
+from broker.queues.consume_queue import Checker, ConsumeQueue
+from broker.queues.topic_lives import TopicLives
+from broker.runtime.file_writes import Saving, at_once
+from broker.runtime.names import check_stored, is_number, queue_folder
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.state_file import StateFile, data_version
+from broker.runtime.unreadable import Unreadable, ignored
+
+GROUP_BYTES_MAX = 120
+QUEUES_MAX = 1024
+DEAD_LETTER_PREFIX = "%DLQ%"
+RETRY_PREFIX = "%RETRY%"
+SYSTEM_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "BenchmarkTest",
+    }
+)
+"""RocketMQ's own, with all that begin with `rmq_sys_`; clients may neither publish nor subscribe to them (D34)."""
+SYSTEM_PREFIX = "rmq_sys_"
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_PERM_READ_WRITE = 6
+
+
+def is_system(name: str) -> bool:
+    """Whether clients may not publish to a topic of that name: RocketMQ's own, dead letters and retries."""
+    return (
+        name in SYSTEM_TOPICS
+        or name.lower().startswith(SYSTEM_PREFIX)
+        or name.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX))
+    )
+
+
+def dead_letter_topic(group: str) -> str:
+    """Name of a group's dead-letter topic; a group name of up to 120 bytes fits."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def retry_topic(group: str) -> str:
+    """Name of the topic from which a group gets again what it failed."""
+    return RETRY_PREFIX + group
+
+
+def kind_of(name: str) -> str:
+    """What a topic is for, to people: `user`, `retries` or `dead letters` of a group, or `system`."""
+    if name.startswith(RETRY_PREFIX):
+        return "retries"
+    if name.startswith(DEAD_LETTER_PREFIX):
+        return "dead letters"
+    return "system" if is_system(name) else "user"
+
+
+def check_name(name: str) -> None:
+    """Check a topic name against RocketMQ's rules.
+
+    Raises:
+        MessageRefused: It is empty, longer than 127 bytes, or has a character beyond `% | a-z A-Z 0-9 _ -`.
+    """
+    if not name or len(name) > TOPIC_BYTES_MAX or not _NAME.fullmatch(name):
+        raise MessageRefused(
+            f"topic name {name[:140]!r} is not allowed; use 1 to {TOPIC_BYTES_MAX} of the characters %|a-zA-Z0-9_-"
+        )
+
+
+def check_wanted(name: str, queues: int) -> None:
+    """Check a topic that is asked for.
+
+    Raises:
+        MessageRefused: The name is not allowed.
+        ValueError: The number of queues is out of range.
+    """
+    check_name(name)
+    if not 1 <= queues <= QUEUES_MAX:
+        raise ValueError(f"a topic has 1 to {QUEUES_MAX} queues, not {queues}")
+
+
+class Topic:
+    """A topic and its queues.
+
+    Attributes:
+        name: Its name.
+        name_bytes: The same in UTF-8.
+        queues: By queue id.
+        system: Clients may not publish to it.
+        message_type: What it takes. Who publishes for others asks; `Store.append` does not, as RocketMQ's broker does
+            not.
+        listeners: Called, in their order, at the end of a flush that made records of this topic visible.
+        prefix: Length byte and name, as they stand in a record. A name of more than 127 bytes, which only RocketMQ's
+            retry topics have, has none: such topics are read and never written.
+    """
+
+    __slots__ = ("listeners", "message_type", "name", "name_bytes", "prefix", "queues", "system")
+
+    def __init__(self, name: str, *, system: bool) -> None:
+        self.name = name
+        self.name_bytes = name.encode("utf-8")
+        if len(self.name_bytes) <= TOPIC_BYTES_MAX:
+            self.prefix = bytes([len(self.name_bytes)]) + self.name_bytes
+        self.queues: list[ConsumeQueue] = []
+        self.system = system
+        self.message_type = MessageType.MIXED
+        self.listeners: list[Callable[[], None]] = []
+
+    def __getattr__(self, name: str) -> bytes:
+        if name == "prefix":
+            raise MessageRefused(
+                f"topic {self.name[:140]!r} has more than {TOPIC_BYTES_MAX} bytes; it can only be read"
+            )
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r}, queues={len(self.queues)})"
+
+
+def _admit_all(_: str) -> None:
+    """Let a topic be made."""
+
+
+class Topics:
+    """All topics of a store, by name.
+
+    Attributes:
+        admit: Called with the name before a topic is made in memory; raises StoreError when the store cannot have it.
+    """
+
+    def __init__(self, root: str, *, disk: Disk, clock: Clock, queue_file_units: int) -> None:
+        self.by_name: dict[str, Topic] = {}
+        self._root = root
+        self._disk = disk
+        self._clock = clock
+        self._file_units = queue_file_units
+        self._file = StateFile(disk, root, "topics.json")
+        self._table: dict[str, dict[str, Any]] = {}
+        self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        self._rest: dict[str, Any] = {}
+        self._checker: Checker | None = None
+        self.lives = TopicLives(root, disk=disk, queue_file_units=queue_file_units)
+        self.unreadable: Unreadable = ignored
+        self.admit: Callable[[str], None] = _admit_all
+
+    def check_with(self, checker: Checker) -> None:
+        """Have units of an earlier process, of present queues and those to come, compared with their records."""
+        self._checker = checker
+        for topic in self.by_name.values():
+            for queue in topic.queues:
+                queue.checker = checker
+
+    @property
+    def damaged(self) -> list[str]:
+        """Paths of the copies of the file that `load` found damaged."""
+        return self._file.damaged
+
+    def load(self) -> None:
+        """Read the file and make the topics' queues, still empty.
+
+        Raises:
+            StoreUnreadable: The file and its copies are damaged, or `pyddmq/topic_lives.json` is; or one has a shape of
+                its own, or a name that no topic can have.
+        """
+        self.lives.load()
+        content = self._file.load()
+        if content is None:
+            return
+        try:
+            self._take(content)
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise StoreUnreadable(f"{self._file.path} is no table of topics ({error}); {REPAIR_ADVICE}") from error
+
+    def _take(self, content: dict[str, Any]) -> None:
+        self._rest = {name: value for name, value in content.items() if name not in ("topicConfigTable", "dataVersion")}
+        self._version = data_version(content.get("dataVersion"))
+        for name, entry in content.get("topicConfigTable", {}).items():
+            check_stored(name, self._file.path)
+            self._table[name] = {**entry, "attributes": {**(entry.get("attributes") or {})}}
+            if self.lives.of(name).deleted and not self._file.changed_outside:
+                # A stop came between the two files of a deletion. (Changed outside: somebody made the topic again.)
+                continue
+            queues = max(int(entry.get("readQueueNums", 1)), int(entry.get("writeQueueNums", 1)), 1)
+            self.grow(name, min(queues, QUEUES_MAX))
+
+    def grow(self, name: str, queues: int) -> Topic:
+        """Make sure in memory that a topic has so many queues or more; `save` makes it durable. Raises as `admit`."""
+        topic = self.by_name.get(name)
+        if topic is None:
+            self.admit(name)
+            topic = self.by_name[name] = Topic(name, system=is_system(name))
+            topic.message_type = type_of(self._table.get(name, {}))
+        for queue_id in range(len(topic.queues), queues):
+            queue = ConsumeQueue(
+                name,
+                queue_id,
+                root=self._root,
+                disk=self._disk,
+                file_units=self._file_units,
+                base_offset=self.lives.base(name, queue_id),
+                void_from=self.lives.of(name).end(queue_id),
+                unreadable=self._told,
+            )
+            queue.checker = self._checker
+            topic.queues.append(queue)
+        return topic
+
+    def _told(self, kind: str, where: str, count: int) -> None:
+        self.unreadable(kind, where, count)
+
+    def was_deleted(self, name: str) -> bool:
+        """Whether RocketMQ has deleted a topic of which the log, or a checkpoint, still tells.
+
+        It writes a topic down before its first message, so what its file does not name is no topic there. Topics of the
+        broker's own are taken up all the same.
+        """
+        return self._file.foreign and name not in self._table and name not in self.by_name and not is_system(name)
+
+    def save_if_changed(self) -> None:
+        """Write the file when it says something else of a topic's queues than memory does.
+
+        A full disk postpones that: what the file lacks was found in the log, and is found there again.
+
+        Raises:
+            OSError: Another failure.
+        """
+        topics = self.by_name
+        if self._table.keys() - topics.keys() or any(self._entry_differs(topic) for topic in topics.values()):
+            try:
+                self.save()
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+
+    def _entry_differs(self, topic: Topic) -> bool:
+        entry = self._table.get(topic.name)
+        return entry is None or entry.get("readQueueNums") != len(topic.queues)
+
+    def files_of(self, name: str) -> list[ConsumeQueue]:
+        """Return queues for whatever folders a topic has, in memory or not."""
+        known = self.by_name.get(name)
+        if known is not None:
+            return known.queues
+        folder = queue_folder(self._root, name, 0).rpartition("/")[0]
+        numbers = [int(text) for text in self._disk.list(folder) if is_number(text)]
+        return [
+            ConsumeQueue(name, number, root=self._root, disk=self._disk, file_units=self._file_units)
+            for number in numbers
+        ]
+
+    def said_type(self, name: str) -> str | None:
+        """Type that the file names for a topic, None when it names none."""
+        found: str | None = self._table.get(name, {}).get("attributes", {}).get(ATTRIBUTE)
+        return found
+
+    def save(self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None) -> None:
+        """Write the file with every topic's present count of queues.
+
+        Args:
+            grown: Name and new count of a topic that is to be made or grown in memory afterwards.
+            types: Types that topics are to have from now on, in memory, too, once the file is written.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        at_once(self._disk, self.saving(grown, types=types))
+
+    def saving(self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None) -> Saving:
+        """`save` in steps; no other save of the file may come between. Raises the same."""
+        counts = {name: len(topic.queues) for name, topic in self.by_name.items()}
+        if grown is not None:
+            counts[grown[0]] = grown[1]
+        table = {name: self._entry(name, count) for name, count in counts.items()}
+        for name, wanted in (types or {}).items():
+            table[name]["attributes"] = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
+        version = {
+            **self._version,
+            "counter": self._version.get("counter", 0) + 1,
+            "timestamp": self._clock.wall_ms(),
+        }
+        yield from self._file.saving({**self._rest, "dataVersion": version, "topicConfigTable": table})
+        self._table = table
+        self._version = version
+        for name in types or {}:
+            self.by_name[name].message_type = type_of(table[name])
+
+    def close(self) -> None:
+        """Close all queues' files."""
+        for topic in self.by_name.values():
+            for queue in topic.queues:
+                queue.close()
+
+    def _entry(self, name: str, queues: int) -> dict[str, Any]:
+        fresh = {
+            "attributes": {},
+            "order": False,
+            "perm": _PERM_READ_WRITE,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": name,
+            "topicSysFlag": 0,
+        }
+        return {**fresh, **self._table.get(name, {}), "readQueueNums": queues, "writeQueueNums": queues}

@@ -1,0 +1,259 @@
+"""Small JSON files that survive a kill, a torn write and a flipped bit.
+
+`StateFile` keeps a file in RocketMQ's shape under `config/`, with RocketMQ's `.bak` twin (the version before) and a
+checksummed twin under `pyddmq/` (D2). RocketMQ and its tools may change the file: then the file wins. Damage that
+leaves no valid JSON is healed from the checksummed twin, then from `.bak`.
+
+`SealedFile` keeps our own JSON under `pyddmq/`, its sum inside.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import Any
+
+import structlog
+
+from broker.errors import REPAIR_ADVICE, StoreUnreadable
+from broker.runtime.file_writes import Saving, SyncFailed, at_once
+from broker.runtime.seams import Disk
+from broker.runtime.unreadable import read_around
+
+# fastjson writes integer keys without quotes, which strict JSON refuses.
+_BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+_UNPARSED = (ValueError, KeyError, TypeError, RecursionError)
+"""What comes of JSON that is none, is of another shape, or is nested so deep that nobody wrote it in good faith."""
+_TWIN = ("crc32", "previous", "text")
+
+log = structlog.get_logger()
+
+
+def parse_loose(text: str) -> Any:
+    """Parse JSON, also with integer keys that lack quotes as fastjson writes them.
+
+    Raises:
+        ValueError: Neither.
+        RecursionError: It is nested too deep.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        pieces = []
+        at = 0
+        # Texts inside strings must stay as they are, even where they look like a key.
+        for match in _STRING.finditer(text):
+            pieces.append(_BARE_KEY.sub(r'\1"\2"\3', text[at : match.start()]))
+            pieces.append(match.group())
+            at = match.end()
+        pieces.append(_BARE_KEY.sub(r'\1"\2"\3', text[at:]))
+        return json.loads("".join(pieces))
+
+
+def data_version(found: Any) -> dict[str, Any]:
+    """Return a `dataVersion` as a file says it; a fresh one where it says none, or no number of changes."""
+    if isinstance(found, dict) and type(found.get("counter", 0)) is int:
+        return found
+    return {"counter": 0, "stateVersion": 0, "timestamp": 0}
+
+
+def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
+    """Put a file in place in one step; durable when this returns.
+
+    Args:
+        disk: Where.
+        path: The file; its folder exists.
+        data: Its new content.
+        backup: Where the present version goes first, if there is one.
+
+    Raises:
+        OSError: Nothing, or only the move to `backup`, happened.
+    """
+    at_once(disk, writing_whole(disk, path, data, backup=backup))
+
+
+def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> Saving:
+    """`write_whole` in steps. Raises the same."""
+    spare = f"{path}.new"
+    folder = path.rpartition("/")[0]
+    file = disk.open(spare, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, [data])
+        yield file
+    except OSError as error:
+        file.close()
+        disk.remove(spare)
+        if isinstance(error, SyncFailed):
+            # Nobody believes anything of that file: a full disk can be waited out.
+            raise OSError(error.errno, error.strerror, error.filename) from error
+        raise
+    file.close()
+    if backup is not None and disk.exists(path):
+        disk.replace(path, backup)
+        yield folder
+    disk.replace(spare, path)
+    yield folder
+
+
+def read_whole(disk: Disk, path: str) -> bytes | None:
+    """Content of a file, None when it is not there; what the disk does not give out is zeros, which no file is."""
+    if not disk.exists(path):
+        return None
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        # Its owner is putting a new version in place; a reader without the lock sees that.
+        return None
+    try:
+        return read_around(file, 0, file.size())[0]
+    finally:
+        file.close()
+
+
+def sealed(data: Any) -> bytes:
+    """Return JSON of our own as it stands in a `SealedFile`."""
+    body = _compact(data)
+    return b'{"crc32":"%b","data":%b}\n' % (_sum(body).encode("ascii"), body)
+
+
+class SealedFile:
+    """JSON of our own with its checksum: `{"crc32": "...", "data": ...}`."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+
+    def load(self) -> Any:
+        """Return the data; None when the file is missing.
+
+        Raises:
+            StoreUnreadable: It is damaged.
+        """
+        raw = read_whole(self._disk, self.path)
+        if raw is None:
+            return None
+        try:
+            outer = json.loads(raw)
+            data = outer["data"]
+            if outer["crc32"] == _sum(_compact(data)):
+                return data
+        except _UNPARSED:
+            pass
+        raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); {REPAIR_ADVICE}")
+
+    def save(self, data: Any) -> None:
+        """Write the data durably. Raises OSError."""
+        at_once(self._disk, self.saving(data))
+
+    def saving(self, data: Any) -> Saving:
+        """`save` in steps. Raises the same."""
+        yield from writing_whole(self._disk, self.path, sealed(data))
+
+
+class StateFile:
+    """A JSON file of RocketMQ's with its twins.
+
+    Attributes:
+        changed_outside: Set by `load`: the file is valid and is not what was last written here.
+        foreign: Set by `load`: likewise, or nothing was ever written here.
+        damaged: Set by `load`: paths of the copies that it found damaged.
+    """
+
+    def __init__(self, disk: Disk, root: str, name: str) -> None:
+        self._disk = disk
+        self.path = f"{root}/config/{name}"
+        self._backup = f"{self.path}.bak"
+        self._twin = SealedFile(disk, f"{root}/pyddmq/{name}")
+        self._written = ""
+        self.changed_outside = self.foreign = False
+        self.damaged: list[str] = []
+
+    def load(self) -> Any:
+        """Return the parsed content; None when there is none at all.
+
+        Raises:
+            StoreUnreadable: The file is there and neither it nor a twin can be read.
+        """
+        self.damaged = []
+        twin = self._load_twin()
+        raw = read_whole(self._disk, self.path)
+        self.changed_outside = self.foreign = False
+        if raw is not None:
+            found = _sum(raw)
+            if twin is not None and twin["previous"] == found:
+                # The stop came between the twin and the file: the twin is the newer of our own two. The file stays what
+                # it is until the next save, whose twin must name it again: that save may be stopped there, too.
+                data = self._from_twin(twin)
+                self._written = found
+                return data
+            data = _parse(raw)
+            if data is not None:
+                self._written = found
+                self.changed_outside = twin is not None and twin["crc32"] != found
+                self.foreign = self.changed_outside or (twin is None and not self.damaged)
+                if self.changed_outside:
+                    log.warning("state_file_changed_outside", path=self.path)
+                return data
+            self.damaged.append(self.path)
+        if twin is not None:
+            if raw is not None:
+                log.error("state_file_damaged_twin_used", path=self.path)
+            return self._from_twin(twin)
+        backup = read_whole(self._disk, self._backup)
+        data = _parse(backup) if backup is not None else None
+        if data is not None:
+            log.error("state_file_damaged_backup_used", path=self.path)
+            return data
+        if raw is None and backup is None:
+            return None
+        raise StoreUnreadable(f"{self.path} is damaged and so are its copies; {REPAIR_ADVICE}")
+
+    def save(self, data: Any) -> None:
+        """Write twin and file durably. Raises OSError; the version before then stands in at least one of them."""
+        at_once(self._disk, self.saving(data))
+
+    def saving(self, data: Any) -> Saving:
+        """`save` in steps; no other save of this file may come between. Raises the same."""
+        body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        crc = _sum(body)
+        twin = {"crc32": crc, "previous": self._written, "text": body.decode("utf-8", "surrogatepass")}
+        yield from self._twin.saving(twin)
+        yield from writing_whole(self._disk, self.path, body, backup=self._backup)
+        self._written = crc
+
+    def _load_twin(self) -> dict[str, str] | None:
+        try:
+            twin = self._twin.load()
+            if twin is None or (
+                all(type(twin[name]) is str for name in _TWIN) and json.loads(twin["text"]) is not None
+            ):
+                return twin  # type: ignore[no-any-return]  # what it is was just asked
+        except (StoreUnreadable, *_UNPARSED):
+            pass
+        # Also one with a right sum that is no twin.
+        log.error("state_file_twin_damaged", path=self._twin.path)
+        self.damaged.append(self._twin.path)
+        return None
+
+    def _from_twin(self, twin: dict[str, str]) -> Any:
+        self._written = twin["crc32"]
+        return json.loads(twin["text"])
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        return parse_loose(raw.decode("utf-8"))
+    except _UNPARSED:
+        return None
+
+
+def _compact(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True).encode("ascii")
+
+
+def _sum(data: bytes) -> str:
+    return f"{zlib.crc32(data):08x}"

@@ -1,0 +1,32 @@
+"""What cancels of whatever waits in a store have in common: their answers, and how a message is looked for (D31)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import StrEnum
+
+from broker.format.message import Message
+from broker.query import KeyQuery, Searchable, by_unique_key
+
+
+class CancelOutcome(StrEnum):
+    """What became of a cancel: the message is not delivered; it was, or is being; no record of it is left."""
+
+    CANCELLED = "cancelled"
+    TOO_LATE = "too_late"
+    UNKNOWN = "unknown"
+
+
+def run_query(query: KeyQuery) -> Generator[None, None, list[Message]]:
+    """Run a query in its steps; return what it found."""
+    for _ in query.steps():
+        yield
+    return query.found
+
+
+def delivered(store: Searchable, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+    """Whether a message of that name is in its topic already; for one of which nothing waits."""
+    if topic not in store.topics:
+        return CancelOutcome.UNKNOWN
+    found = yield from run_query(by_unique_key(store, topic, unique_key, limit=1))
+    return CancelOutcome.TOO_LATE if found else CancelOutcome.UNKNOWN

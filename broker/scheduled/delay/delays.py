@@ -1,0 +1,216 @@
+"""Delivery of delayed messages: from the schedule topic to their own, when they are due.
+
+Guarantees:
+
+- Never early, by the wall clock; see `broker.scheduled.delay.level_queue` for a clock that is set back (D35).
+- In the order of due times within a level. A message that is refused holds up nobody: it is set aside, counted, said,
+  and tried again every RETRY_SECONDS. With ASIDE_MAX of a level aside, that level waits.
+- Delivered once: the delivered record names the record that it replaces, and is the decision (D27). A start reads what
+  was decided behind the last checkpoint, or in the whole log when there is none.
+- What waits costs nothing but one look a second at the wall clock, which may have been set forward. Without anything
+  pending there is not even that.
+
+A burst is delivered in steps of STEP_MESSAGES and STEP_BYTES, and the loop does everything else between two of them. Up
+to STEPS_MAX of them (`broker.runtime.step_size`) are made before the first is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Unpack
+
+import structlog
+
+from broker.log.awaited import AwaitedSteps, run_now
+from broker.log.decisions import Decision
+from broker.log.shared_walk import Reading, alone, decided
+from broker.runtime.earliest import Earliest
+from broker.runtime.file_writes import Saver, Saving, can_wait
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.repeated import Repeated
+from broker.runtime.seams import Clock, Disk, Scheduler
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.delay.cancel import cancelling
+from broker.scheduled.delay.due import DueDelays
+from broker.scheduled.delay.level_queue import DelayLevel
+from broker.scheduled.delay.levels import SCHEDULE_NAME, SCHEDULE_TOPIC
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.delay.state import DelayState, restore
+from broker.store import Store
+from broker.store_seams import StoreSeams
+
+LOOK_SECONDS = 1.0
+"""How soon a wall clock that was set forward is noticed while something is pending."""
+DISK_FULL_SECONDS = 1.0
+SAVE_SECONDS = 5.0
+_OPEN_UNITS = 8192
+
+log = structlog.get_logger()
+
+
+class Delays:
+    """Delivers the delayed messages of one store.
+
+    Attributes:
+        levels: By number; empty until the first delayed message.
+        due: The delivery of what is due, and what was refused.
+    """
+
+    def __init__(
+        self, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> None:
+        """Set up; `opening` does the work.
+
+        Args:
+            store: An open store. Where it has no `on_pending`, each step flushes by itself.
+            disk: Where its files are.
+            clock: Wall clock for due times.
+            scheduler: Runs the steps.
+            metrics: Counts.
+            notices: Says what is refused and lost.
+        """
+        self.due = DueDelays(store, clock=clock, metrics=metrics, notices=notices, delivered=self._arm)
+        self.levels = self.due.levels
+        self.store = store
+        self.clock = clock
+        self._state = DelayState(store.root, disk=disk, clock=clock, metrics=metrics)
+        self._next = Earliest(clock, scheduler, self._step)
+        self._saver = Saver(disk, store.savings, self._saving)
+        self._saves = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
+        self._running = False
+
+    # Opening and closing
+
+    @classmethod
+    def opening(cls, store: Store, **seams: Unpack[StoreSeams]) -> Generator[None, None, Delays]:
+        """Find out what is pending, in steps of bounded work; returns the delivery, which `start` sets going.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        return alone(store, cls.reading(store, **seams))
+
+    @classmethod
+    def reading(cls, store: Store, **seams: Unpack[StoreSeams]) -> Reading[Delays]:
+        """`opening`, for `broker.log.shared_walk.together`."""
+        delays = cls(store, **seams)
+        positions, checkpoint = delays._state.load()
+        delays._attach()
+        store.waiting(DelayedPuts).on_topic = delays._attach
+        whole_log = None
+        start = 0
+        if checkpoint is None:
+            whole_log = "there is no checkpoint of the delays"
+        elif checkpoint["log_end"] > store.end:
+            whole_log = "the log ends before the checkpoint of the delays"
+        else:
+            start = checkpoint["log_end"]
+        for number, level in delays.levels.items():
+            if whole_log is None and checkpoint is not None and str(number) in checkpoint["levels"]:
+                restore(level, checkpoint["levels"][str(number)])
+            level.begin_at(positions.get(number, 0))
+        if any(level.pending for level in delays.levels.values()):
+            log.info("delays_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
+            yield from decided(start, delays._decided)
+        for level in delays.levels.values():
+            level.next = level.position
+            while not level.look(_OPEN_UNITS):
+                yield None
+        return delays
+
+    def _attach(self) -> None:
+        """Take over the queues of the schedule topic that are not known yet."""
+        topic = self.store.topics.get(SCHEDULE_TOPIC)
+        if topic is None:
+            return
+        if not self.levels:
+            topic.listeners.append(self._arrived)
+        for number in range(len(self.levels) + 1, len(topic.queues) + 1):
+            queue = topic.queues[number - 1]
+            self.levels[number] = DelayLevel(number, self.store.waiting(DelayedPuts).levels.ms(number), queue)
+        if self._running:
+            self._saves.begin()
+
+    def _decided(self, decision: Decision) -> None:
+        entry = self.store.record_at(decision.replaced)
+        if entry is not None and entry.topic == SCHEDULE_NAME and entry.queue_id + 1 in self.levels:
+            self.levels[entry.queue_id + 1].settle(entry.queue_offset)
+
+    def start(self) -> None:
+        """Deliver what is due, and go on."""
+        self._running = True
+        self._arm()
+        if self.levels:
+            self._saves.begin()
+
+    def stop(self) -> None:
+        """Deliver nothing any more."""
+        self._running = False
+        self._saves.end()
+        self._next.end()
+
+    def close(self) -> None:
+        """Stop, and save how far the levels are; call it before the store is closed."""
+        self.stop()
+        self.store.flush()
+        self.save()
+
+    def save(self) -> None:
+        """Write how far the levels are; a full disk postpones that, another failure stops the store's write side."""
+        self._saver.now()
+
+    def _saving(self) -> Saving:
+        store = self.store
+        self.due.measure()
+        if not self.levels or store.failed is not None or store.closed:
+            return
+        try:
+            # Under `async` what was delivered is not on the disk yet, and the file must not be ahead of the log.
+            store.make_durable()
+            yield from self._state.saving(self.levels, store.end)
+        except OSError as error:
+            if not can_wait(error):
+                store.fail("writing how far the delays are", error)
+
+    # One message
+
+    def cancel(self, topic: str, unique_key: str) -> CancelOutcome:
+        """Cancel the message of a topic that has an id (UNIQ_KEY); durable when this returns. `cancelling` is in steps.
+
+        Raises:
+            DiskFull, StoreFailed: It cannot be stored; the message stays.
+            OSError: The store cannot be read.
+        """
+        return run_now(self.cancelling(topic, unique_key))
+
+    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+        """`cancel` in steps of bounded work; returns the outcome."""
+        return cancelling(self.due, topic, unique_key)
+
+    # When
+
+    def _arrived(self) -> None:
+        for level in self.levels.values():
+            level.look()
+        self._arm()
+
+    def _arm(self, seconds: float | None = None) -> None:
+        """Have the next step run when something is due, not while too many are under way."""
+        if not self._running or self.due.is_full:
+            return
+        if seconds is None:
+            left = self.due.seconds_left()
+            if left is None:
+                return
+            seconds = max(0.0, min(left, LOOK_SECONDS))
+        self._next.within(seconds)
+
+    def _step(self) -> None:
+        store = self.store
+        if not self._running or store.failed is not None or store.closed:
+            return
+        taken = self.due.deliver_due()
+        if self.due.delivery.in_flight and store.on_pending is None:
+            store.flush()
+        self._arm(None if taken else DISK_FULL_SECONDS)

@@ -1,0 +1,25 @@
+"""What the delivery of delayed messages counts; docs/metrics.md lists it."""
+
+from __future__ import annotations
+
+from broker.runtime.metrics import declare
+
+DELIVERED = declare("pyddmq_delays_delivered_total", "Delayed messages delivered to their topics, by level", ("level",))
+REFUSED = declare(
+    "pyddmq_delays_refused_total", "Deliveries of delayed messages that were refused; they are kept and tried again"
+)
+LOST = declare("pyddmq_delays_lost_total", "Delayed messages whose record was damaged or gone when they were due")
+WAITS = declare("pyddmq_delays_waits_total", "Times that delivery waited because the disk was full")
+PUT_BACK = declare(
+    "pyddmq_delays_put_back_total", "Refused delayed messages put again at the log's tail before their log file went"
+)
+CANCELLED = declare("pyddmq_delays_cancelled_total", "Delayed messages that were cancelled before their delivery")
+LATE_MAX = declare(
+    "pyddmq_delays_late_ms_max",
+    "Longest time from due to durable of a delayed message that was not refused, since the start, in ms",
+    kind="gauge",
+)
+PENDING = declare(
+    "pyddmq_delays_pending", "Delayed messages that are not delivered, by level", ("level",), kind="gauge"
+)
+ASIDE = declare("pyddmq_delays_aside", "Delayed messages that are due and whose delivery was refused", kind="gauge")

@@ -1,0 +1,99 @@
+"""Cancelling what sendDelaySync added: by the id of the message, or of any delivery of a loop (D31).
+
+What waits is found by its id in the index, a loop by that of its first occurrence, and confirmed on its record. Nothing
+of it is held in memory. From there it is the cancel of a timer (`broker.scheduled.timer.cancel`). Whether it is in time
+is looked at when nothing is on its way into the log: a delivery that is staged is flushed first, since a loop's next
+occurrence is staged with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from broker.format.message import Message
+from broker.log.awaited import AwaitedSteps, run_now, settled
+from broker.query import by_key
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring.names import LOOP_NAME
+from broker.scheduled.recurring.occurrence import Occurrence, parse_id
+from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.timers import Timers
+from broker.store import Store
+
+LOOKS = 3
+"""How often a cancel looks while an occurrence is on its way into the log. With the last look everybody waits for the
+disk: a loop that comes round faster than the disk syncs would be ahead of its cancel for ever."""
+_FOUND_MAX = 64
+"""Records looked at, the newest first. The newest of a loop is what is pending, older ones are delivered or moved; more
+than one is pending when an add was repeated."""
+
+
+class DelayCancels:
+    """Cancels in one store."""
+
+    def __init__(self, store: Store, timers: Timers) -> None:
+        self._store = store
+        self._timers = timers
+
+    def steps(self, topic: str, occurrence: Occurrence) -> AwaitedSteps[CancelOutcome]:
+        """Cancel, in steps of bounded work; the outcome is durable when it is returned.
+
+        Args:
+            topic: Where it was sent to; it is there.
+            occurrence: Which one, or any of a loop.
+
+        Raises:
+            StoreError: The cancel cannot be stored.
+            OSError: The index cannot be read.
+        """
+        store, key = self._store, occurrence.first.id
+        parts = self._timers.parts
+        is_cancelled = False
+        if TIMER_TOPIC in store.topics:
+            # Brings the index up to date and has its files checked; the search that counts is then short.
+            yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
+            for left in reversed(range(LOOKS)):
+                yield from settled(store)
+                if not left or store.failed is not None:
+                    self._flush()
+                under_way = parts.due.delivery.in_flight
+                query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX).run()
+                waited = [each for each in query.found if each.properties.get("REAL_TOPIC") == topic]
+                pending = {each.unique_key for each in waited if parts.is_pending(each.physical, each.offset)}
+                for unique_key in pending:
+                    cancelling = self._timers.cancelling(topic, unique_key)
+                    # An occurrence that was due meanwhile has a next one: another look finds it.
+                    outcome = (yield from cancelling) if left else run_now(cancelling)
+                    is_cancelled = is_cancelled or outcome is CancelOutcome.CANCELLED
+                if is_cancelled:
+                    return CancelOutcome.CANCELLED
+                if not waited or not (pending or under_way):
+                    break
+            if waited:
+                return (yield from self._ended(topic, occurrence, waited[0]))
+        # It did not wait, or what waited is no longer kept.
+        was_delivered = yield from self._is_delivered(topic, occurrence)
+        return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN
+
+    def _ended(self, topic: str, occurrence: Occurrence, newest: Message) -> AwaitedSteps[CancelOutcome]:
+        """Tell how it ended, from the newest record that waited: a move cancels a record too, and delivers later."""
+        last = (_occurrence(newest) or occurrence) if occurrence.is_loop else occurrence
+        if (yield from self._is_delivered(topic, last)):
+            return CancelOutcome.TOO_LATE
+        outcome: CancelOutcome = yield from self._timers.cancelling(topic, newest.unique_key)
+        return outcome
+
+    def _is_delivered(self, topic: str, occurrence: Occurrence) -> Generator[None, None, bool]:
+        delivered = by_key(self._store, topic, occurrence.id, limit=1)
+        yield from delivered.steps()
+        return bool(delivered.found)
+
+    def _flush(self) -> None:
+        self._store.flush()
+        if self._store.failed is not None:
+            raise self._store.failed
+
+
+def _occurrence(message: Message) -> Occurrence | None:
+    value = message.properties.get(LOOP_NAME.decode())
+    return None if value is None else parse_id(value)

@@ -1,0 +1,168 @@
+"""Loops: what is stored when one is added, and what takes the place of an occurrence when it is due.
+
+Guarantees:
+
+- An occurrence's delivery and the next pending occurrence are one atomic append (D8, D27): a stop leaves either the
+  occurrence waiting, or it delivered and the next one waiting.
+- A loop has one pending record and nothing in memory; its state is the id of the pending occurrence.
+- Occurrences that were missed, in a downtime or since a loop began in the past, are delivered one after the other
+  without their gaps, in the order of the loop, a bunch at a time: UNFOLD_COUNT and UNFOLD_BYTES to a step of the
+  timers, so that other messages have their turn between two of them (W86). Of more than MISSED_MAX the oldest are
+  skipped, counted and said; they count as made.
+- Nothing decides whether a loop goes on but its id: a topic that takes nothing keeps its occurrence aside as any other
+  timed message, and the loop goes on when the topic does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.errors import MessageRefused
+from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
+from broker.format.record import BLANK_BYTES
+from broker.log.put import Put
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock
+from broker.scheduled.recurring import metrics as counted
+from broker.scheduled.recurring.occurrence import Occurrence
+from broker.scheduled.recurring.puts import anew, delivered, occurrence_of, waiting
+from broker.scheduled.release import Released
+from broker.scheduled.timer.puts import TimedPuts
+from broker.store import Store
+
+MISSED_MAX = 100_000
+UNFOLD_COUNT = 64
+UNFOLD_BYTES = 1 << 20
+
+_OWN_BYTES = 512
+"""What the broker adds to the record and the properties of an occurrence, and what later ids have more, at the most."""
+
+
+class Unfolded(NamedTuple):
+    """What takes the place of a waiting occurrence.
+
+    Attributes:
+        puts: One atomic append: the occurrence, further ones that were missed, and the next one to wait, if any.
+        delivered: How many of them are deliveries.
+        skipped: How many missed ones are left out.
+    """
+
+    puts: list[Put]
+    delivered: int
+    skipped: int
+
+    @property
+    def ends(self) -> bool:
+        """Whether the loop has no further occurrence."""
+        return len(self.puts) == self.delivered
+
+
+class Loops:
+    """The loops of one store.
+
+    Args:
+        store: Its `timed` makes what waits.
+        clock: Wall clock.
+        metrics: Counts.
+        notices: Says what is skipped.
+    """
+
+    def __init__(self, store: Store, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
+        self._store = store
+        self._timed = store.waiting(TimedPuts)
+        self._clock = clock
+        self._notices = notices
+        self._staged: dict[int, Unfolded] = {}
+        """By commit-log offset: what is about to take the place of what."""
+        self._delivered = metrics.counter(counted.DELIVERED)
+        self._exhausted = metrics.counter(counted.ENDED, "exhausted")
+        self._cancelled = metrics.counter(counted.ENDED, "cancelled")
+        self._skipped = metrics.counter(counted.SKIPPED)
+
+    def first(self, put: Put, occurrence: Occurrence) -> Put:
+        """Return what to append for a message that is added.
+
+        Args:
+            put: As it would be delivered now, without a key.
+            occurrence: Its first one. What is past is due now: a single message is then not made to wait at all.
+
+        Raises:
+            MessageRefused: A loop's message is too large to be stored twice in one log file, or as `TimedPuts.put`.
+            DiskFull, StoreFailed: As `TimedPuts.put`.
+        """
+        now = self._clock.wall_ms()
+        due = occurrence.at_s * 1000
+        if not occurrence.is_loop:
+            return self._timed.put(delivered(put, occurrence), due)
+        self._check_room(put)
+        made = waiting(put, occurrence)
+        # Checked as any timed message is, though a loop waits also when it is due: its delivery makes its successor.
+        self._timed.put(made, max(due, now + 1))
+        return self._timed.timed(made, max(due, now + 1))
+
+    def _check_room(self, put: Put) -> None:
+        room = self._store.options.segment_bytes - BLANK_BYTES
+        size = len(put.body) + len(put.properties) + _OWN_BYTES
+        if 2 * size > room:
+            raise MessageRefused(
+                f"a loop's delivery and its next message take {2 * size} bytes together, a log file has {room}; "
+                "send a smaller body"
+            )
+        if len(put.properties) > PROPERTIES_BYTES_MAX - _OWN_BYTES:
+            raise MessageRefused(
+                f"tags and properties take {len(put.properties)} bytes, {PROPERTIES_BYTES_MAX - _OWN_BYTES} are allowed"
+            )
+
+    def unfold(self, released: Released) -> Unfolded | None:
+        """Return what takes the place of a waiting record that is due; None when it is no loop's.
+
+        Tell `done` when it is stored.
+
+        Args:
+            released: The record as it would be delivered if it were none.
+        """
+        each = occurrence_of(released.put.properties)
+        if each is None or not each.is_loop:
+            return None
+        put = released.put
+        now = self._clock.wall_ms()
+        missed = max(1, each.missed(now // 1000))
+        skipped = max(0, missed - MISSED_MAX)
+        if skipped:
+            each = each.later(skipped) or each
+        count = min(missed - skipped, UNFOLD_COUNT, max(1, self._fitting(put) - 1))
+        puts: list[Put] = []
+        following: Occurrence | None = each
+        while following is not None and len(puts) < count:
+            puts.append(delivered(anew(put) if puts else put, following))
+            following = following.next()
+        made = len(puts)
+        if following is not None:
+            due = max(following.at_s * 1000, now + 1)
+            puts.append(self._timed.timed(waiting(put, following), due))
+        unfolded = self._staged[max(put.prepared_offset, 0)] = Unfolded(puts, made, skipped)
+        return unfolded
+
+    def _fitting(self, put: Put) -> int:
+        """Records of a loop that one append may hold."""
+        room = min(UNFOLD_BYTES, self._store.options.segment_bytes - BLANK_BYTES)
+        return room // (len(put.body) + len(put.properties) + _OWN_BYTES)
+
+    def done(self, physical: int) -> None:
+        """Count what took the place of the record at a commit-log offset, once it is stored."""
+        unfolded = self._staged.pop(physical, None)
+        if unfolded is None:
+            return
+        self._delivered.value += unfolded.delivered
+        self._exhausted.value += unfolded.ends
+        if unfolded.skipped:
+            self._skipped.value += unfolded.skipped
+            put = unfolded.puts[0]
+            next_id = (find_property(put.properties, b"KEYS") or b"").decode()
+            self._notices.note("loop_occurrences_skipped", count=unfolded.skipped, topic=put.topic.name, next=next_id)
+
+    def cancelled(self, properties: bytes) -> None:
+        """Count a loop whose pending occurrence was cancelled; `properties` are those of its record."""
+        each = occurrence_of(properties)
+        self._cancelled.value += each is not None and each.is_loop

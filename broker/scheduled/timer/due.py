@@ -1,0 +1,426 @@
+"""Timers that are due: read, released, appended; refused ones set aside. The last two stages.
+
+What is delivered takes the place of its record in the timer topic (D27), and so do rolls, which go to the timer topic
+again. A refused timer is aside: it holds up nobody, and is tried again every RETRY_SECONDS. With ASIDE_MAX aside,
+further ones are put again at the log's tail, due DEFER_MS later, so that memory and checkpoint stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.format.properties import find_property
+from broker.format.record import prepared_offset, split, topic_of
+from broker.log.put import Put
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock
+from broker.runtime.step_size import STEPS_MAX, Pace
+from broker.scheduled.delivery import Delivery, Due
+from broker.scheduled.release import REAL_TOPIC_NAME, Released, moved, release, without
+from broker.scheduled.release_plain import Facts, Plain, PlainRelease
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer import taking
+from broker.scheduled.timer.coming import Coming
+from broker.scheduled.timer.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, Taken, TimersDamaged, Unit
+from broker.scheduled.timer.names import (
+    CANCEL_NAME,
+    DELIVER_NAME,
+    OUT_NAME,
+    ROLLS_NAME,
+    TIMER_NAME,
+    TIMER_NAMES,
+    due_of,
+    slot_of,
+)
+from broker.scheduled.timer.table import TimerTable, key_of
+from broker.store import Store
+
+STEP_MESSAGES = 512
+STEP_BYTES = 1 << 20
+"""Timers of one step, fewer while others have something to do (`step_size`), and bytes of their records."""
+TOGETHER_LEAST = 64
+"""Puts that a step always has for timers that something follows: `broker.scheduled.recurring`."""
+RETRY_SECONDS = 10.0
+RETRIES_PER_STEP = 64
+ASIDE_MAX = 1000
+DEFER_MS = 600_000
+MARK = b"__PYDDMQ_LOOP"
+
+
+class Followed(Protocol):
+    """What takes the place of a timer that something follows: all of it in one atomic append."""
+
+    @property
+    def puts(self) -> Sequence[Put]:
+        """The delivery, maybe several, and what waits next."""
+        ...
+
+
+class Follower(Protocol):
+    """Knows timers that something follows: `broker.scheduled.recurring.loops`."""
+
+    def unfold(self, released: Released) -> Followed | None:
+        """Return what takes a timer's place; None when it is an ordinary one."""
+        ...
+
+    def done(self, physical: int) -> None:
+        """That is stored in the place of the record at a commit-log offset."""
+        ...
+
+    def cancelled(self, properties: bytes) -> None:
+        """A waiting record with these properties was cancelled, and nothing follows it."""
+        ...
+
+
+@dataclass(slots=True)
+class Aside:
+    """A timer whose delivery was refused: what it is, why, since when (wall ms), how often it was tried."""
+
+    timer: Taken
+    reason: str
+    since_ms: int
+    tries: int = 1
+
+
+class DueTimers:
+    """Delivers the timers of one store that are due.
+
+    Attributes:
+        aside: Refused timers, by the commit-log offset of their record.
+        superseded: Records that were replaced or cancelled by one that is not in the wheel yet.
+        held: Records that a cancel under way takes the place of, by commit-log offset: not delivered meanwhile. With
+            what of them came due.
+        aside_max: With so many aside, further ones are put again.
+        delivery: Appends.
+        follower: Asked for timers whose properties hold `MARK`.
+        pace: How many a step takes.
+
+    Args:
+        store: The store.
+        table: What is pending there.
+        clock: Wall clock for due times.
+        metrics: Counts.
+        notices: Says what is refused and lost.
+        delivered: Called when deliveries are durable.
+        appending: Entered around each append.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        table: TimerTable,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        notices: Notices,
+        delivered: Callable[[], None],
+        appending: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.aside: dict[int, Aside] = {}
+        self.superseded: set[int] = set()
+        self.held: dict[int, list[Taken]] = {}
+        self.aside_max = ASIDE_MAX
+        self.follower: Follower | None = None
+        self.pace = Pace(clock, STEP_MESSAGES)
+        self.delivery: Delivery[Taken] = Delivery(store, self, appending=appending)
+        self.retry_at = 0.0
+        self._delivered = delivered
+        self._store = store
+        self._table = table
+        self._clock = clock
+        self._metrics = metrics
+        self._notices = notices
+        self._plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_", MARK))
+        self._cancelled: dict[int, set[bytes]] = {}
+        self._followed: set[int] = set()
+        self._late_max = metrics.counter(counted.LATE_MAX)
+        self._rolled_count = metrics.counter(counted.ROLLED)
+        self._delivered_count = metrics.counter(counted.DELIVERED)
+
+    # Taking
+
+    def is_full(self, *, alone: bool) -> bool:
+        """Whether a step has to wait until what is on its way is durable; with `alone`, until all of it is."""
+        return self.delivery.steps >= (1 if alone else STEPS_MAX)
+
+    def deliver_due(self, now_us: int) -> tuple[int, bool]:
+        """Take and append timers that are due, then rolls, as many as one step has.
+
+        Where the store shows at its moment what is appended before, those that are due by then as well.
+
+        Args:
+            now_us: Wall clock.
+
+        Returns:
+            How many were taken, and whether the store takes more.
+
+        Raises:
+            TimersDamaged: A unit and its record do not fit together.
+        """
+        table, landed = self._table, self._store.landed
+        count_max, before = self.pace.begin(), self.delivery.appended
+        now_ms, by_ms = now_us // 1000, (now_us + landed.ahead_us) // 1000
+        # Each moment of those that are early is a run of its own.
+        count, goes_on, due_ms = 0, True, now_ms
+        while True:
+            taken = self._take(table.coming, due_ms, count_max - count)
+            count += len(taken)
+            goes_on = not taken or self._deliver(taken, count_max)
+            next_ms = table.coming.next_due
+            if not goes_on or count >= count_max or next_ms is None or not due_ms < next_ms <= by_ms:
+                break
+            due_ms = next_ms
+            self._store.staged.wait_for(due_ms)
+        # Rolls have days of time: they take what room is left, but never none.
+        if goes_on:
+            rolls = self._take(table.rolls, by_ms, max(count_max - count, count_max // 8))
+            count += len(rolls)
+            goes_on = not rolls or self._deliver(rolls, count_max)
+        self.pace.end(max(count, self.delivery.appended - before))
+        return count, goes_on
+
+    def _deliver(self, messages: list[Taken], count_max: int) -> bool:
+        # A loop's missed occurrences come in bunches: one of them at least, however small a step is.
+        return self.delivery.deliver(messages, together_max=max(count_max, TOGETHER_LEAST))
+
+    def _take(self, coming: Coming, now_ms: int, count_max: int) -> list[Taken]:
+        positions = coming.take(now_ms, count_max)
+        if not positions:
+            return []
+        taken = taking.take(self._table.log, positions)
+        count = taking.fitting(taken, STEP_BYTES)
+        if count < len(taken):
+            coming.give_back([(key_of(unit), position) for position, unit in taken[count:]])
+            del taken[count:]
+        return taken
+
+    def retry(self) -> bool:
+        """Try a bounded number of the refused again, those tried least first; False when the store takes nothing."""
+        if not self.aside:
+            return True
+        self.retry_at = self._clock.monotonic() + RETRY_SECONDS
+        refused = sorted(self.aside.values(), key=lambda each: each.tries)[:RETRIES_PER_STEP]
+        return self._deliver([each.timer for each in refused], STEP_MESSAGES)
+
+    # What a delivery asks
+
+    def release_plain(self, messages: list[Taken]) -> Plain:
+        """Make what to append for timers as this broker writes them: no rolls, loops or cancels."""
+        table = self._table
+        unwanted = self.superseded | self.held.keys() if self.held else self.superseded
+        places, dues, others = taking.usual(messages, unwanted, table.cancels, table.log.marked)
+        plain = self._plain.release(places, dues)
+        if not others:
+            return plain
+        unusual = set(others)
+        known = [place for place in range(len(messages)) if place not in unusual]
+        return plain._replace(others=sorted([*others, *[known[each] for each in plain.others]]))
+
+    def release(self, message: Taken) -> Due | None:
+        """Make what to append for a timer; None when it was cancelled.
+
+        Raises:
+            MessageRefused: Its topic does not take it.
+            DamagedRecord, RecordGone: Its record cannot be read.
+            TimersDamaged: Its unit says something else than the record.
+        """
+        unit = message.unit
+        held = self.held.get(unit.physical)
+        if held is not None:
+            if unit.physical not in self.aside:
+                held.append(message)
+            return None
+        if not unit.size or self._table.log.is_marked(message.position):
+            self._table.settle(unit, marked=True)
+            return None
+        if unit.physical in self.superseded:
+            self._settle(message)
+            return None
+        record = self._read(unit)
+        body, block = split(record)
+        if topic_of(record) != TIMER_NAME or due_of(block, self._table.wheel.precision_ms) != unit.due_ms:
+            raise TimersDamaged(f"a unit of the timer log names the record at {unit.physical}, which says other things")
+        if unit.magic & MAGIC_ROLL:
+            if unit.magic & MAGIC_DELETE and prepared_offset(record):
+                # Its target is settled already.
+                self._settle(message)
+                return None
+            return self._rolled(record, body, block)
+        if unit.slot_ms in self._table.cancels and self._is_cancelled(unit, block):
+            self.count_cancel(block)
+            self._settle(message)
+            return None
+        released = release(record, self._store.topics, TIMER_NAMES)
+        if self.follower is not None and MARK in block:
+            followed = self.follower.unfold(released)
+            if followed is not None:
+                self._followed.add(unit.physical)
+                return Due(tuple(followed.puts), released.born_ms, released.born_host)
+        return Due((released.put,), released.born_ms, released.born_host)
+
+    def _read(self, unit: Unit) -> memoryview:
+        try:
+            return self._store.read(unit.physical, unit.size)
+        except DamagedRecord:
+            # Is it the record that is damaged, or the unit that names it?
+            queue = self._store.topics[TIMER_NAME.decode()].queues[0]
+            offset = queue.first_at(unit.physical)
+            known = queue.read(offset, 1) if offset < queue.max_offset else []
+            if not known or known[0][:2] != (unit.physical, unit.size):
+                raise TimersDamaged(f"a unit of the timer log names no record at {unit.physical}") from None
+            raise
+
+    def _rolled(self, record: memoryview, body: memoryview, block: bytes) -> Due:
+        rolls = find_property(block, ROLLS_NAME) or b"0"
+        count = int(rolls) if rolls.isdigit() else 0
+        topic = self._store.topics[TIMER_NAME.decode()]
+        rolled = moved(record, body, without(block, (ROLLS_NAME,)) + _ROLLS % (count + 1), topic, 0)
+        return Due((rolled.put,), rolled.born_ms, rolled.born_host)
+
+    def _is_cancelled(self, unit: Unit, block: bytes) -> bool:
+        """Whether a cancel of RocketMQ's in the same slot names this timer (reference 5.6)."""
+        keys = self._cancelled.get(unit.slot_ms)
+        if keys is None:
+            self._cancelled = {slot: each for slot, each in self._cancelled.items() if slot in self._table.cancels}
+            keys = self._cancelled[unit.slot_ms] = set()
+        positions = self._table.cancels[unit.slot_ms]
+        while positions:
+            cancel = self._table.log.unit(positions.pop())
+            try:
+                record = self._store.read(cancel.physical, cancel.size)
+                if not prepared_offset(record):
+                    keys.add(find_property(split(record)[1], CANCEL_NAME) or b"")
+            except DamagedRecord:
+                self._metrics.counter(counted.LOST).add()
+            except RecordGone:
+                # One of ours, whose target is settled: RocketMQ keeps its own for longer than they wait.
+                pass
+        key = find_property(block, b"UNIQ_KEY") or b"\x01"
+        return key in keys or (find_property(block, REAL_TOPIC_NAME) or b"") + b"+" + key in keys
+
+    def refuse(self, message: Taken, reason: str) -> None:
+        """Set a timer aside, or put it again for later where too many are."""
+        unit = message.unit
+        self._metrics.counter(counted.REFUSED).add()
+        self._notices.note("timed_message_refused", physical=unit.physical, due_ms=unit.due_ms, reason=reason)
+        known = self.aside.get(unit.physical)
+        if known is not None:
+            known.reason, known.tries = reason, known.tries + 1
+            return
+        if len(self.aside) >= self.aside_max and self._defer(message):
+            return
+        if not self.aside:
+            self.retry_at = self._clock.monotonic() + RETRY_SECONDS
+        self.aside[unit.physical] = Aside(message, reason, self._clock.wall_ms())
+        self._table.settle(unit, marked=True)
+
+    def _defer(self, message: Taken) -> bool:
+        """Put a timer again, due later; False when that cannot be done now."""
+        record = self._store.read(message.unit.physical, message.unit.size)
+        body, block = split(record)
+        due_ms = self._clock.wall_ms() + DEFER_MS
+        slot_ms = slot_of(due_ms, self._table.wheel.precision_ms)
+        own = _MOMENT % (due_ms, slot_ms)
+        topic = self._store.topics[TIMER_NAME.decode()]
+        put, born_ms, born_host = moved(record, body, without(block, _MOMENT_NAMES) + own, topic, 0)
+        try:
+            self._store.append(
+                [put], born_ms=born_ms, born_host=born_host, done=lambda error: self._deferred(message, error)
+            )
+        except StoreError:
+            return False
+        return True
+
+    def _deferred(self, message: Taken, error: StoreError | None) -> None:
+        if error is None:
+            self._metrics.counter(counted.DEFERRED).add()
+            self._settle(message)
+
+    def lose(self, message: Taken, error: StoreError) -> None:
+        """Give a timer up whose record is damaged or gone."""
+        self._metrics.counter(counted.LOST).add()
+        self._notices.note("timed_message_lost", physical=message.unit.physical, why=str(error))
+        self._settle(message)
+
+    def wait(self, messages: Sequence[Taken], error: StoreError) -> None:
+        """Take back what the store has no room for."""
+        self._metrics.counter(counted.WAITS).add()
+        self._notices.note("timers_wait", error=str(error))
+        self.give_back(messages)
+
+    def give_back(self, messages: Sequence[Taken]) -> None:
+        """Take back what is not delivered in this step."""
+        back = [each for each in messages if each.unit.physical not in self.aside]
+        rolls = [(each.unit.slot_ms, each.position) for each in back if each.unit.magic & MAGIC_ROLL]
+        self._table.rolls.give_back(rolls)
+        timers = [(each.unit.due_ms, each.position) for each in back if not each.unit.magic & MAGIC_ROLL]
+        self._table.coming.give_back(timers)
+
+    def done(self, messages: list[Taken], error: StoreError | None) -> None:
+        """Settle what is stored."""
+        if error is not None:
+            return
+        news, again = messages, []
+        if self.aside:
+            news = [each for each in messages if each.unit.physical not in self.aside]
+            again = [each for each in messages if each.unit.physical in self.aside]
+        first_due_ms, rolls, slots, topics = taking.settled(news)
+        rolls += sum([bool(unit.magic & MAGIC_ROLL) for _, unit in again])
+        self._rolled_count.value += rolls
+        self._delivered_count.value += len(messages) - rolls
+        if first_due_ms is not None:
+            self._late_max.value = max(self._late_max.value, self._clock.wall_ms() - first_due_ms)
+        if self._followed and self.follower is not None:
+            for physical in self._followed.intersection([unit.physical for _, unit in messages]):
+                self.follower.done(physical)
+                self._followed.discard(physical)
+        self._table.settle_all(slots, topics)
+        for each in again:
+            self._settle(each)
+        self._delivered()
+
+    def _settle(self, message: Taken) -> None:
+        if self.aside.pop(message.unit.physical, None) is not None:
+            self._table.forget(message.unit)
+        else:
+            self._table.settle(message.unit)
+
+    def count_cancel(self, properties: bytes) -> None:
+        """Count a cancel of a waiting record with these properties, as what follows it does."""
+        self._metrics.counter(counted.CANCELLED).add()
+        if self.follower is not None and MARK in properties:
+            self.follower.cancelled(properties)
+
+    # Cancels under way
+
+    def hold(self, physical: int) -> None:
+        """Do not deliver a pending timer until `let_go`."""
+        self.held[physical] = []
+
+    def let_go(self, physical: int) -> None:
+        """Go on with it: deliver it, or find that it was taken out."""
+        self.give_back(self.held.pop(physical))
+
+    # What was aside
+
+    def asides(self) -> list[list[int]]:
+        """Commit-log offset, size and due time of what is aside, for the checkpoint."""
+        units = [each.timer.unit for each in self.aside.values()]
+        return [[unit.physical, unit.size, unit.due_ms] for unit in units]
+
+    def restore(self, physical: int, size: int, due_ms: int, topic_hash: int) -> None:
+        """Take a timer over that was aside when the store was closed."""
+        unit = Unit(-1, MAGIC_TIMER, -1, physical, size, topic_hash, due_ms)
+        self.aside[physical] = Aside(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
+
+
+_FACTS = Facts((b"TIMER_DELIVER_MS\x01", 18), (b"TIMER_OUT_MS\x01", 18), (b"REAL_TOPIC\x01", 0), (b"REAL_QID\x01", 4))
+"""As `broker.scheduled.timer.puts` writes them."""
+_ROLLS = b"TIMER_ROLL_TIMES\x01%d\x02"
+_MOMENT = b"TIMER_DELIVER_MS\x01%d\x02TIMER_OUT_MS\x01%d\x02"
+_MOMENT_NAMES = (DELIVER_NAME, OUT_NAME, b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC")

@@ -1,0 +1,346 @@
+"""What is pending in the timers, for people and tools: all of it together, and timer by timer by due time.
+
+Nothing of a pending timer is in memory. Those due first are found by their slots (`broker.scheduled.timer.slot_walk`);
+where that reads much and finds little, as for one of many topics, the timer log is read from end to end, in steps of
+some milliseconds, some seconds per ten million units. What is found first is kept for the pages that follow
+(`KeptScan`). Records that were just stored and are not in the wheel yet are not listed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from heapq import heappop, heappush, heappushpop
+from typing import NamedTuple
+
+from broker.errors import StoreError
+from broker.format.java import tags_code
+from broker.format.properties import find_property
+from broker.format.record import split, store_timestamp
+from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.due import Aside
+from broker.scheduled.timer.log import MAGIC_DELETE, Unit
+from broker.scheduled.timer.names import ROLLS_NAME
+from broker.scheduled.timer.parts import AHEAD_MS
+from broker.scheduled.timer.slot_walk import UNITS_MAX, walk
+from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.table import TimerTable
+from broker.scheduled.timer.timers import Timers
+
+_CHUNK_UNITS = 2_048
+_CHUNK_RECORDS = 32
+_CHUNK_SORTED = 512
+_PAGES_KEPT = 16
+_KEPT_MAX = 16_000
+"""Timers that one reading of the timer log finds at most: it serves so many pages, or timers."""
+_BEGIN = (-1, -1)
+ALL_MS = 1 << 62
+
+
+class StageStatus(NamedTuple):
+    """One stage: timers that wait before it, microseconds at work and timers that passed since the start."""
+
+    stage: str
+    depth: int
+    us: int
+    passed: int
+    paused: bool
+
+
+class TimerStatus(NamedTuple):
+    """All timers of a store.
+
+    Attributes:
+        known: Whether a message ever waited for a moment.
+        pending: Timers that are not delivered.
+        entering: Those behind them that are stored and not in the wheel yet.
+        aside: Those whose delivery was refused.
+        next_due_ms: When the next one is due that was not refused, if that is within some seconds; ms since the epoch.
+        topics: Topic and how many are pending for it, the most first.
+        stages: The five stages.
+    """
+
+    known: bool
+    pending: int
+    entering: int
+    aside: int
+    next_due_ms: int | None
+    topics: list[tuple[str, int]]
+    stages: list[StageStatus]
+
+
+class PendingTimer(NamedTuple):
+    """One timer that is not delivered; `reason` and `tries` of one that was refused, else None and 0."""
+
+    topic: str
+    queue_id: int | None
+    unique_key: str
+    key: str
+    physical: int
+    stored_ms: int
+    due_ms: int
+    rolls: int
+    reason: str | None
+    tries: int
+
+
+def timer_status(timers: Timers) -> TimerStatus:
+    """Tell of all timers together."""
+    timers.parts.measure()
+    table, metrics = timers.table, timers.metrics
+    topics = [(timers.parts.topic_name(each), count) for each, count in table.pending.items() if count > 0]
+    return TimerStatus(
+        known=timers.entering.queue is not None,
+        pending=timers.pending,
+        entering=timers.entering.lag,
+        aside=len(timers.due.aside),
+        next_due_ms=table.coming.next_due,
+        topics=sorted(topics, key=lambda each: (-each[1], each[0])),
+        stages=[
+            StageStatus(
+                stage.value,
+                metrics.value(counted.STAGE_DEPTH, stage.value),
+                metrics.value(counted.STAGE_US, stage.value),
+                metrics.value(counted.STAGE_COUNT, stage.value),
+                not timers.stages.runs(stage),
+            )
+            for stage in Stage
+        ],
+    )
+
+
+class KeptScan:
+    """What a reading of the timer log found first, for the pages that follow: 24 bytes per timer, a bounded number.
+
+    Attributes:
+        asked: Topic and due times that it was made for; None when there is nothing.
+        start: (due ms, commit-log offset) behind which it begins.
+        is_whole: Nothing comes behind its last one.
+        log_count: Units of the timer log when it was made.
+    """
+
+    def __init__(self) -> None:
+        self.asked: tuple[str | None, int, int] | None = None
+        self.start = _BEGIN
+        self.is_whole = False
+        self.log_count = 0
+        self._columns = (array("q"), array("q"), array("q"))
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, place: int) -> tuple[int, int, int]:
+        dues, physicals, sizes = self._columns
+        return dues[place], physicals[place], sizes[place]
+
+    def put(self, place: int, due_ms: int, physical: int, size: int) -> None:
+        """Set one of those that `begin` made room for."""
+        for column, value in zip(self._columns, (due_ms, physical, size), strict=True):
+            column[place] = value
+
+    def begin(self, count: int) -> None:
+        """Forget what is there, and make room."""
+        self.asked = None
+        self._columns = (array("q", bytes(8 * count)), array("q", bytes(8 * count)), array("q", bytes(8 * count)))
+
+    def behind(self, after: tuple[int, int]) -> int:
+        """Place of the first one behind (due ms, commit-log offset)."""
+        return bisect_right(range(len(self)), after, key=lambda place: self[place][:2])
+
+    def serves(self, asked: tuple[str | None, int, int], after: tuple[int, int], log_count: int) -> bool:
+        """Whether a page behind `after` can be taken from it. A timer log that is shorter now was made anew."""
+        if self.asked != asked or after == _BEGIN or after < self.start or log_count < self.log_count:
+            return False
+        return self.is_whole or self.behind(after) < len(self)
+
+
+class TimerListing:
+    """A page of pending timers, those due first at the front; `steps` finds them.
+
+    The page may be shorter than `limit`, or empty, though there are more: `after` tells.
+
+    Args:
+        timers: Whose.
+        topic: Only for this topic.
+        begin_ms: Due then or later, ms since the epoch.
+        end_ms: Due before then.
+        after: (due ms, commit-log offset) of the last one of the page before.
+        limit: How many at most.
+        kept: What the page before read ahead; this page leaves what is behind it there. Timers that were sent meanwhile
+            are not in it.
+
+    Attributes:
+        found: The timers.
+        after: Where the next page begins; None when there is none.
+    """
+
+    def __init__(
+        self,
+        timers: Timers,
+        *,
+        topic: str | None = None,
+        begin_ms: int = 0,
+        end_ms: int = ALL_MS,
+        after: tuple[int, int] | None = None,
+        limit: int,
+        kept: KeptScan | None = None,
+    ) -> None:
+        self.found: list[PendingTimer] = []
+        self.after: tuple[int, int] | None = None
+        self._timers = timers
+        self._topic = topic
+        self._hash = None if topic is None else tags_code(topic.encode())
+        self._begin_ms = begin_ms
+        self._end_ms = end_ms
+        self._from = after or _BEGIN
+        self._limit = limit
+        self._kept = KeptScan() if kept is None else kept
+        self._heap: list[tuple[int, int, int]] = []
+        """(-due ms, -commit-log offset, size) of those due first, the last of them at the front."""
+        self._count_max = min(_KEPT_MAX, _PAGES_KEPT * limit) + 1
+        self._asides: dict[int, Aside] = {}
+
+    def steps(self) -> Iterator[None]:
+        """Search, yielding after each bounded piece of work.
+
+        Raises:
+            TimersDamaged: The timer log is damaged; it is made anew when the timers meet that.
+            OSError: A file cannot be read.
+        """
+        if self._timers.entering.queue is None or not self._limit:
+            return
+        asked, kept = (self._topic, self._begin_ms, self._end_ms), self._kept
+        if not kept.serves(asked, self._from, self._timers.table.log.count):
+            log_count = self._timers.table.log.count
+            yield from self._scan()
+            yield from self._keep()
+            kept.asked, kept.start, kept.log_count = asked, self._from, log_count
+        yield from self._page()
+
+    def _page(self) -> Iterator[None]:
+        """Take the page from what is kept; one that is pending no more is left out."""
+        kept = self._kept
+        place = kept.behind(self._from)
+        while place < len(kept) and len(self.found) < self._limit:
+            due_ms, physical, size = kept[place]
+            place += 1
+            if self._is_pending(physical):
+                timer = self._timer(due_ms, physical, size)
+                if timer is not None and self._topic in (None, timer.topic):
+                    self.found.append(timer)
+            if place % _CHUNK_RECORDS == 0:
+                yield
+        if place < len(kept) or not kept.is_whole:
+            self.after = kept[place - 1][:2]
+        else:
+            kept.begin(0)
+
+    def _is_pending(self, physical: int) -> bool:
+        timers, table = self._timers, self._timers.table
+        if physical in timers.due.aside:
+            return True
+        position = table.log.find(physical)
+        return position is not None and table.is_pending(table.log.unit(position), position)
+
+    def _scan(self) -> Iterator[None]:
+        table = self._timers.table
+        if table.log.count - table.log.first > UNITS_MAX:
+            self._begin_scan()
+            come_ms = max(table.next_ms, self._timers.clock.wall_ms() + AHEAD_MS)
+            found_all = yield from walk(
+                table, self._take_due, come_ms=come_ms, last_ms=lambda: self._last_ms, topic_hash=self._hash
+            )
+            if found_all:
+                return
+        self._begin_scan()
+        yield from self._whole_log(table)
+
+    def _begin_scan(self) -> None:
+        self._heap.clear()
+        self._asides = dict(self._timers.due.aside)
+        for physical, aside in self._asides.items():
+            self._take(aside.timer.unit.due_ms, physical, aside.timer.unit.size)
+
+    def _take_due(self, due_ms: int, physical: int, size: int) -> None:
+        if physical not in self._asides:
+            self._take(due_ms, physical, size)
+
+    def _whole_log(self, table: TimerTable) -> Iterator[None]:
+        log, wanted, first_ms = table.log, self._hash, max(self._begin_ms, self._from[0])
+        for start, stop in log.runs(log.first, log.count, _CHUNK_UNITS):
+            if start < log.first or stop > log.count:
+                # It was cut, or made anew, meanwhile.
+                return
+            read_ms, next_ms, last_ms = table.read_ms, table.next_ms, self._last_ms
+            for number, raw in enumerate(log.raw(start, stop), start):
+                _, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = raw
+                # Most are outside of the page, which two comparisons tell. (RocketMQ writes no due time: 0.)
+                if due_ms and not first_ms <= due_ms <= last_ms:
+                    continue
+                slot_ms = write_ms + delay_ms
+                if not size or magic & MAGIC_DELETE or slot_ms < read_ms or physical in self._asides:
+                    continue
+                if wanted is not None and wanted != topic_hash:
+                    continue
+                position = log.position(number)
+                if log.is_marked(position):
+                    continue
+                unit = Unit(previous, magic, slot_ms, physical, size, topic_hash, due_ms)
+                if slot_ms < next_ms and not table.is_pending(unit, position):
+                    continue
+                self._take(due_ms or table.resolve(unit), physical, size)
+            yield
+
+    @property
+    def _last_ms(self) -> int:
+        """Later ones are not among those due first."""
+        return -self._heap[0][0] if len(self._heap) == self._count_max else self._end_ms - 1
+
+    def _take(self, due_ms: int, physical: int, size: int) -> None:
+        if not (self._begin_ms <= due_ms < self._end_ms and (due_ms, physical) > self._from):
+            return
+        if len(self._heap) < self._count_max:
+            heappush(self._heap, (-due_ms, -physical, size))
+        else:
+            heappushpop(self._heap, (-due_ms, -physical, size))
+
+    def _keep(self) -> Iterator[None]:
+        """Keep what was found, in order; the one too many says that there are more."""
+        heap, kept = self._heap, self._kept
+        is_whole = len(heap) < self._count_max
+        if not is_whole:
+            heappop(heap)
+        kept.begin(len(heap))
+        kept.is_whole = is_whole
+        while heap:
+            due_ms, physical, size = heappop(heap)
+            kept.put(len(heap), -due_ms, -physical, size)
+            if len(heap) % _CHUNK_SORTED == 0:
+                yield
+
+    def _timer(self, due_ms: int, physical: int, size: int) -> PendingTimer | None:
+        try:
+            record = self._timers.store.read(physical, size)
+            block = split(record)[1]
+        except StoreError:
+            return None
+        queue, rolls = find_property(block, REAL_QUEUE_NAME) or b"", find_property(block, ROLLS_NAME) or b""
+        aside = self._timers.due.aside.get(physical)
+        return PendingTimer(
+            topic=_text(block, REAL_TOPIC_NAME),
+            queue_id=int(queue) if queue.isdigit() else None,
+            unique_key=_text(block, b"UNIQ_KEY"),
+            key=_text(block, b"KEYS"),
+            physical=physical,
+            stored_ms=store_timestamp(record),
+            due_ms=due_ms,
+            rolls=int(rolls) if rolls.isdigit() else 0,
+            reason=None if aside is None else aside.reason,
+            tries=0 if aside is None else aside.tries,
+        )
+
+
+def _text(block: bytes, name: bytes) -> str:
+    return (find_property(block, name) or b"").decode("utf-8", "replace")

@@ -1,0 +1,223 @@
+"""Finding out what is pending: from the checkpoint, timer log and wheel on, or from the commit log alone (D27).
+
+With the files as some stop left them:
+
+1. Units behind the checkpoint are compared with their records; the first that does not fit, and all behind it, go. No
+   slot may lead anywhere else after a stop that was not clean.
+2. Records that replace others, from where the checkpoint says, settle their timers.
+3. The rest of the timer topic's queue is entered.
+
+Otherwise log and wheel begin anew, empty, and all of the queue is entered, less what the whole commit log says was
+replaced. What was due meanwhile stands in the slot of the present moment then.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator
+
+import structlog
+
+from broker.errors import DamagedRecord, RecordGone
+from broker.log.decisions import Decision
+from broker.log.shared_walk import Reading, decided
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.log import MAGIC_DELETE, TimersDamaged
+from broker.scheduled.timer.names import TIMER_NAME, due_of
+from broker.scheduled.timer.parts import TimerParts
+from broker.scheduled.timer.state import Saved
+from broker.scheduled.timer.table import CHUNK_UNITS
+from broker.scheduled.timer.taking import count_waiting
+from broker.scheduled.timer.wheel import Slot
+
+_WHEEL_CHANGED_MAX = 65_536
+_TAKEN_UNITS = 512
+"""Units taken over in one step."""
+log = structlog.get_logger()
+
+
+def find_pending(parts: TimerParts) -> Reading[None]:
+    """Fill the table of a store that has just been opened, in steps of bounded work.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    saved = parts.state.load(parts.store.end)
+    parts.entering.floor = saved.floor
+    asides = {physical: (size, due_ms) for physical, size, due_ms in saved.aside}
+    try:
+        yield from _from_files(parts, saved, asides)
+    except TimersDamaged as error:
+        parts.note_damage(error)
+        yield from rebuild(parts)
+        return
+    for physical, (size, due_ms) in asides.items():
+        try:
+            topic_hash = parts.topic_hash(parts.store.read(physical, size))
+        except (DamagedRecord, RecordGone):
+            parts.metrics.counter(counted.LOST).add()
+        else:
+            parts.due.restore(physical, size, due_ms, topic_hash)
+            if saved.pending is None or not parts.store.recovery.clean:
+                parts.table.pending[topic_hash] = parts.table.pending.get(topic_hash, 0) + 1
+
+
+def _from_files(parts: TimerParts, saved: Saved, asides: dict[int, tuple[int, int]]) -> Reading[None]:
+    table, check, queue = parts.table, saved.check, parts.queue
+    found, wheel_found = table.log.open(), table.wheel.open()
+    if check is None:
+        yield from rebuild(parts)
+        return
+    count = table.log.number(check.log_end)
+    if not wheel_found or (found and count < table.log.first) or (count and count > table.log.in_files()):
+        raise TimersDamaged("timer log or wheel are not as the checkpoint says")
+    if saved.floor == (check.offset, check.read_ms):
+        # RocketMQ's own, that is, with its timerPrecisionMs: slots of another width would be looked for in vain.
+        precision = table.wheel.precision_near(check.read_ms)
+        if precision != table.wheel.precision_ms:
+            log.warning("timers_of_other_precision", theirs_ms=precision, ours_ms=table.wheel.precision_ms)
+            yield from rebuild(parts)
+            return
+    table.begin_at(check.read_ms)
+    table.log.count = count
+    parts.entering.begin_at(queue, check.offset)
+    if saved.pending is None or not parts.store.recovery.clean:
+        yield from _count(parts)
+    else:
+        table.pending = dict(saved.pending)
+    yield from _take_over_units(parts)
+    if not parts.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
+        raise TimersDamaged("the timer wheel leads to units that the timer log does not have")
+    yield from _apply_decisions(parts, saved.decided_from, asides)
+    yield from _enter(parts)
+
+
+def rebuild(parts: TimerParts) -> Reading[None]:
+    """Make timer log and wheel anew from the commit log, in steps of bounded work.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    table, queue = parts.table, parts.queue
+    if queue.max_offset > queue.min_offset:
+        parts.metrics.counter(counted.REBUILT).add()
+        log.warning("timers_rebuilding", records=queue.max_offset - queue.min_offset)
+    parts.state.begin_anew(parts.entering.floor)
+    table.log.reset()
+    table.wheel.reset()
+    table.pending.clear()
+    parts.begin_now()
+    parts.entering.begin_at(queue, queue.min_offset)
+    yield from _apply_decisions(parts, 0, {})
+    yield from _enter(parts)
+
+
+def _take_over_units(parts: TimerParts) -> Generator[None, None, None]:
+    """Go on behind the checkpoint with the units that are there, as far as they are what their records say.
+
+    Units and slots are written once more: what is read here may be in the page cache alone, and after a failed sync of
+    an earlier process a mere sync would write nothing.
+    """
+    table, entering, store = parts.table, parts.entering, parts.store
+    precision = table.wheel.precision_ms
+    # RocketMQ notes the log's end, then the queue's offset, then flushes: records below that may have units behind it.
+    offset = _behind_last_unit(parts)
+    written, end = table.log.count, table.log.in_files()
+    while table.log.count < end:
+        position = table.log.position(table.log.count)
+        try:
+            unit = table.log.unit(position)
+        except TimersDamaged:
+            break
+        entry = store.record_at(unit.physical) if unit.physical < store.end else None
+        if (
+            entry is None
+            or entry.topic != TIMER_NAME
+            or entry.queue_offset < offset
+            or unit.size not in (0, entry.size)
+            or unit.slot_ms < table.read_ms
+            or unit.slot_ms % precision
+            or (unit.due_ms or due_of(entry.properties, precision)) != due_of(entry.properties, precision)
+        ):
+            break
+        slot = table.wheel.get(unit.slot_ms)
+        # The wheel may be newer than the checkpoint.
+        known = unit.previous if slot is not None and slot.last >= position else -1 if slot is None else slot.last
+        if unit.previous != known or known >= position:
+            break
+        offset = entry.queue_offset + 1
+        if not unit.size:
+            table.log.unmark(position, entry.size)
+        table.log.count += 1
+        count = -1 if unit.magic & MAGIC_DELETE else 1
+        if slot is None:
+            table.wheel.put(unit.slot_ms, Slot(position, position, count))
+        else:
+            table.wheel.put(
+                unit.slot_ms, slot if slot.last >= position else Slot(slot.first, position, slot.timers + count)
+            )
+        if count > 0:
+            table.pending[unit.topic_hash] = table.pending.get(unit.topic_hash, 0) + 1
+        replaces = parts.replaced_by(unit.physical, entry.size)
+        if replaces >= 0:
+            table.replace(replaces, anew=True)
+        if table.log.count - written == _TAKEN_UNITS:
+            table.log.write_anew(written, table.log.count)
+            written = table.log.count
+            yield
+    table.log.write_anew(written, table.log.count)
+    table.log.cut(table.log.count)
+    entering.begin_at(parts.queue, max(entering.offset, offset))
+    yield
+
+
+def _behind_last_unit(parts: TimerParts) -> int:
+    """Queue offset behind the record of the last unit that the checkpoint covers, at most the checkpoint's."""
+    log, offset = parts.table.log, parts.entering.offset
+    if log.count <= log.first:
+        return 0
+    physical = log.unit(log.position(log.count - 1)).physical
+    entry = parts.store.record_at(physical) if physical < parts.store.end else None
+    return offset if entry is None or entry.topic != TIMER_NAME else min(offset, entry.queue_offset + 1)
+
+
+def _count(parts: TimerParts) -> Generator[None, None, None]:
+    """Count what is pending, by topic."""
+    table = parts.table
+    pending: dict[int, int] = {}
+    for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 16):
+        count_waiting(table.log.bytes_of(start, end), table.read_ms, pending)
+        yield
+    table.pending = pending
+
+
+def _apply_decisions(parts: TimerParts, start: int, asides: dict[int, tuple[int, int]]) -> Reading[None]:
+    """Settle what the log from an offset on says was replaced."""
+    table = parts.table
+    unknown: array[int] = array("q")
+
+    def settle(decision: Decision) -> None:
+        if asides.pop(decision.replaced, None) is not None:
+            return
+        position = table.log.find(decision.replaced)
+        if position is None:
+            unknown.append(decision.replaced)
+        else:
+            table.replace_at(position, anew=True)
+
+    if table.log.count or parts.entering.lag or asides:
+        yield from decided(start, settle)
+    parts.entering.leave_out(unknown)
+
+
+def _enter(parts: TimerParts) -> Generator[None, None, None]:
+    """Enter what is in the queue, as far as the wheel has room."""
+    table, entering = parts.table, parts.entering
+    while entering.lag:
+        read, entered = entering.read(), entering.enter()
+        if not read and not entered:
+            return
+        if table.wheel.changed > _WHEEL_CHANGED_MAX:
+            table.log.sync()
+            table.wheel.write()
+        yield

@@ -1,0 +1,219 @@
+"""The timers of one store below their steps: what is pending and where, the ways in and out, stages, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+
+import structlog
+
+from broker.errors import StoreError
+from broker.format.java import tags_code
+from broker.format.properties import find_property
+from broker.format.record import prepared_offset, split
+from broker.queues.consume_queue import ConsumeQueue
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Disk
+from broker.scheduled.release import REAL_TOPIC_NAME
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.due import DueTimers
+from broker.scheduled.timer.entering import Entering
+from broker.scheduled.timer.log import TimerLog, TimersDamaged, Unit
+from broker.scheduled.timer.names import due_of
+from broker.scheduled.timer.puts import TimedPuts
+from broker.scheduled.timer.stages import Stage, Stages
+from broker.scheduled.timer.state import TimerState
+from broker.scheduled.timer.table import TimerTable
+from broker.scheduled.timer.wheel import TimerWheel
+from broker.store import Store
+
+AHEAD_MS = 2000
+"""How long before its time a slot is read."""
+COMING_MAX = 500_000
+"""Timers of slots that were read; further slots wait."""
+
+log = structlog.get_logger()
+
+
+class TimerParts:
+    """What opening, cancels, savings and steps of one store's timers work on.
+
+    Attributes:
+        store: The store.
+        clock: Wall clock for due times.
+        metrics: Counts.
+        table: What is pending, and where.
+        entering: The way into the wheel.
+        due: The way out, and what was refused.
+        stages: Pauses and times of the stages.
+        state: The checkpoints.
+        is_fresh: The timer topic was just made; timer log and wheel have still to be.
+        mending: The steps in which timer log and wheel are being made anew; None while they are whole.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        disk: Disk,
+        clock: Clock,
+        metrics: Metrics,
+        notices: Notices,
+        delivered: Callable[[], None],
+    ) -> None:
+        """Make the parts; no file is touched.
+
+        Args:
+            store: An open store.
+            disk: Where its files are.
+            clock: Wall clock for due times.
+            metrics: Counts.
+            notices: Says what is refused and lost.
+            delivered: Called when deliveries are durable.
+        """
+        options = store.waiting(TimedPuts).options
+        wheel = TimerWheel(store.root, disk=disk, slots=options.slots, precision_ms=options.precision_ms)
+        timer_log = TimerLog(store.root, disk=disk, file_bytes=options.log_file_bytes)
+        self.store = store
+        self.clock = clock
+        self.metrics = metrics
+        self.stages = Stages(clock, metrics)
+        self.table = TimerTable(timer_log, wheel, options, self._due_of)
+        self.due = DueTimers(
+            store,
+            self.table,
+            clock=clock,
+            metrics=metrics,
+            notices=notices,
+            delivered=delivered,
+            appending=partial(self.stages.timed, Stage.DEQUEUE_PUT_MESSAGE),
+        )
+        self.entering = Entering(store, self.table, self.due.superseded, clock=clock, metrics=metrics, notices=notices)
+        self.state = TimerState(store.root, disk=disk, clock=clock, metrics=metrics)
+        self.is_fresh = False
+        self.mending: Generator[None, None, None] | None = None
+        self._names: dict[int, str] = {}
+
+    @property
+    def queue(self) -> ConsumeQueue:
+        """Queue of the timer topic, which is there."""
+        assert self.entering.queue is not None
+        return self.entering.queue
+
+    @property
+    def is_mending(self) -> bool:
+        """Whether timer log and wheel are being made anew, or have still to be made."""
+        return self.mending is not None or self.is_fresh
+
+    @property
+    def pending(self) -> int:
+        """Timers that are not delivered, as far as they are in the wheel."""
+        return sum(self.table.pending.values())
+
+    def begin_now(self) -> None:
+        """Begin to read slots at the present moment."""
+        self.table.begin_at(self.clock.wall_ms())
+
+    def make_files(self) -> None:
+        """Make timer log and wheel, empty. Raises OSError."""
+        self.table.log.reset()
+        self.table.wheel.reset()
+        self.begin_now()
+        self.is_fresh = False
+
+    def in_slot(self, slot_ms: int) -> int:
+        """How many timers a slot has."""
+        slot = None if self.entering.queue is None or self.is_fresh else self.table.wheel.get(slot_ms)
+        return 0 if slot is None else max(0, slot.timers)
+
+    def is_slot_due(self, now_ms: int) -> bool:
+        """Whether the next slot is to be read by now, and there is room for its timers."""
+        return self.table.next_ms <= now_ms + AHEAD_MS and self.table.coming.count < COMING_MAX
+
+    # One timer
+
+    def is_pending(self, physical: int, offset: int) -> bool:
+        """Whether the record of the timer topic at a commit-log and queue offset is neither settled nor under way."""
+        if physical in self.due.superseded:
+            return False
+        if physical in self.due.aside:
+            return True
+        if offset >= self.entering.offset:
+            return not self.entering.is_decided(physical)
+        position = self.table.log.find(physical)
+        return position is not None and self.table.is_pending(self.table.log.unit(position), position)
+
+    def take_out(self, physical: int) -> None:
+        """Settle a pending timer whose record was just replaced."""
+        aside = self.due.aside.pop(physical, None)
+        if aside is not None:
+            self.table.forget(aside.timer.unit)
+        elif self.table.log.find(physical) is None:
+            # Until the record that replaces it is entered.
+            self.due.superseded.add(physical)
+        else:
+            self.table.replace(physical)
+
+    def replaced(self, physical: int, error: StoreError | None) -> None:
+        """Take a timer out that was held since the record that replaces it was appended; never raises.
+
+        Args:
+            physical: Commit-log offset of its record.
+            error: Why that record is not durable: the timer goes on.
+        """
+        try:
+            if error is None:
+                self.take_out(physical)
+        except (TimersDamaged, OSError):
+            # The next step finds that the timer log is damaged, or cannot be read; it is not delivered meanwhile.
+            self.due.superseded.add(physical)
+        self.due.let_go(physical)
+
+    # Records
+
+    def _due_of(self, unit: Unit) -> int:
+        """Due time of a timer of RocketMQ's, whose unit does not say it; the end of its slot when it cannot be read."""
+        precision = self.table.wheel.precision_ms
+        entry = self.store.record_at(unit.physical) if unit.physical < self.store.end else None
+        found = None if entry is None else due_of(entry.properties, precision)
+        return unit.slot_ms + precision if found is None else found
+
+    def topic_hash(self, record: memoryview) -> int:
+        """Java's hash of the real topic of a record."""
+        return tags_code(find_property(split(record)[1], REAL_TOPIC_NAME) or b"")
+
+    def topic_name(self, topic_hash: int) -> str:
+        """Name of the topic with a hash; the hash itself when there is none any more."""
+        name = self._names.get(topic_hash)
+        if name is None:
+            self._names = {tags_code(topic.name_bytes): topic.name for topic in self.store.topics.values()}
+            name = self._names.get(topic_hash, str(topic_hash))
+        return name
+
+    def replaced_by(self, physical: int, size: int) -> int:
+        """Commit-log offset of the record that one takes the place of, -1 for none."""
+        offset = prepared_offset(self.store.read(physical, size))
+        return max(offset, 0) if offset else -1
+
+    # How it stands
+
+    def measure(self) -> None:
+        """Bring the gauges up to date."""
+        for topic_hash, count in self.table.pending.items():
+            self.metrics.counter(counted.PENDING, self.topic_name(topic_hash)).value = count
+        self.metrics.counter(counted.ASIDE).value = len(self.due.aside)
+        self.metrics.counter(counted.LAG).value = self.entering.lag
+        self.stages.depth(Stage.ENQUEUE_GET, self.entering.lag - self.entering.depth)
+        self.stages.depth(Stage.ENQUEUE_PUT, self.entering.depth)
+        if self.entering.queue is not None and not self.is_mending:
+            # Slots are read as they come up, unless something holds that.
+            held = not self.stages.runs(Stage.DEQUEUE_GET) or self.table.coming.count >= COMING_MAX
+            self.stages.depth(Stage.DEQUEUE_GET, self.table.unread(self.clock.wall_ms() + AHEAD_MS) if held else 0)
+        self.stages.depth(Stage.DEQUEUE_GET_MESSAGE, self.table.coming.count + self.table.rolls.count)
+        self.stages.depth(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight)
+
+    def note_damage(self, error: TimersDamaged) -> None:
+        """Count and say that timer log or wheel cannot be believed."""
+        self.metrics.counter(counted.DAMAGED).add()
+        log.error("timers_damaged", why=str(error), what="they are made anew from the commit log")

@@ -1,0 +1,423 @@
+"""Which timers are pending, and where: timer log, wheel, and what was read of it. No I/O but that of these two.
+
+Slots before `read_ms` are settled: nothing in them needs anything. Slots from there up to `next_ms` were read; their
+timers are in `coming` or `rolls`, or under way. Those from `next_ms` on stand in the wheel alone.
+
+A timer is entered in the slot of its due time, or in the first unsettled one if that is later. One that is due more
+than `roll_slots` from now is entered nearer and rolled: its record is put again when that slot comes up.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from broker.scheduled.timer.coming import Coming
+from broker.scheduled.timer.log import (
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    MAGIC_TIMER,
+    UNIT,
+    UNIT_BYTES,
+    TimerLog,
+    Unit,
+)
+from broker.scheduled.timer.names import TimerOptions
+from broker.scheduled.timer.wheel import Slot, TimerWheel
+
+CHUNK_UNITS = 64
+"""Units read in one step: about a tenth of a millisecond, since others are due while a slot is read ahead."""
+SKIP_SLOTS = 16_384
+"""Empty slots passed over in one step."""
+UNREAD_SLOTS = 4_096
+"""Slots looked at to tell how many timers wait to be read: some milliseconds."""
+
+
+class Entry(NamedTuple):
+    """A record of the timer topic to enter.
+
+    Attributes:
+        physical: Its commit-log offset.
+        size: Its size.
+        slot_ms: Slot of its due time.
+        due_ms: Due time.
+        topic_hash: Java's hash of its real topic.
+        replaces: Commit-log offset of the record that it takes the place of, -1 for none.
+        cancel: It cancels another one, and is never delivered.
+    """
+
+    physical: int
+    size: int
+    slot_ms: int
+    due_ms: int
+    topic_hash: int
+    replaces: int = -1
+    cancel: bool = False
+
+
+def key_of(unit: Unit) -> int:
+    """When to take a timer whose slot was read: when it is due, a roll when its slot is."""
+    return unit.slot_ms if unit.magic & MAGIC_ROLL else unit.due_ms
+
+
+class TimerTable:
+    """The timers of one store.
+
+    Attributes:
+        log: The timer log.
+        wheel: The wheel.
+        read_ms: Slots before it are settled.
+        next_ms: The slot to read next.
+        coming: Timers of slots that were read, not taken yet.
+        rolls: Likewise those that are to be rolled.
+        pending: Timers that need something, by hash of their topic.
+        cancels: Positions of delete units, by slot that was read.
+        roll_slots: As in `TimerOptions`.
+
+    Args:
+        log: The timer log.
+        wheel: The wheel.
+        options: The window of rolls.
+        resolve: Due time of a unit that does not say it, by its record.
+    """
+
+    def __init__(self, log: TimerLog, wheel: TimerWheel, options: TimerOptions, resolve: Callable[[Unit], int]) -> None:
+        self.log = log
+        self.wheel = wheel
+        self.read_ms = self.next_ms = 0
+        self.coming = Coming()
+        self.rolls = Coming()
+        self.pending: dict[int, int] = {}
+        self.cancels: dict[int, list[int]] = {}
+        self.roll_slots = options.roll_slots
+        self.resolve = resolve
+        self._held: int | None = None
+        self._left: dict[int, int] = {}
+        self._decided_from: dict[int, int] = {}
+
+    # Entering
+
+    def room_for(self, slot_ms: int) -> bool:
+        """Whether a slot has a place of its own in the wheel: it has not while slots of an earlier round are left."""
+        return slot_ms - self.read_ms < self.wheel.round_ms
+
+    def slot_for(self, slot_ms: int, now_ms: int) -> tuple[int, int]:
+        """Return the slot to enter a timer in, and its magic (TimerMessageStore.doEnqueue)."""
+        precision = self.wheel.precision_ms
+        write_ms = max(now_ms // precision * precision, self.read_ms)
+        far = slot_ms - write_ms
+        window = self.roll_slots * precision
+        if far < window:
+            return max(slot_ms, self.read_ms), MAGIC_TIMER
+        if far < window + self.roll_slots // 3 * precision:
+            return write_ms + self.roll_slots // 2 * precision, MAGIC_TIMER | MAGIC_ROLL
+        return write_ms + window, MAGIC_TIMER | MAGIC_ROLL
+
+    def enter(self, entries: Sequence[Entry], now_ms: int) -> int:
+        """Write units for records, in their order; return for how many, fewer when the wheel has no room.
+
+        Raises:
+            TimersDamaged: What is there does not fit together.
+            OSError: The log cannot be written; nothing was entered.
+        """
+        log, wheel = self.log, self.wheel
+        precision = wheel.precision_ms
+        units = bytearray()
+        slots: dict[int, Slot] = {}
+        placed: list[tuple[Entry, int, int, int]] = []
+        number = log.count
+        for entry in entries:
+            slot_ms, magic = self.slot_for(entry.slot_ms, now_ms)
+            if not self.room_for(slot_ms):
+                break
+            if entry.cancel:
+                magic |= MAGIC_DELETE
+            write_ms = min(now_ms // precision * precision, slot_ms)
+            position = log.position(number + len(placed))
+            slot = slots.get(slot_ms) or wheel.get(slot_ms)
+            count = -1 if entry.cancel else 1
+            if slot is None:
+                slots[slot_ms] = Slot(position, position, count)
+                previous = -1
+            else:
+                slots[slot_ms] = Slot(slot.first, position, slot.timers + count)
+                previous = slot.last
+            # The write time may not be more than 24 days before the slot: the difference is an i32.
+            write_ms = max(write_ms, slot_ms - (self.roll_slots + 1) * precision)
+            units += UNIT.pack(
+                UNIT_BYTES,
+                previous,
+                magic,
+                write_ms,
+                slot_ms - write_ms,
+                entry.physical,
+                entry.size,
+                entry.topic_hash,
+                entry.due_ms,
+            )
+            placed.append((entry, slot_ms, magic, position))
+        log.append(units)
+        for slot_ms, slot in slots.items():
+            wheel.put(slot_ms, slot)
+        for entry, slot_ms, magic, position in placed:
+            if entry.replaces >= 0:
+                self.replace(entry.replaces)
+            if not entry.cancel:
+                self.pending[entry.topic_hash] = self.pending.get(entry.topic_hash, 0) + 1
+            elif not magic & MAGIC_ROLL:
+                if self.read_ms <= slot_ms < self.next_ms:
+                    self.cancels.setdefault(slot_ms, []).append(position)
+                continue
+            if slot_ms < self.next_ms:
+                self._left[slot_ms] = self._left.get(slot_ms, 0) + 1
+                if magic & MAGIC_ROLL:
+                    self.rolls.push(slot_ms, position)
+                else:
+                    self.coming.push(entry.due_ms, position)
+        self._held = None
+        self._advance()
+        return len(placed)
+
+    def replace(self, physical: int, *, anew: bool = False) -> bool:
+        """Settle the timer whose record another one replaced; False when it needs nothing any more, or has no unit.
+
+        Args:
+            physical: Commit-log offset of the record that was replaced.
+            anew: Mark its unit even if it is: an earlier process did that, and the disk may not have it.
+
+        Raises:
+            TimersDamaged, OSError: As `TimerLog.find`.
+        """
+        position = self.log.find(physical)
+        return position is not None and self.replace_at(position, anew=anew)
+
+    def replace_at(self, position: int, *, anew: bool = False) -> bool:
+        """`replace` by the position of the unit. Raises as `TimerLog.unit`."""
+        unit = self.log.unit(position)
+        if not self.is_pending(unit, position):
+            if anew and not unit.size:
+                self.log.mark(position)
+            return False
+        self.log.mark(position)
+        self._count(unit, -1)
+        return True
+
+    def is_pending(self, unit: Unit, position: int) -> bool:
+        """Whether a timer is neither settled nor under way."""
+        if not unit.size or unit.magic & MAGIC_DELETE or unit.slot_ms < self.read_ms:
+            return False
+        if unit.slot_ms >= self.next_ms:
+            return True
+        return (key_of(unit), position) in (self.rolls if unit.magic & MAGIC_ROLL else self.coming)
+
+    # Reading slots
+
+    def slot_units(self, slot_ms: int, above: int = -1) -> Iterator[list[tuple[int, Unit]]]:
+        """Yield the units of a slot that is in the wheel, in bounded pieces, the last enqueued first.
+
+        Args:
+            slot_ms: Its time.
+            above: Only those behind this position.
+
+        Raises:
+            TimersDamaged: A unit is not one of this slot.
+            OSError: The timer log cannot be read.
+        """
+        slot = self.wheel.get(slot_ms)
+        position = -1 if slot is None else slot.last
+        while position > above:
+            found, position = self.log.chain(position, slot_ms, above=above, count_max=CHUNK_UNITS)
+            if not all(unit.due_ms for _, unit in found):
+                found = [(at, unit if unit.due_ms else self._give_due(unit, at)) for at, unit in found]
+            if found:
+                yield found
+
+    def _give_due(self, unit: Unit, position: int) -> Unit:
+        """RocketMQ says no due time in its units: its record does."""
+        due = self.resolve(unit)
+        self.log.set_due(position, due)
+        return unit._replace(due_ms=due)
+
+    def read_slot(self, log_end: int, *, hold: bool = False) -> Generator[None, None, int]:
+        """Read the next slot, in bounded steps; return how many timers it has.
+
+        Args:
+            log_end: End of the visible commit log: no timer of this slot was delivered before that.
+            hold: Keep it open for late ones, whatever it has, until the next `enter`.
+
+        Raises:
+            TimersDamaged, OSError: As `slot_units`; the slot is not read then.
+        """
+        slot_ms = self.next_ms
+        timers: dict[int, array[int]] = {}
+        rolls: dict[int, array[int]] = {}
+        cancels: list[int] = []
+        last = -1
+        while (slot := self.wheel.get(slot_ms)) is not None and slot.last != last:
+            # What is enqueued meanwhile is found by another look.
+            above, last = last, slot.last
+            newer: tuple[dict[int, array[int]], dict[int, array[int]], list[int]] = ({}, {}, [])
+            for units in self.slot_units(slot_ms, above):
+                self._sort(units, *newer)
+                if len(units) == CHUNK_UNITS:
+                    yield
+            for before, found in ((timers, newer[0]), (rolls, newer[1])):
+                for key, positions in found.items():
+                    positions.extend(before.get(key, ()))
+                before.update(found)
+            cancels = newer[2] + cancels
+        self.next_ms = slot_ms + self.wheel.precision_ms
+        count = sum(map(len, timers.values())) + sum(map(len, rolls.values()))
+        if cancels:
+            self.cancels.setdefault(slot_ms, []).extend(cancels)
+        self.coming.load(timers)
+        self.rolls.load(rolls)
+        if count:
+            self._left[slot_ms] = count
+        self._decided_from[slot_ms] = log_end
+        self._held = slot_ms if hold else None
+        self._advance()
+        return count
+
+    def _sort(
+        self,
+        units: Sequence[tuple[int, Unit]],
+        timers: dict[int, array[int]],
+        rolls: dict[int, array[int]],
+        cancels: list[int],
+    ) -> None:
+        """Sort units by when they are to be taken; what needs nothing is left out. A later mark is seen when taken."""
+        for position, unit in units:
+            _, magic, slot_ms, _, size, _, key = unit
+            if magic & MAGIC_ROLL:
+                into, key = rolls, slot_ms
+            elif magic & MAGIC_DELETE:
+                cancels.append(position)
+                continue
+            else:
+                into = timers
+            if size:
+                positions = into.get(key)
+                if positions is None:
+                    positions = into[key] = array("q")
+                positions.append(position)
+
+    def settle(self, unit: Unit, *, marked: bool = False) -> None:
+        """Note that a timer that was taken needs nothing any more; a marked one is not pending already."""
+        left = self._left.get(unit.slot_ms, 0) - 1
+        if left > 0:
+            self._left[unit.slot_ms] = left
+        else:
+            self._left.pop(unit.slot_ms, None)
+            self._advance()
+        if not marked:
+            self.forget(unit)
+
+    def settle_all(self, slots: Sequence[tuple[int, int]], topics: Sequence[tuple[int, int]]) -> None:
+        """`settle` for many timers that were taken and are still counted as pending.
+
+        Args:
+            slots: Times of their slots, and how many are of each.
+            topics: Likewise hashes of their topics; delete units have none.
+        """
+        advance = False
+        for slot_ms, count in slots:
+            left = self._left.pop(slot_ms, 0) - count
+            if left > 0:
+                self._left[slot_ms] = left
+            else:
+                advance = True
+        if advance:
+            self._advance()
+        for topic_hash, count in topics:
+            self.pending[topic_hash] = self.pending.get(topic_hash, 0) - count
+
+    def forget(self, unit: Unit) -> None:
+        """Count a timer as pending no more."""
+        if not unit.magic & MAGIC_DELETE:
+            self._count(unit, -1)
+
+    def _count(self, unit: Unit, change: int) -> None:
+        self.pending[unit.topic_hash] = self.pending.get(unit.topic_hash, 0) + change
+
+    def _advance(self) -> None:
+        first = min(self._left, default=self.next_ms)
+        first = self.read_ms = first if self._held is None else min(first, self._held)
+        earlier = [each for each in self._decided_from if each < first]
+        if earlier:
+            # A slot that was passed over takes late ones, too: none was delivered before an earlier slot was read.
+            self._decided_from.setdefault(first, self._decided_from[max(earlier)])
+        for slot_ms in earlier:
+            del self._decided_from[slot_ms]
+        for slot_ms in [each for each in self.cancels if each < first]:
+            del self.cancels[slot_ms]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an unsettled slot that was read, which takes what is late."""
+        return self.read_ms < self.next_ms
+
+    def decided_from(self, log_end: int) -> int:
+        """Commit-log offset behind which timers of slots from `read_ms` on may have been delivered."""
+        return self._decided_from.get(self.read_ms, log_end) if self.is_open else log_end
+
+    def begin_at(self, read_ms: int) -> None:
+        """Begin to read at a slot; everything before it is settled."""
+        self.read_ms = self.next_ms = read_ms // self.wheel.precision_ms * self.wheel.precision_ms
+        self._held = None
+        self._left.clear()
+        self._decided_from.clear()
+        self.cancels.clear()
+        self.coming.clear()
+        self.rolls.clear()
+
+    def unread(self, end_ms: int) -> int:
+        """How many timers stand in slots that are not read, up to and with that of a moment; of so many slots."""
+        precision = self.wheel.precision_ms
+        slots = range(self.next_ms, min(end_ms + 1, self.next_ms + UNREAD_SLOTS * precision), precision)
+        return sum(slot.timers for slot in map(self.wheel.get, slots) if slot is not None and slot.timers > 0)
+
+    def skip_empty(self, end_ms: int, log_end: int) -> None:
+        """Pass over the empty slots that come next, a bounded number of them, up to and with that of a moment."""
+        precision = self.wheel.precision_ms
+        last = (end_ms // precision + 1) * precision
+        if 2 * self.wheel.slots > SKIP_SLOTS:
+            last = min(last, self.next_ms + SKIP_SLOTS * precision)
+        used = self.wheel.next_used(self.next_ms, last)
+        if used > self.next_ms:
+            self._decided_from[used - precision] = log_end
+            self.next_ms = used
+            self._advance()
+
+    # Handing over
+
+    def relink(self) -> None:
+        """Leave in the slots that were read only what is pending (D30), and forget that they were read.
+
+        Raises:
+            TimersDamaged, OSError: As `slot_units`.
+        """
+        for slot_ms in range(self.read_ms, self.next_ms, self.wheel.precision_ms):
+            if self.wheel.get(slot_ms) is None:
+                continue
+            units = [each for piece in self.slot_units(slot_ms) for each in piece]
+            left = [(position, unit) for position, unit in reversed(units) if self._stays(unit, position)]
+            if len(left) == len(units):
+                continue
+            kept = {position for position, _ in left}
+            for position, _ in units:
+                if position not in kept:
+                    self.log.mark(position)
+            previous = count = 0
+            for place, (position, unit) in enumerate(left):
+                self.log.relink(position, previous if place else -1)
+                previous = position
+                count += -1 if unit.magic & MAGIC_DELETE else 1
+            if left:
+                self.wheel.put(slot_ms, Slot(left[0][0], previous, count))
+            else:
+                self.wheel.empty(slot_ms)
+
+    def _stays(self, unit: Unit, position: int) -> bool:
+        return bool(unit.magic & MAGIC_DELETE) or self.is_pending(unit, position)

@@ -1,0 +1,334 @@
+"""Timers of one store: from the timer topic into the wheel, and out of it at the very millisecond.
+
+Guarantees:
+
+- Never early by the wall clock (D35), in the order of due times, and of those due together in the order of sending.
+- A message that is refused holds up nobody: it is set aside, counted, said, and tried again.
+- Delivered once: the delivered record names the record that it replaces, and is the decision (D27). What is pending is
+  known from the commit log alone; timer log, wheel and checkpoints save reading it.
+- A pending timer takes 52 bytes on disk and none in memory until its slot comes up, 2 s before it is due; 8 then.
+
+RocketMQ's five stages (`broker.scheduled.timer.stages`) are pieces of bounded work in one step. The next step comes
+once the deliveries of the one before are durable, and the loop does everything else in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from broker.errors import NO_SPACE
+from broker.log.awaited import AwaitedSteps, run_now
+from broker.log.shared_walk import Reading, alone
+from broker.runtime.earliest import Earliest
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Disk, Scheduler
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.cancel import Rescheduled, cancelling, rescheduling
+from broker.scheduled.timer.log import TimersDamaged
+from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.opening import find_pending, rebuild
+from broker.scheduled.timer.parts import AHEAD_MS, TimerParts
+from broker.scheduled.timer.puts import TimedPuts
+from broker.scheduled.timer.saves import TimerSaves
+from broker.scheduled.timer.stages import Stage
+from broker.store import Store
+
+LOOK_SECONDS = 1.0
+"""How soon a wall clock that was set forward is noticed while something is pending."""
+DISK_FULL_SECONDS = 1.0
+
+
+class Timers:
+    """Delivers the timed messages of one store.
+
+    Attributes:
+        parts: What is pending, and all that the steps work on; `table`, `entering`, `due` and `stages` are of it.
+        saves: Saves all of it every few seconds.
+    """
+
+    def __init__(
+        self, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> None:
+        """Set up; `opening` does the work.
+
+        Args:
+            store: An open store. Where it has no `on_pending`, each step flushes by itself.
+            disk: Where its files are.
+            clock: Wall clock for due times.
+            scheduler: Runs the steps.
+            metrics: Counts.
+            notices: Says what is refused and lost.
+        """
+        self.parts = TimerParts(
+            store, disk=disk, clock=clock, metrics=metrics, notices=notices, delivered=self._delivered
+        )
+        self.store = store
+        self.clock = clock
+        self.metrics = metrics
+        self.table = self.parts.table
+        self.entering = self.parts.entering
+        self.due = self.parts.due
+        self.stages = self.parts.stages
+        self.saves = TimerSaves(self.parts, disk=disk, scheduler=scheduler)
+        self._notices = notices
+        self._next = Earliest(clock, scheduler, self._step)
+        self._running = False
+        self._reading: Generator[None, None, int] | None = None
+        self._stuck = False
+
+    # Opening and closing
+
+    @classmethod
+    def opening(
+        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> Generator[None, None, Timers]:
+        """Find out what is pending, in steps of bounded work; returns the delivery, which `start` sets going.
+
+        Raises:
+            OSError: A file cannot be read or written.
+        """
+        reading = cls.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
+        return alone(store, reading)
+
+    @classmethod
+    def reading(
+        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+    ) -> Reading[Timers]:
+        """`opening`, for `broker.log.shared_walk.together`."""
+        timers = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
+        store.waiting(TimedPuts).on_topic = timers._attach
+        store.waiting(TimedPuts).in_slot = timers.parts.in_slot
+        if TIMER_TOPIC in store.topics:
+            timers._attach()
+            timers.parts.is_fresh = False
+            yield from find_pending(timers.parts)
+        return timers
+
+    def _attach(self) -> None:
+        """Take over the timer topic, which has just been made; its files are made by the first step."""
+        topic = self.store.topics[TIMER_TOPIC]
+        if self.entering.queue is not None:
+            return
+        self.entering.begin_at(topic.queues[0], topic.queues[0].min_offset)
+        topic.listeners.append(self._arrived)
+        self.parts.is_fresh = True
+        if self._running:
+            self.saves.begin()
+
+    def start(self) -> None:
+        """Deliver what is due, and go on."""
+        self._running = True
+        self._arm(0.0)
+        if self.entering.queue is not None:
+            self.saves.begin()
+
+    def stop(self) -> None:
+        """Deliver nothing any more."""
+        self._running = False
+        self.saves.end()
+        self._next.end()
+
+    def close(self) -> None:
+        """Stop, and save how far it is, so that RocketMQ could go on (D30); call it before the store is closed."""
+        self.stop()
+        self.store.flush()
+        self.save(clean=True)
+        self.table.log.close()
+        self.table.wheel.close()
+
+    def save(self, *, clean: bool = False) -> None:
+        """Write how far it is; a full disk postpones that, another failure stops the store's write side.
+
+        Args:
+            clean: Nothing follows.
+        """
+        self.saves.now(clean=clean)
+
+    @property
+    def pending(self) -> int:
+        """Timers that are not delivered, as far as they are in the wheel."""
+        return self.parts.pending
+
+    def pause(self, stage: Stage) -> None:
+        """Have a stage rest until `resume`, or a restart."""
+        self.stages.pause(stage)
+
+    def resume(self, stage: Stage) -> None:
+        """Have a stage go on."""
+        self.stages.resume(stage)
+        self._arm(0.0)
+
+    # One timer
+
+    def cancel(self, topic: str, unique_key: str) -> CancelOutcome:
+        """Cancel the timer of a topic that has an id (UNIQ_KEY); durable when this returns. `cancelling` is in steps.
+
+        Raises:
+            DiskFull, StoreFailed: It cannot be stored; the timer stays.
+            OSError: The store cannot be read.
+        """
+        return run_now(self.cancelling(topic, unique_key))
+
+    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+        """`cancel` in steps of bounded work; returns the outcome."""
+        return cancelling(self.parts, topic, unique_key)
+
+    def reschedule(self, topic: str, unique_key: str, due_ms: int) -> Rescheduled:
+        """Give a timer another moment, and with it another id; durable when this returns. `rescheduling` is in steps.
+
+        Raises:
+            MessageRefused: The moment is too far away, or the message would be refused as a new one; the timer stays.
+            DiskFull, StoreFailed, OSError: As `cancel`.
+        """
+        return run_now(self.rescheduling(topic, unique_key, due_ms))
+
+    def rescheduling(self, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
+        """`reschedule` in steps of bounded work; returns the outcome."""
+        return rescheduling(self.parts, topic, unique_key, due_ms)
+
+    def drop_before(self, physical: int) -> None:
+        """Delete timer-log files that only name records below a commit-log offset; a failed one stops the store."""
+        try:
+            self.table.log.drop_before(physical)
+        except OSError as error:
+            self.store.fail("deleting a file of the timer log", error)
+
+    # When
+
+    def _arrived(self) -> None:
+        self._arm(0.0)
+
+    def _delivered(self) -> None:
+        """Go on when as much was under way as may be; else the next step is set to its time already."""
+        if not self._next.is_asked or self.due.aside:
+            self._arm()
+
+    def _arm(self, seconds: float | None = None) -> None:
+        """Have the next step run when something is due, not while too many are under way."""
+        if not self._running or self.entering.queue is None or self.due.is_full(alone=self.parts.is_mending):
+            return
+        if seconds is None:
+            seconds = self._seconds_left()
+            if seconds is None:
+                return
+        self._next.within(seconds)
+
+    def _seconds_left(self) -> float | None:
+        """Time to the next step; None when nothing is pending."""
+        if self.parts.is_mending:
+            return 0.0
+        runs, table = self.stages.runs, self.table
+        entering = (runs(Stage.ENQUEUE_GET) or self.entering.depth) and runs(Stage.ENQUEUE_PUT)
+        if (self.entering.lag and entering and not self._stuck) or (self._reading and runs(Stage.DEQUEUE_GET)):
+            return 0.0
+        if not (self.pending or self.entering.lag or table.coming.count or table.rolls.count):
+            return None
+        now_us = self.clock.wall_us()
+        waits = [LOOK_SECONDS]
+        if self.parts.is_slot_due(now_us // 1000) and runs(Stage.DEQUEUE_GET):
+            return 0.0
+        if runs(Stage.DEQUEUE_GET_MESSAGE) and runs(Stage.DEQUEUE_PUT_MESSAGE):
+            by_us = now_us + self.store.landed.ahead_us
+            dues = [each.next_due for each in (table.coming, table.rolls)]
+            waits += [(due * 1000 - by_us) / 1e6 for due in dues if due is not None]
+            if self.due.aside and not self.due.delivery.in_flight:
+                waits.append(self.due.retry_at - self.clock.monotonic())
+        return max(0.0, min(waits))
+
+    # Steps
+
+    def _step(self) -> None:
+        store, parts = self.store, self.parts
+        if not self._running or store.failed is not None or store.closed:
+            return
+        taken = True
+        try:
+            if parts.mending is not None:
+                self._mend(parts.mending)
+            elif parts.is_fresh:
+                parts.make_files()
+            else:
+                self._enqueue()
+                self._read_slots()
+                taken = self._deliver()
+        except TimersDamaged as error:
+            parts.note_damage(error)
+            self.saves.settle()
+            self._reading = None
+            self.due.aside.clear()
+            self.due.superseded.clear()
+            parts.mending = alone(store, rebuild(parts))
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                store.fail("writing the timers", error)
+                return
+            self.metrics.counter(counted.WAITS).add()
+            self._notices.note("timers_wait", error=str(error))
+            taken = False
+        if store.pending and store.on_pending is None:
+            store.flush()
+        self._arm(None if taken else DISK_FULL_SECONDS)
+
+    def _mend(self, mending: Generator[None, None, None]) -> None:
+        """Go on making everything anew."""
+        try:
+            next(mending)
+        except StopIteration:
+            self.parts.mending = None
+
+    def _enqueue(self) -> None:
+        entering, stages = self.entering, self.stages
+        self._stuck = False
+        if not entering.lag:
+            return
+        read = entered = 0
+        count = entering.pace.begin()
+        if stages.runs(Stage.ENQUEUE_GET):
+            with stages.timed(Stage.ENQUEUE_GET):
+                read = entering.read(count)
+            stages.passed(Stage.ENQUEUE_GET, read)
+        if stages.runs(Stage.ENQUEUE_PUT):
+            with stages.timed(Stage.ENQUEUE_PUT):
+                entered = entering.enter(count)
+            stages.passed(Stage.ENQUEUE_PUT, entered)
+        entering.pace.end(max(read, entered))
+        # The wheel has no room until slots are settled. (What needs a slot to be opened gets it in this step.)
+        opens = entering.wants_open_slot and stages.runs(Stage.DEQUEUE_GET)
+        self._stuck = not read and not entered and not opens
+
+    def _read_slots(self) -> None:
+        """Read the slots whose time comes, as far as one step goes."""
+        now, opens = self.clock.wall_ms(), self.entering.wants_open_slot
+        if self._reading is None and not opens and not self.parts.is_slot_due(now):
+            return
+        if not self.stages.runs(Stage.DEQUEUE_GET):
+            return
+        with self.stages.timed(Stage.DEQUEUE_GET):
+            table = self.table
+            if self._reading is None:
+                if self.parts.is_slot_due(now):
+                    table.skip_empty(now + AHEAD_MS, self.store.end)
+                if not opens and (not self.parts.is_slot_due(now) or table.wheel.get(table.next_ms) is None):
+                    return
+                self._reading = table.read_slot(self.store.end, hold=opens)
+            try:
+                next(self._reading)
+            except StopIteration as end:
+                self._reading = None
+                self.stages.passed(Stage.DEQUEUE_GET, end.value)
+
+    def _deliver(self) -> bool:
+        """Deliver what is due; False when the store takes nothing now."""
+        stages = self.stages
+        if not (stages.runs(Stage.DEQUEUE_GET_MESSAGE) and stages.runs(Stage.DEQUEUE_PUT_MESSAGE)):
+            return True
+        under_way = self.due.delivery.in_flight
+        with stages.timed(Stage.DEQUEUE_GET_MESSAGE):
+            count, taken = self.due.deliver_due(self.clock.wall_us())
+        stages.passed(Stage.DEQUEUE_GET_MESSAGE, count)
+        stages.passed(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
+        if taken and not under_way and self.due.aside and self.clock.monotonic() >= self.due.retry_at:
+            taken = self.due.retry()
+        return taken

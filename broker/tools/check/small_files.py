@@ -1,0 +1,302 @@
+"""The small files of a store: geometry, checkpoints, topics and offsets with their twins; and names not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from broker.errors import StoreError, StoreFormatNewer, StoreUnreadable
+from broker.opening.foreign import in_layout
+from broker.opening.store_json import CHECKPOINT_BYTES, CheckpointFile, Geometry, rocketmq_times
+from broker.queues.topics import Topics
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.state_file import SealedFile, StateFile, parse_loose, read_whole
+from broker.tools.check.findings import Finding, Severity
+from broker.tools.interchange import geometry_of, geometry_of_files
+
+STATE_FILES = ("topics.json", "consumerOffset.json")
+"""Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""
+
+_ROOT_NAMES = frozenset(
+    {
+        "abort",
+        "abort.bak",
+        "backup.json",
+        "checkpoint",
+        "commitlog",
+        "config",
+        "consumequeue",
+        "index",
+        "lock",
+        "pyddmq",
+        "timerlog",
+        "timerwheel",
+    }
+)
+_ROCKETMQ_NAMES = frozenset(
+    {
+        "batchconsumequeue",
+        "compaction",
+        "consumequeue_ext",
+        "rocksdbstore",
+        "dledgerCommitlog",
+    }
+)
+_SEALED_ELSEWHERE = frozenset({"store.json", "checkpoint.json", *STATE_FILES})
+_COSTS_OF_SEALED = {
+    "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
+    "consumer_finished.json": "what consumers inside the program had sent back or buried; the log is read for it",
+    "consumer_retries.json": "how often consumers inside the program had failed messages; those begin to count anew",
+    "redrives.json": "which dead letters were redriven; the log is read for it",
+    "paused.json": "nothing while its copy is right",
+    "paused-copy.json": "nothing while the file is right",
+    "transactions.json": "nothing: the next start reads the whole log for what was decided",
+    "delays.json": "nothing: the next start reads the whole log for what was delivered",
+    "delayOffset.json": "nothing: the log says what was delivered",
+    "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
+    "index.json": "nothing: the index is made anew from the log",
+}
+_OWN_NAMES = frozenset({"acks", "broadcast", "deduplication", "segment.spare", "set-aside"})
+
+
+def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometry]:
+    """Check `pyddmq/store.json`, and return the store's sizes, from its files where the file does not say them.
+
+    Raises:
+        StoreUnreadable: There is no store.
+        StoreFormatNewer: A newer version wrote it.
+    """
+    path = "pyddmq/store.json"
+    try:
+        geometry = geometry_of(root, disk=disk)
+    except StoreFormatNewer:
+        raise
+    except StoreUnreadable:
+        geometry = geometry_of_files(root, disk=disk)
+        yield Finding(
+            kind="store_json_damaged",
+            severity=Severity.DAMAGE,
+            file=path,
+            text="its checksum is wrong",
+            costs="a node does not start",
+            repair="written anew with the sizes of the files that are there",
+        )
+    else:
+        if geometry is not None and not disk.exists(f"{root}/{path}"):
+            own = disk.list(f"{root}/pyddmq")
+            yield Finding(
+                kind="store_json_missing",
+                severity=Severity.WARNING if own else Severity.NOTE,
+                file=path,
+                text="it is not there" if own else "it is not there; only RocketMQ wrote this store so far",
+                costs="the configured sizes are taken; those that differ from the log's are refused",
+                repair="written with the sizes of the files that are there" if own else "",
+            )
+    if geometry is None:
+        raise StoreUnreadable(f"there is no store in {root}; name the data directory of a node")
+    return geometry
+
+
+def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[Finding]:
+    """Look for what is not known at the root, and for `abort` and `checkpoint`."""
+    for name in disk.list(root):
+        if name not in _ROOT_NAMES and not name.endswith(".new"):
+            whose = "RocketMQ's, and not read here" if name in _ROCKETMQ_NAMES else "not known to this version"
+            yield foreign(name, whose)
+    if disk.exists(f"{root}/abort") and not live:
+        yield Finding(
+            kind="not_closed",
+            severity=Severity.NOTE,
+            file="abort",
+            text="the last owner did not close the store",
+            costs="the next start scans the log from the checkpoint on",
+        )
+    yield from _check_rocketmq_checkpoint(root, disk=disk)
+    path = "pyddmq/checkpoint.json"
+    try:
+        missing = SealedFile(disk, f"{root}/{path}").load() is None
+    except StoreUnreadable:
+        yield _checkpoint_finding("checkpoint_json_damaged", path, "its checksum is wrong")
+    else:
+        if missing and disk.list(f"{root}/pyddmq"):
+            yield _checkpoint_finding("checkpoint_json_missing", path, "it is not there")
+
+
+def _checkpoint_finding(kind: str, path: str, text: str) -> Finding:
+    return Finding(
+        kind=kind,
+        severity=Severity.WARNING,
+        file=path,
+        text=text,
+        costs="the next start scans the whole log and makes every queue file anew",
+        repair="the store is opened and closed, which writes it anew",
+    )
+
+
+def _check_rocketmq_checkpoint(root: str, *, disk: Disk) -> Iterator[Finding]:
+    raw = read_whole(disk, f"{root}/checkpoint")
+    if raw is not None and len(raw) == CHECKPOINT_BYTES and not raw[40:].strip(b"\x00"):
+        yield from _compare_checkpoints(root, raw, disk=disk)
+        return
+    size = "it is not there" if raw is None else f"it has {len(raw)} bytes that are not a checkpoint's"
+    yield Finding(
+        kind="checkpoint_missing" if raw is None else "checkpoint_damaged",
+        severity=Severity.WARNING,
+        file="checkpoint",
+        text=size,
+        costs="nothing here; RocketMQ would scan more of the log",
+        repair="the store is opened and closed, which writes it anew",
+    )
+
+
+def _compare_checkpoints(root: str, raw: bytes, *, disk: Disk) -> Iterator[Finding]:
+    checkpoint = CheckpointFile(root, disk=disk).load()
+    if checkpoint is not None and raw[:40] != rocketmq_times(checkpoint):
+        yield Finding(
+            kind="checkpoint_differs",
+            severity=Severity.NOTE,
+            file="checkpoint",
+            text="it is not the one that belongs to pyddmq/checkpoint.json: RocketMQ wrote it since, or it is damaged",
+            costs="nothing here; the next start writes it anew",
+        )
+
+
+def check_own_folder(root: str, *, disk: Disk) -> Iterator[Finding]:
+    """Check the sums of further files under `pyddmq/`, and look for names that are not known."""
+    for name in disk.list(f"{root}/pyddmq"):
+        path = f"pyddmq/{name}"
+        if name in _SEALED_ELSEWHERE or name in _OWN_NAMES or name.endswith(".new"):
+            continue
+        if not name.endswith(".json"):
+            yield foreign(path)
+            continue
+        try:
+            SealedFile(disk, f"{root}/{path}").load()
+        except StoreUnreadable:
+            yield Finding(
+                kind="sealed_damaged",
+                severity=Severity.DAMAGE,
+                file=path,
+                text="its checksum is wrong",
+                costs=_COSTS_OF_SEALED.get(
+                    name, "what it says is lost; a node that needs it does not start and names it"
+                ),
+                repair="moved to pyddmq/set-aside",
+            )
+
+
+def check_state_files(root: str, *, disk: Disk) -> Iterator[Finding]:
+    """Check topics and committed offsets, their twins and backups."""
+    for name in STATE_FILES:
+        yield from _check_state_file(root, name, disk=disk)
+
+
+def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
+    path, twin_path, backup_path = f"config/{name}", f"pyddmq/{name}", f"config/{name}.bak"
+    raw = read_whole(disk, f"{root}/{path}")
+    backup = read_whole(disk, f"{root}/{backup_path}")
+    twin: dict[str, Any] | None = None
+    twin_damaged = False
+    try:
+        twin = SealedFile(disk, f"{root}/{twin_path}").load()
+    except StoreUnreadable:
+        twin_damaged = True
+        yield Finding(
+            kind="twin_damaged",
+            severity=Severity.WARNING,
+            file=twin_path,
+            text="its checksum is wrong",
+            costs="nothing while the file beside it is right",
+            repair=f"written anew from {path}",
+        )
+    copies = twin is not None or _is_json(backup)
+    if raw is None and (copies or twin_damaged or backup is not None):
+        yield _state_finding("file_missing", path, "it is not there", copies=copies)
+    elif raw is not None and not _is_json(raw):
+        yield _state_finding("file_damaged", path, "it is no JSON object", copies=copies)
+    elif raw is not None and twin is not None:
+        state = StateFile(disk, root, name)
+        state.load()
+        if state.changed_outside:
+            yield Finding(
+                kind="changed_by_others",
+                severity=Severity.NOTE,
+                file=path,
+                text="it is not what this program wrote last (RocketMQ, an operator, or damage)",
+                costs="it is valid and wins at the next start",
+            )
+    if backup is not None and not _is_json(backup):
+        yield Finding(
+            kind="backup_damaged",
+            severity=Severity.WARNING,
+            file=backup_path,
+            text="it is no JSON object",
+            costs="nothing while the file beside it is right",
+            repair=f"written anew from {path}",
+        )
+
+
+def _state_finding(kind: str, path: str, text: str, *, copies: bool) -> Finding:
+    topics = path.endswith("topics.json")
+    lost = (
+        "topics without messages are forgotten" if topics else "a node does not start while the damaged file is there"
+    )
+    return Finding(
+        kind=kind,
+        severity=Severity.WARNING if copies else Severity.DAMAGE,
+        file=path,
+        text=text,
+        costs="nothing: a copy is used" if copies else lost,
+        repair="written anew from its copy" if copies else "set aside; what it said is made anew from log and journal",
+    )
+
+
+def _is_json(raw: bytes | None) -> bool:
+    try:
+        return raw is not None and isinstance(parse_loose(raw.decode("utf-8")), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> Generator[Finding, None, Topics]:
+    """Return the topics as far as they can be read; none when the file and its copies are damaged.
+
+    What is damaged is reported by others; what reads well and says what cannot be is reported here.
+    """
+    topics = Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
+    try:
+        topics.load()
+    except StoreError as error:
+        yield Finding(
+            kind="topics_refused",
+            severity=Severity.DAMAGE,
+            file="config/topics.json",
+            text=str(error),
+            costs="a node does not start",
+        )
+        return Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
+    return topics
+
+
+def foreign(file: str, whose: str = "not known to this version") -> Finding:
+    """Return the finding of a file that does not belong to a store."""
+    return Finding(
+        kind="foreign_file",
+        severity=Severity.NOTE,
+        file=file,
+        text=f"this name is {whose}",
+        costs="nothing: it is left alone",
+    )
+
+
+def check_foreign(root: str, *, disk: Disk) -> Iterator[Finding]:
+    """What RocketMQ keeps in a way that this version does not read, as far as names and settings tell."""
+    for found in in_layout(root, disk):
+        yield Finding(
+            kind="foreign",
+            severity=Severity.DAMAGE if found.refused else Severity.NOTE,
+            file=found.file,
+            text=found.sentence,
+            costs="a node does not start on it" if found.refused else "nothing; every message of the log is served",
+            count=found.count,
+        )

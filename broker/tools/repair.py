@@ -1,0 +1,312 @@
+"""Mends what `broker.tools.check` finds, with the store's lock held.
+
+Guarantees: nothing valid is overwritten (only bytes that the check found to be no record, units that differ from their
+records, and JSON that cannot be read), what is overwritten is kept under `pyddmq/set-aside/` first, and a kill between
+any two changes leaves a store that opens and that can be repaired again.
+
+Order: sizes of log files; units that have no record become fillers; then holes are filled, so that no unit ever points
+at a filling; other units; small files. At the end the store is opened and closed, which cuts a torn tail, adds topics,
+makes queue files and index files anew where needed, and writes a new checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from random import Random
+
+from broker.errors import StoreUnreadable
+from broker.features import ALL
+from broker.format.record import (
+    BLANK,
+    BLANK_BYTES,
+    CRC_BYTES,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    RECORD_OVERHEAD_BYTES,
+    SYS_ROLLBACK,
+    crc32,
+    crc_property,
+)
+from broker.log.commit_log import CommitLog, Segment, segment_name
+from broker.opening.opening import take_lock
+from broker.opening.store_json import FORMAT_VERSION
+from broker.options import StoreOptions
+from broker.queues.consume_queue import UNIT_BYTES
+from broker.runtime.metrics import Metrics
+from broker.runtime.names import queue_folder
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.state_file import SealedFile, StateFile
+from broker.store import Store
+from broker.tools.check import Check, Finding
+from broker.tools.check.queues import Patch
+from broker.tools.check.records import RecordCheck
+from broker.tools.check.small_files import STATE_FILES
+from broker.tools.interchange import adopted, geometry_of_files
+
+FILLING_TOPIC = b"SELF_TEST_TOPIC"
+"""Topic of the records that fill holes; marked as rolled back, they stand in no queue and no index."""
+SET_ASIDE = "pyddmq/set-aside"
+
+_FILLING_BYTES_MAX = 1 << 20
+_FILLING_BYTES_MIN = RECORD_OVERHEAD_BYTES + len(FILLING_TOPIC)
+_CHUNK_BYTES = 1 << 20
+_HOST = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+
+Then = Callable[[Store], None]
+
+
+def repair(
+    root: str,
+    *,
+    disk: Disk,
+    clock: Clock,
+    random: Random,
+    metrics: Metrics,
+    findings_of: Callable[[Check], Collection[Finding]],
+    then: Then | None = None,
+) -> list[Finding]:
+    """Mend a store that nobody has open; what cannot be mended is left as it is.
+
+    Args:
+        root: The store.
+        disk: Where.
+        clock: Stamps JSON files.
+        random: As `Store.open` takes it.
+        metrics: The same.
+        findings_of: Runs the check, over more files than the broker's where there are any.
+        then: Called with the open store at the end.
+
+    Returns:
+        What was found with the lock held, and mended as far as each says.
+
+    Raises:
+        StoreInUse: Somebody has it open.
+        StoreError: It cannot be opened even now.
+        OSError: A file cannot be read or written; the same command goes on where this one stopped.
+    """
+    lock = take_lock(root, disk)
+    try:
+        check = Check(root, disk, clock, ours=True)
+        findings = list(findings_of(check))
+        assert check.records is not None
+        _mend(root, {finding.kind for finding in findings}, findings, check.records, disk=disk)
+    finally:
+        lock.release()
+    options = adopted(root, StoreOptions(), disk=disk)
+    store = Store.open(root, options=options, features=ALL, disk=disk, clock=clock, random=random, metrics=metrics)
+    try:
+        while store.index.step():
+            pass
+        if then is not None:
+            then(store)
+    finally:
+        store.close()
+    return findings
+
+
+def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCheck, *, disk: Disk) -> None:
+    aside = _Aside(root, disk)
+    if kinds & {"store_json_damaged", "store_json_missing"}:
+        geometry = geometry_of_files(root, disk=disk)
+        assert geometry is not None
+        values = {name: getattr(geometry, name) for name in geometry.__dataclass_fields__}
+        aside.file("pyddmq/store.json")
+        SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **values})
+    for name, size in records.wrong_sizes.items():
+        _set_size(root, name, size, records.geometry.segment_bytes, aside, disk=disk)
+    units = records.geometry.queue_file_units
+    for patch in records.patches:
+        if patch.fillers:
+            _write_units(root, patch, units, disk=disk)
+    _fill_holes(root, records, aside, disk=disk)
+    for patch in records.patches:
+        if not patch.fillers:
+            _write_units(root, patch, units, disk=disk)
+    for finding in findings:
+        if finding.kind == "queue_file_size":
+            file = disk.open(f"{root}/{finding.file}")
+            file.truncate(units * UNIT_BYTES)
+            file.sync()
+            file.close()
+        elif finding.kind in {"index_damaged", "index_entry_wrong"}:
+            disk.remove(f"{root}/{finding.file}")
+            disk.sync_folder(f"{root}/index")
+        elif finding.kind == "sealed_damaged":
+            aside.file(finding.file, move=True)
+    for name in STATE_FILES:
+        files = (f"config/{name}", f"config/{name}.bak", f"pyddmq/{name}")
+        if any(
+            finding.file in files and finding.kind in {"file_damaged", "file_missing", "twin_damaged", "backup_damaged"}
+            for finding in findings
+        ):
+            _mend_state_file(root, name, aside, disk=disk)
+
+
+class _Aside:
+    """Keeps what is about to be overwritten."""
+
+    def __init__(self, root: str, disk: Disk) -> None:
+        self._root = root
+        self._disk = disk
+        self._folder = f"{root}/{SET_ASIDE}"
+
+    def file(self, path: str, *, move: bool = False) -> None:
+        """Keep a whole file, or move it there."""
+        source = f"{self._root}/{path}"
+        if not self._disk.exists(source):
+            return
+        target = path.replace("/", "-")
+        if move:
+            self._disk.make_folder(self._folder)
+            self._disk.replace(source, f"{self._folder}/{target}")
+            self._disk.sync_folder(self._folder)
+            self._disk.sync_folder(source.rpartition("/")[0])
+            return
+        file = self._disk.open(source)
+        size = file.size()
+        file.close()
+        self.part(path, 0, size, target)
+
+    def part(self, path: str, start: int, end: int, name: str) -> None:
+        """Keep bytes [start, end) of a file, unless they are all zero."""
+        source = self._disk.open(f"{self._root}/{path}")
+        try:
+            chunks = range(start, end, _CHUNK_BYTES)
+            if not any(source.read(at, min(_CHUNK_BYTES, end - at)).strip(b"\x00") for at in chunks):
+                return
+            self._disk.make_folder(self._folder)
+            target = self._disk.open(f"{self._folder}/{name}", create=True)
+            try:
+                target.truncate(0)
+                for at in chunks:
+                    target.write(at - start, [source.read(at, min(_CHUNK_BYTES, end - at))])
+                target.sync()
+            finally:
+                target.close()
+            self._disk.sync_folder(self._folder)
+        finally:
+            source.close()
+
+
+def _set_size(root: str, name: str, size: int, segment_bytes: int, aside: _Aside, *, disk: Disk) -> None:
+    path = f"commitlog/{name}"
+    if int(name) % segment_bytes:
+        aside.file(path, move=True)
+        return
+    if size > segment_bytes:
+        aside.part(path, segment_bytes, size, f"commitlog-{name}-rest")
+    file = disk.open(f"{root}/{path}")
+    try:
+        if size > segment_bytes:
+            file.truncate(segment_bytes)
+        else:
+            file.allocate(segment_bytes)
+        file.sync()
+    finally:
+        file.close()
+
+
+def _write_units(root: str, patch: Patch, file_units: int, *, disk: Disk) -> None:
+    folder = queue_folder(root, patch.topic, patch.queue_id)
+    disk.make_folder(folder)
+    offset, data = patch.offset, bytes(patch.data)
+    while data:
+        number, place = divmod(offset, file_units)
+        count = min(len(data) // UNIT_BYTES, file_units - place)
+        file = disk.open(f"{folder}/{number * file_units * UNIT_BYTES:020d}", create=True)
+        try:
+            if file.size() != file_units * UNIT_BYTES:
+                file.truncate(file_units * UNIT_BYTES)
+            file.write(place * UNIT_BYTES, [data[: count * UNIT_BYTES]])
+            file.sync()
+        finally:
+            file.close()
+        offset, data = offset + count, data[count * UNIT_BYTES :]
+    disk.sync_folder(folder)
+
+
+def _mend_state_file(root: str, name: str, aside: _Aside, *, disk: Disk) -> None:
+    state = StateFile(disk, root, name)
+    try:
+        content = state.load()
+    except StoreUnreadable:
+        content = None
+    for path in (f"config/{name}", f"config/{name}.bak"):
+        aside.file(path)
+    if content is None:
+        for path in (f"config/{name}", f"config/{name}.bak", f"pyddmq/{name}"):
+            aside.file(path, move=True)
+        return
+    # The second time moves the version that the first one wrote to the backup's place.
+    state.save(content)
+    state.save(content)
+
+
+# Holes
+
+
+def _fill_holes(root: str, records: RecordCheck, aside: _Aside, *, disk: Disk) -> None:
+    """Put records that no queue has into the holes, and empty log files in the place of missing ones (D3)."""
+    size = records.geometry.segment_bytes
+    log = CommitLog(root, disk=disk, segment_bytes=size)
+    disk.make_folder(f"{root}/pyddmq")
+    try:
+        for start, end in records.holes:
+            for number in range(start // size, -(-end // size)):
+                base = number * size
+                path = f"commitlog/{segment_name(base)}"
+                if disk.exists(f"{root}/{path}"):
+                    log.segments[number] = Segment(base, disk.open(f"{root}/{path}"))
+                else:
+                    log.claim(number)
+                first, last = max(start, base), min(end, base + size)
+                aside.part(path, first - base, last - base, f"commitlog-{first:020d}-{last - first}")
+                _fill(log.segments[number], first, last, size, records.hole_ms[start])
+                log.segments.pop(number).file.close()
+    finally:
+        log.close()
+
+
+def _fill(segment: Segment, start: int, end: int, segment_bytes: int, store_ms: int) -> None:
+    """Fill [start, end) of one segment with records, or up to its end with a blank."""
+    if end == segment.base + segment_bytes:
+        if end - start >= BLANK_BYTES:
+            segment.file.write(start - segment.base, [BLANK.pack(end - start, MAGIC_BLANK)])
+            segment.file.sync()
+        return
+    at = start
+    while (left := end - at) >= _FILLING_BYTES_MIN:
+        size = left if left <= _FILLING_BYTES_MAX else min(_FILLING_BYTES_MAX, left - _FILLING_BYTES_MAX // 2)
+        segment.file.write(at - segment.base, [filling(at, size, store_ms)])
+        at += size
+    segment.file.sync()
+
+
+def filling(physical: int, size: int, store_ms: int) -> bytes:
+    """Return a valid record of `size` bytes, 106 or more, that stands in no queue: it is marked as rolled back."""
+    ends_in_sum = size >= _FILLING_BYTES_MIN + CRC_BYTES
+    block_bytes = CRC_BYTES if ends_in_sum else 0
+    body = bytes(size - _FILLING_BYTES_MIN - block_bytes)
+    head = HEADER.pack(
+        size,
+        MAGIC_V1,
+        crc32(body) & 0x7FFFFFFF,
+        0,
+        0,
+        0,
+        physical,
+        SYS_ROLLBACK,
+        store_ms,
+        _HOST,
+        store_ms,
+        _HOST,
+        0,
+        0,
+        len(body),
+    )
+    assert len(head) == HEADER_BYTES
+    tail = bytes([len(FILLING_TOPIC)]) + FILLING_TOPIC + block_bytes.to_bytes(2, "big")
+    record = head + body + tail
+    return record + crc_property(crc32(record) & 0x7FFFFFFF) if ends_in_sum else record

@@ -1,0 +1,174 @@
+"""The table of commands: what there is beside `serve` and `version`, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from proxy.cli.commands import (
+    config_command,
+    dlq_commands,
+    group_commands,
+    messages_command,
+    node_commands,
+    offset_commands,
+    pull_command,
+    reload_command,
+    send_command,
+    topic_commands,
+)
+from proxy.cli.demo import demo_command, demo_delay_command, demo_order_command, demo_transaction_command
+from proxy.cli.store import (
+    store_backup_commands,
+    store_check_command,
+    store_command,
+    store_handover_command,
+    store_read_commands,
+)
+from proxy.cli.waiting import (
+    delay_cancel_command,
+    delay_commands,
+    timer_cancel_command,
+    timer_commands,
+    transaction_commands,
+)
+
+Commands = Mapping[str, Callable[..., int]]
+"""Name to function, whose parameters are arguments and options and whose result is the exit code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """Commands below one word.
+
+    Attributes:
+        name: The word.
+        help: What they are for.
+        commands: Those below it.
+        meant: The one that is meant when none is named.
+    """
+
+    name: str
+    help: str
+    commands: Commands
+    meant: str | None = None
+
+
+COMMANDS: Commands = {
+    "send": send_command.send,
+    "pull": pull_command.pull,
+    "stats": node_commands.stats,
+    "reload": reload_command.reload,
+}
+
+FOLDERS = (
+    Folder(name="config", help="Look at configuration files.", commands={"check": config_command.check}),
+    Folder(
+        name="demo",
+        help="Show a running node at work, and check it; `demo [OPTIONS]` is short for `demo events`.",
+        meant="events",
+        commands={
+            "events": demo_command.events,
+            "delay": demo_delay_command.delay,
+            "order": demo_order_command.order,
+            "transaction": demo_transaction_command.transaction,
+        },
+    ),
+    Folder(
+        name="groups",
+        help="Look at consumer groups; `groups [GROUP]` is short for `groups show [GROUP]`.",
+        meant="show",
+        commands={
+            "show": node_commands.groups,
+            "stuck": group_commands.stuck,
+            "retry": group_commands.retry,
+            "skip": group_commands.skip,
+            "dead-letter": group_commands.dead_letter,
+            "pause": group_commands.pause,
+            "resume": group_commands.resume,
+        },
+    ),
+    Folder(
+        name="topics",
+        help="Look at topics and change them; `topics [TOPIC]` is short for `topics show [TOPIC]`.",
+        meant="show",
+        commands={
+            "show": node_commands.topics,
+            "create": topic_commands.create,
+            "alter": topic_commands.alter,
+            "delete": topic_commands.delete,
+        },
+    ),
+    Folder(
+        name="offsets",
+        help="Look at the offsets of groups, and move them.",
+        commands={"show": offset_commands.show, "reset": offset_commands.reset},
+    ),
+    Folder(
+        name="delays",
+        help="Look at messages of the delay levels, and cancel them.",
+        commands={
+            "list": delay_commands.list_levels,
+            "show": delay_commands.show,
+            "cancel": delay_cancel_command.cancel,
+        },
+    ),
+    Folder(
+        name="dlq",
+        help="Look at dead letters, and send them again.",
+        commands={
+            "list": dlq_commands.list_groups,
+            "show": dlq_commands.show,
+            "stats": dlq_commands.stats,
+            "redrive": dlq_commands.redrive,
+        },
+    ),
+    Folder(
+        name="transactions",
+        help="Look at transactions, and decide them by hand.",
+        commands={
+            "list": transaction_commands.list_transactions,
+            "show": transaction_commands.show,
+            "commit": transaction_commands.commit,
+            "rollback": transaction_commands.rollback,
+            "resume": transaction_commands.resume,
+            "stats": transaction_commands.stats,
+        },
+    ),
+    Folder(
+        name="timers",
+        help="Look at messages that wait for their moment, and change them.",
+        commands={
+            "list": timer_commands.list_timers,
+            "show": timer_commands.show,
+            "cancel": timer_cancel_command.cancel,
+            "reschedule": timer_commands.reschedule,
+            "pause": timer_commands.pause,
+            "resume": timer_commands.resume,
+            "stats": timer_commands.stats,
+        },
+    ),
+    Folder(
+        name="messages",
+        help="Look at stored messages.",
+        commands={
+            "show": messages_command.show,
+            "query": messages_command.query,
+            "export": messages_command.export,
+        },
+    ),
+    Folder(
+        name="store",
+        help="Look at data directories.",
+        commands={
+            "broker-conf": store_command.broker_conf,
+            "check": store_check_command.check,
+            "handover": store_handover_command.handover,
+            "stat": store_read_commands.stat,
+            "dump": store_read_commands.dump,
+            "find": store_read_commands.find,
+            "backup": store_backup_commands.backup,
+            "restore": store_backup_commands.restore,
+        },
+    ),
+)

@@ -1,0 +1,52 @@
+"""`pyddmq config check`: looks at a configuration file before a node is given it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from proxy.cli.options import AsJson
+from proxy.cli.output import print_json, print_line
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from conf.problems import Problem
+
+
+def check(
+    *,
+    file: Annotated[Path, typer.Argument(help="Configuration file.")],
+    as_json: AsJson = False,
+) -> int:
+    """Check a configuration file: every problem with file, line and key, and what would be right."""
+    from actions.registry import Registry
+    from conf.loader import load
+    from conf.problems import ConfigError
+
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    try:
+        loaded = load(str(file), actions=Registry())
+        warnings = loaded.warnings
+    except ConfigError as error:
+        problems = error.problems
+    if as_json:
+        told = {"problems": [_fields(each) for each in problems], "warnings": [_fields(each) for each in warnings]}
+        print_json({"file": str(file), "valid": not problems, **told})
+        return ExitCode.CONFIG_INVALID if problems else ExitCode.OK
+    for line in [*(str(problem) for problem in problems), *(f"warning: {warning}" for warning in warnings)]:
+        print_line(line)
+    if problems:
+        print_line(f"{file} is not valid: {amount(len(problems), 'problem')}")
+        return ExitCode.CONFIG_INVALID
+    print_line(
+        f"{file} is valid: {amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
+    )
+    return ExitCode.OK
+
+
+def _fields(problem: Problem) -> dict[str, str | int | None]:
+    return {"file": problem.file, "line": problem.line, "key": problem.path, "text": problem.text}

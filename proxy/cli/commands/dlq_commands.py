@@ -1,0 +1,283 @@
+"""`pyddmq dlq list | show | stats | redrive`: dead letters, and sending them to their topics again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from broker.runtime.seams import Clock, SystemClock
+from proxy.cli.admin_client import get, post
+from proxy.cli.errors import CliError
+from proxy.cli.moments import moment_option
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
+from proxy.cli.output import print_json, print_line, print_table, progress
+from proxy.cli.store.stopped_queries import asking
+from proxy.operate.moments import moment_text
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+_PATH = "/api/dead-letters"
+_PAGE = 100
+_SHOWN = 20
+"""Lines of a redrive that are shown one by one."""
+_TIMEOUT_SECONDS = 60.0
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group that gave up.")]
+Id = Annotated[str | None, typer.Option("--id", help="The one with this id, of the dead letter or of the message.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="Those that were sent to this topic.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Those whose reason has this text in it.")]
+Key = Annotated[str | None, typer.Option("--key", help="Those with this key.")]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Those that died at this moment or later; 2h: two hours ago."),
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Those that died before this moment.")]
+
+
+def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """List the groups that have a dead-letter topic, and how many dead letters there are."""
+    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+        answer = ask(_PATH, {})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    rows = [
+        [each["group"], str(each["deadLetters"]), str(each["everTotal"]), _when(each["firstMs"]), _when(each["lastMs"])]
+        for each in answer["groups"]
+    ]
+    print_table("Dead letters", ["group", "dead letters", "ever", "first", "last"], rows, right=(1, 2))
+    return ExitCode.OK
+
+
+def show(
+    *,
+    group: Group,
+    letter_id: Id = None,
+    topic: Topic = None,
+    reason: Reason = None,
+    key: Key = None,
+    begin: From = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Dead letters shown at most.")] = 100,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show a group's dead letters, the oldest first; `pyddmq messages show ID` has a body."""
+    filters = {"id": letter_id, "topic": topic, "reason": reason, "key": key, "from": begin, "until": until}
+    asked = {name: value for name, value in filters.items() if value is not None}
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+        while True:
+            page: dict[str, str | int] = {"group": group, **asked, "limit": min(1000, limit - len(found))}
+            if cursor is not None:
+                page["cursor"] = cursor
+            answer = ask(_PATH, page)
+            found += answer["deadLetters"]
+            cursor = answer["cursor"]
+            if cursor is None or len(found) >= limit:
+                break
+    if as_json:
+        print_json({"group": group, "cursor": cursor, "deadLetters": found})
+        return ExitCode.OK
+    columns = ["offset", "died", "topic", "key", "attempts", "reason", "id", "redriven"]
+    print_table(f"Dead letters of {group}", columns, [_row(each) for each in found], right=(0, 4))
+    if cursor is not None:
+        print_line("there may be more; give a higher --limit or a filter")
+    return ExitCode.OK
+
+
+def _row(letter: dict[str, Any]) -> list[str]:
+    if not letter["readable"]:
+        return [str(letter["offset"]), "", "", "", "", "the record is damaged or gone", "", ""]
+    return [
+        str(letter["offset"]),
+        moment_text(letter["diedMs"]),
+        letter["topic"] or "unknown",
+        letter["key"],
+        str(letter["attempts"]),
+        letter["reason"],
+        letter["id"],
+        "" if letter["redriven"] is None else _when(letter["redriven"]["atMs"]),
+    ]
+
+
+def stats(
+    *, group: Group, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
+) -> int:
+    """Count a group's dead letters by topic and reason, and how many of them were redriven."""
+    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+        answer = ask(_PATH, {"group": group, "figures": "true"})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    rows = [[str(each["count"]), str(each["redriven"]), each["topic"], each["reason"]] for each in answer["kinds"]]
+    print_table(f"Dead letters of {group}", ["count", "redriven", "topic", "reason"], rows, right=(0, 1))
+    unreadable = f", {answer['unreadable']:,} unreadable" if answer["unreadable"] else ""
+    print_line(f"{amount(answer['deadLetters'], 'dead letter')}, {answer['redriven']:,} redriven{unreadable}")
+    return ExitCode.OK
+
+
+def redrive(
+    *,
+    group: Group,
+    letter_id: Id = None,
+    topic: Topic = None,
+    reason: Reason = None,
+    key: Key = None,
+    begin: From = None,
+    until: Until = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of the group.")] = False,
+    to: Annotated[str | None, typer.Option("--to", help="To this topic instead of the one each came from.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were redriven before.")] = False,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.1, help="At most so many a second.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done; the default.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Send dead letters to the topics that they came from. Shows what would be done; with --yes it is done.
+
+    Every group that subscribes such a topic gets them. Interrupted, it goes on where it was when called again: what was
+    redriven is passed over.
+    """
+    clock = SystemClock()
+    filters = {
+        "id": letter_id,
+        "topic": topic,
+        "reason": reason,
+        "key": key,
+        "fromMs": None if begin is None else moment_option(begin, option="--from", clock=clock),
+        "untilMs": None if until is None else moment_option(until, option="--until", clock=clock),
+    }
+    wanted = {name: value for name, value in filters.items() if value is not None}
+    if bool(wanted) == everything:
+        text = "say which: --id, --topic, --reason, --key, --from, --until; or --all, alone."
+        raise CliError(text, ExitCode.USAGE)
+    if dry_run and yes:
+        raise CliError("--dry-run and --yes exclude each other.", ExitCode.USAGE)
+    request = {"group": group, **wanted, "to": to, "again": again, "dryRun": not yes}
+    run = _Run()
+    total = _total(admin, group)
+    with progress("redriving" if yes else "looking", total, unit="messages", enabled=not as_json) as advance:
+        for page in _pages(admin, request, rate if yes else None, Pace(clock, threading.Event().wait)):
+            run.take(page)
+            advance(run.looked_at)
+    if as_json:
+        print_json(run.document(group, dry_run=not yes))
+    else:
+        run.print(dry_run=not yes)
+    if run.stopped is not None:
+        raise CliError(f"stopped: {run.stopped}; call it again to go on.", ExitCode.REFUSED)
+    if letter_id is not None and not any(run.counts.values()):
+        text = f"no dead letter of {group} has the id {letter_id}, or the other filters hide it; `dlq show` lists them"
+        raise CliError(text, ExitCode.NOT_FOUND)
+    return ExitCode.CHECK_FAILED if run.counts["refused"] else ExitCode.OK
+
+
+def _total(admin: str, group: str) -> int | None:
+    answer = get(admin, _PATH, timeout_seconds=_TIMEOUT_SECONDS)
+    return next((each["deadLetters"] for each in answer["groups"] if each["group"] == group), None)
+
+
+class Pace:
+    """Keeps to a rate: so many a second, counted from the first page on.
+
+    Args:
+        clock: Tells the time.
+        wait: Waits so many seconds.
+    """
+
+    def __init__(self, clock: Clock, wait: Callable[[float], object]) -> None:
+        self._clock = clock
+        self._wait = wait
+        self._started = clock.monotonic()
+        self._done = 0
+
+    def done(self, count: int, rate: float) -> None:
+        """Wait until `count` more were allowed at the rate."""
+        self._done += count
+        left = self._started + self._done / rate - self._clock.monotonic()
+        if left > 0:
+            self._wait(left)
+
+
+def _pages(admin: str, request: dict[str, Any], rate: float | None, pace: Pace) -> Iterator[dict[str, Any]]:
+    """Redrive page by page; each is durable when it is here."""
+    limit = _PAGE if rate is None else max(1, min(_PAGE, int(rate)))
+    cursor: str | None = None
+    while True:
+        page = post(admin, f"{_PATH}/redrive", {**request, "cursor": cursor, "limit": limit})
+        yield page
+        cursor = page["cursor"]
+        if cursor is None or page["stopped"] is not None:
+            return
+        if rate is not None:
+            pace.done(page["redriven"], rate)
+
+
+class _Run:
+    """What became of the dead letters so far."""
+
+    def __init__(self) -> None:
+        self.looked_at = 0
+        self.stopped: str | None = None
+        self.counts = dict.fromkeys(("redriven", "wouldRedrive", "already", "refused"), 0)
+        self.kept: list[dict[str, Any]] = []
+
+    def take(self, page: dict[str, Any]) -> None:
+        self.looked_at += page["lookedAt"]
+        self.stopped = page["stopped"]
+        for name in self.counts:
+            self.counts[name] += page[name]
+        # Refusals are what somebody has to look at: they are all shown, of the rest the first.
+        ordinary = sum(each["outcome"] != "refused" for each in self.kept)
+        for each in page["results"]:
+            if each["outcome"] == "refused":
+                self.kept.append(each)
+            elif ordinary < _SHOWN:
+                ordinary += 1
+                self.kept.append(each)
+
+    def document(self, group: str, *, dry_run: bool) -> dict[str, Any]:
+        return {
+            "group": group,
+            "dryRun": dry_run,
+            "lookedAt": self.looked_at,
+            **self.counts,
+            "stopped": self.stopped,
+            "shown": self.kept,
+        }
+
+    def print(self, *, dry_run: bool) -> None:
+        columns = ["offset", "topic", "key", "id", "outcome"]
+        print_table("Redrive", columns, [_outcome_row(each) for each in self.kept], right=(0,))
+        counts = self.counts
+        rest = f"{counts['already']:,} redriven before, {counts['refused']:,} refused"
+        if dry_run:
+            would = counts["wouldRedrive"]
+            print_line(f"would redrive {amount(would, 'dead letter')}; {rest}{'. Say --yes to do it' if would else ''}")
+        else:
+            print_line(f"redrove {amount(counts['redriven'], 'dead letter')}; {rest}")
+
+
+def _outcome_row(result: dict[str, Any]) -> list[str]:
+    target = result.get("target")
+    text = {
+        "refused": f"refused: {result.get('why')}",
+        "already": "",
+        "redriven": "" if target is None else f"redriven to {target['topic']} as {target.get('id')}",
+        "would_redrive": "" if target is None else f"would go to {target['topic']}, queue {target['queue']}",
+    }[result["outcome"]]
+    before = result.get("redriven")
+    if result["outcome"] == "already" and before is not None:
+        text = f"already redriven at {_when(before['atMs'])} as {before['id']}"
+    return [str(result["offset"]), result.get("topic") or "", result.get("key") or "", result.get("id") or "", text]
+
+
+def _when(wall_ms: int | None) -> str:
+    return "" if wall_ms is None else moment_text(wall_ms)

@@ -1,0 +1,187 @@
+"""`pyddmq groups stuck | retry | skip | dead-letter | pause | resume`: an operator's hand on groups."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from proxy.cli.admin_client import get, post
+from proxy.cli.errors import CliError
+from proxy.cli.findings import print_findings
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_json, print_line, print_table, printable
+from proxy.operate.text import age, amount
+from proxy.operate.view import whereabouts
+from proxy.process.exit_codes import ExitCode
+
+_LIMIT = 10_000
+
+Group = Annotated[str, typer.Argument(help="The group.")]
+OneTopic = Annotated[str | None, typer.Option("--topic", help="Only this topic of the group.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="Topic of the message.")]
+Key = Annotated[str | None, typer.Option("--key", help="Order key; its first message is looked up and shown.")]
+Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Queue of the message.")]
+Offset = Annotated[int | None, typer.Option("--offset", min=0, help="Offset of the message.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Also when a client or an action has it, which may still be at work on it.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+HeadCommand = Callable[..., int]
+
+
+def stuck(
+    *,
+    group: Annotated[str | None, typer.Argument(help="Only this group.")] = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List messages that hold others of their key up, or have failed and are not finished; the oldest first."""
+    answer = _stuck(admin, group)
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    print_findings(answer)
+    if not answer["stuck"]:
+        print_line("nothing is stuck")
+        return ExitCode.OK
+    now_ms = answer["nowMs"]
+    rows = [
+        [
+            each["group"],
+            each["topic"],
+            each["key"] if each["key"] is not None else "(unordered)",
+            f"{each['queue']}",
+            f"{each['offset']}",
+            each["id"] or "(unreadable)",
+            f"out with {each['holder']}" if each["holder"] else whereabouts(each["state"]),
+            f"{each['attempts']}",
+            age((now_ms - each["sinceMs"]) / 1000),
+            "" if each["dueMs"] is None else f"in {age((each['dueMs'] - now_ms) / 1000)}",
+            f"{each['waiting']}",
+            each["reason"] or "",
+        ]
+        for each in answer["stuck"]
+    ]
+    columns = [
+        "group",
+        "topic",
+        "key",
+        "queue",
+        "offset",
+        "id",
+        "where",
+        "attempts",
+        "since",
+        "next try",
+        "behind it",
+        "last failure",
+    ]
+    print_table(f"{amount(answer['stuckTotal'], 'stuck message')}", columns, rows, right=(3, 4, 7, 8, 10))
+    print_line("to end one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
+    return ExitCode.OK
+
+
+def _stuck(admin: str, group: str | None) -> dict[str, Any]:
+    return get(admin, f"/api/groups/stuck?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+
+
+def _on_one(action: str, summary: str) -> HeadCommand:
+    """Make the command that does something to one message, named by its place or its key."""
+
+    def act(
+        *,
+        group: Group,
+        topic: Topic = None,
+        key: Key = None,
+        queue: Queue = None,
+        offset: Offset = None,
+        force: Force = False,
+        yes: Yes = False,
+        admin: AdminAddress = ADMIN_DEFAULT,
+        as_json: AsJson = False,
+    ) -> int:
+        return _act(action, admin, _message(admin, group, topic, key, queue, offset, yes), force=force, as_json=as_json)
+
+    act.__doc__ = summary
+    return act
+
+
+retry = _on_one("retry", "Let the next attempt of a stuck message come now; its attempts stay counted.")
+skip = _on_one("skip", "Finish a message without delivery and without a dead letter; it is counted as skipped.")
+dead_letter = _on_one("dead-letter", "Give a message up to the group's dead letters now; then its key goes on.")
+
+
+def _message(  # noqa: PLR0917 - the options of three commands, in their order
+    admin: str, group: str, topic: str | None, key: str | None, queue: int | None, offset: int | None, yes: bool
+) -> dict[str, Any]:
+    """Return the message that the options name; one named by its key is shown and confirmed."""
+    if queue is not None and offset is not None:
+        if topic is None:
+            raise CliError("name the topic of the message with --topic", ExitCode.USAGE)
+        message = {"group": group, "topic": topic, "queue": queue, "offset": offset}
+        return message if key is None else {**message, "key": key}
+    if key is None or queue is not None or offset is not None:
+        text = "name the message with --key, or with --queue and --offset; `pyddmq groups stuck` shows them"
+        raise CliError(text, ExitCode.USAGE)
+    found = [each for each in _stuck(admin, group)["stuck"] if each["key"] == key and topic in (None, each["topic"])]
+    if not found:
+        text = f"no message of key {key!r} is stuck in group {group}; `pyddmq groups stuck {group}` lists what is"
+        raise CliError(text, ExitCode.NOT_FOUND)
+    if len(found) > 1:
+        topics = ", ".join(each["topic"] for each in found)
+        raise CliError(f"key {key!r} is stuck in several topics: {topics}; name one with --topic", ExitCode.USAGE)
+    [head] = found
+    if not yes:
+        _confirm(head)
+    return {name: head[name] for name in ("group", "topic", "queue", "offset", "key")}
+
+
+def _confirm(head: dict[str, Any]) -> None:
+    """Show a message, on stderr, and go on when the answer is yes."""
+    where = f"out with {head['holder']}" if head["holder"] else whereabouts(head["state"])
+    text = (
+        f"topic {head['topic']}, queue {head['queue']}, offset {head['offset']}, key {head['key']}, id {head['id']}: "
+        f"{where}, {amount(head['attempts'], 'delivery')}, {amount(head['waiting'], 'message')} behind it"
+    )
+    if not sys.stdin.isatty():
+        raise CliError(f"{printable(text)}. Say --yes, or name it with --queue and --offset", ExitCode.USAGE)
+    if not typer.confirm(f"{printable(text)}. This one?", err=True):
+        raise CliError("nothing was done", ExitCode.CHECK_FAILED)
+
+
+def _act(action: str, admin: str, message: dict[str, Any], *, force: bool, as_json: bool) -> int:
+    answer = post(admin, f"/api/groups/{action}", {**message, "force": force})
+    if as_json:
+        print_json(answer)
+    else:
+        key = "" if answer["key"] is None else f" (key {printable(answer['key'])})"
+        print_line(f"{answer['topic']}, queue {answer['queue']}, offset {answer['offset']}{key}: {answer['text']}")
+    return ExitCode.OK
+
+
+def pause(*, group: Group, topic: OneTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Hand out nothing more of a group, until `resume`; what is out may be answered. Survives restarts."""
+    return _pause("pause", admin, group, topic, as_json=as_json)
+
+
+def resume(
+    *, group: Group, topic: OneTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
+) -> int:
+    """Hand out messages of a paused group again."""
+    return _pause("resume", admin, group, topic, as_json=as_json)
+
+
+def _pause(action: str, admin: str, group: str, topic: str | None, *, as_json: bool) -> int:
+    answer = post(admin, f"/api/groups/{action}", {"group": group, "topic": topic})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    before = "" if answer["changed"] else "nothing changed: "
+    paused = ", ".join(answer["pausedTopics"])
+    print_line(f"{before}group {group}: " + (f"paused: {paused}" if paused else "nothing is paused"))
+    return ExitCode.OK

@@ -1,0 +1,348 @@
+"""`pyddmq messages`: stored messages shown, queried and exported, from a running node or from a data directory."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+from urllib.parse import urlencode
+
+import typer
+
+from proxy.cli.admin_client import get
+from proxy.cli.errors import CliError
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.cli.store.store_files import opened, query_errors
+from proxy.operate.moments import moment_text
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+Ask = Callable[[dict[str, str]], dict[str, Any]]
+"""Answers the parameters of /api/messages with its document."""
+
+DataFolder = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Look into this data directory; nothing is changed, no node needed."),
+]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")]
+Queue = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Queue of the topic.")]
+From = Annotated[str | None, typer.Option("--from", help="Stored at or after: 2026-11-21T10:00:00Z, ms, 10m ago.")]
+FromOffset = Annotated[int | None, typer.Option("--offset", "-o", min=0, help="From this offset of the queue on.")]
+To = Annotated[str | None, typer.Option("--to", help="Stored before; as --from.")]
+
+_PAGE = 500
+_LINE_CHARS = 60
+_PATIENCE_SECONDS = 120.0
+"""A search may have to index much of the log before it answers."""
+
+
+def show(
+    *,
+    message_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID", help="offsetMsgId, or what the producer was told: id, a timer's handle, DDMQ's id."
+        ),
+    ] = None,
+    topic: Topic = None,
+    queue: Queue = None,
+    offset: Annotated[int | None, typer.Option("--offset", "-o", min=0, help="Offset in the queue.")] = None,
+    unique_key: Annotated[str | None, typer.Option("--unique-key", help="UNIQ_KEY.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Write the body alone, byte by byte.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", help="With --raw: into this file.")] = None,
+    data: DataFolder = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show one message with all that is stored: hosts, times, flags, properties, body."""
+    asked = {"id": message_id, "uniqKey": unique_key, "topic": topic, "queue": queue, "offset": offset}
+    if sum(way is not None for way in (message_id, unique_key, offset)) != 1:
+        raise CliError("name one message: an ID, --unique-key, or --topic, --queue and --offset", ExitCode.USAGE)
+    if offset is not None and (topic is None or queue is None):
+        raise CliError("an offset needs --topic and --queue", ExitCode.USAGE)
+    with _asking(admin, data) as ask:
+        answer = ask({**_parameters(asked), "body": "whole"})
+    messages = answer["messages"]
+    if raw:
+        _write_raw(messages[0], output)
+    elif as_json:
+        for message in messages:
+            print_json(message)
+    else:
+        for message in messages:
+            _print_message(message)
+    return ExitCode.OK
+
+
+def query(
+    *,
+    topic: Annotated[str, typer.Argument(help="Topic.")],
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Message key, one of its words, or unique key.")
+    ] = None,
+    queue: Queue = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", "-o", min=0, help="From this offset of the queue on.")
+    ] = None,
+    begin: From = None,
+    end: To = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 20,
+    data: DataFolder = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List messages: with a key the newest that have it, else those of a range, the oldest first."""
+    asked = {"topic": topic, "key": key, "queue": queue, "offset": offset, "from": begin, "to": end, "limit": limit}
+    with _asking(admin, data) as ask:
+        answer = ask(_parameters(asked))
+    if as_json:
+        for message in answer["messages"]:
+            print_json(message)
+    else:
+        _print_list(topic, answer)
+    _warn(answer)
+    return ExitCode.OK
+
+
+def export(
+    *,
+    topic: Annotated[str, typer.Argument(help="Topic.")],
+    queue: Queue = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", "-o", min=0, help="From this offset of the queue on.")
+    ] = None,
+    begin: From = None,
+    end: To = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")] = None,
+    cursor: Annotated[int, typer.Option(min=0, help="From this commit-log offset on.")] = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-O", help="Into this file; else to stdout.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on behind the last whole line of --output.")] = False,
+    data: DataFolder = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+) -> int:
+    """Write messages as JSON lines, whole, in the order of the log; `pyddmq send --exported` sends them again."""
+    if resume and output is None:
+        raise CliError("--resume needs the file to go on with: --output FILE", ExitCode.USAGE)
+    asked = _parameters({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
+    count = damaged = 0
+    with contextlib.ExitStack() as stack:
+        ask = stack.enter_context(_asking(admin, data))
+        target, done = _target(output, resume=resume, stack=stack)
+        cursor = max(cursor, done)
+        advance = None
+        first = 0
+        while limit is None or count < limit:
+            page = _PAGE if limit is None else min(_PAGE, limit - count)
+            answer = ask({**asked, "body": "whole", "cursor": str(cursor), "limit": str(page)})
+            # What `ago` means must not move from page to page.
+            asked.update(_fixed(asked, answer["nowMs"]))
+            damaged += answer["damaged"]
+            messages = answer["messages"]
+            if messages and advance is None:
+                first = messages[0]["physical"]
+                shown = progress(
+                    f"exporting {topic}", answer["logEnd"] - first, unit="bytes", enabled=output is not None
+                )
+                advance = stack.enter_context(shown)
+            for message in messages:
+                # What is larger than a page holds comes whole by itself.
+                alone = {"physical": str(message["physical"]), "body": "whole"}
+                _write_line(target, ask(alone)["messages"][0] if message["bodyCut"] else message)
+            count += len(messages)
+            if messages and advance is not None:
+                advance(messages[-1]["physical"] + messages[-1]["bytes"] - first)
+            if answer["cursor"] is None:
+                break
+            cursor = answer["cursor"]
+        _finish(target, output)
+    if output is not None:
+        print_line(f"{amount(count, 'message')} of {topic} written to {output}")
+    if damaged:
+        _say(f"left out: {amount(damaged, 'damaged record')}; `pyddmq store check` names them")
+    return ExitCode.OK
+
+
+# Where answers come from
+
+
+@contextlib.contextmanager
+def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
+    """Return what answers: the admin port, or the files of a data directory."""
+    if data is None:
+        yield lambda parameters: get(admin, f"/api/messages?{urlencode(parameters)}", timeout_seconds=_PATIENCE_SECONDS)
+        return
+    from broker.runtime.seams import SystemClock
+    from proxy.operate.messages import MessageSearch
+
+    clock = SystemClock()
+    with opened(data, as_json=True) as store:
+
+        def ask(parameters: dict[str, str]) -> dict[str, Any]:
+            with query_errors():
+                search = MessageSearch(store, parameters, now_ms=clock.wall_ms())
+                for _ in search.steps():
+                    pass
+                return search.document()
+
+        yield ask
+
+
+def _parameters(asked: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in asked.items() if value is not None}
+
+
+def _fixed(asked: dict[str, str], now_ms: int) -> dict[str, str]:
+    from proxy.operate.moments import parse_moment
+
+    return {name: str(parse_moment(asked[name], now_ms)) for name in ("from", "to") if name in asked}
+
+
+# What is printed
+
+
+def _print_message(message: dict[str, Any]) -> None:
+    lines = [
+        f"topic {message['topic']}  queue {message['queue']}  offset {message['offset']}",
+        f"id {message['id']}  unique key {message['uniqueKey'] or '-'}",
+        f"key {message['key'] or '-'}  tag {message['tag'] or '-'}",
+        f"stored {moment_text(message['storeMs'])} at {message['storeHost']}, commit-log offset {message['physical']}, "
+        f"{amount(message['bytes'], 'byte')}",
+        f"born {moment_text(message['bornMs'])} at {message['bornHost']}",
+        f"sysFlag {message['sysFlag']}  flag {message['flag']}  redelivered {message['reconsumeTimes']}"
+        + (f"  replaces the record at {message['preparedOffset']}" if message["preparedOffset"] else ""),
+        "properties",
+        *(f"  {name} = {value}" for name, value in message["properties"].items()),
+    ]
+    for line in lines:
+        print_line(printable(line))
+    if "bodyProblem" in message:
+        print_line(printable(f"the body cannot be unpacked: {message['bodyProblem']}"))
+    if message["bodyEncoding"] == "utf-8":
+        print_line(f"body, {amount(message['bodyBytes'], 'byte')}")
+        for line in message["body"].split("\n"):
+            print_line(f"  {printable(line)}")
+    else:
+        print_line(f"body, {amount(message['bodyBytes'], 'byte')}, in hex")
+        raw = base64.b64decode(message["body"])
+        for at in range(0, len(raw), 32):
+            print_line(f"  {raw[at : at + 32].hex(' ', 4)}")
+    if message["bodyCut"]:
+        print_line("  (cut)")
+
+
+def _print_list(topic: str, answer: dict[str, Any]) -> None:
+    rows = [
+        [
+            str(message["queue"]),
+            str(message["offset"]),
+            moment_text(message["storeMs"]),
+            message["key"] or "",
+            message["tag"] or "",
+            message["uniqueKey"],
+            str(message["bodyBytes"]),
+            message["body"][:_LINE_CHARS] if message["bodyEncoding"] == "utf-8" else "(binary)",
+        ]
+        for message in answer["messages"]
+    ]
+    columns = ["queue", "offset", "stored", "key", "tag", "unique key", "bytes", "body"]
+    print_table(f"Messages of {topic}", columns, rows, right=(0, 1, 6))
+    if answer["cursor"] is not None:
+        print_line("there are more; --limit shows up to 1000, `pyddmq messages export` all of them")
+
+
+def _warn(answer: dict[str, Any]) -> None:
+    if answer["unsearchedBytes"]:
+        missed = answer["unsearchedBytes"]
+        _say(f"not indexed and not searched: {amount(missed, 'byte')} of the log; messages may be missing")
+    if answer["damaged"]:
+        _say(f"left out: {amount(answer['damaged'], 'damaged record')}; `pyddmq store check` names them")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"pyddmq: {text}\n")
+
+
+# What is written
+
+
+def _write_raw(message: dict[str, Any], output: Path | None) -> None:
+    text = message["body"]
+    body = text.encode() if message["bodyEncoding"] == "utf-8" else base64.b64decode(text)
+    try:
+        if output is not None:
+            output.write_bytes(body)
+            return
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable(output, error) from error
+
+
+def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -> tuple[BinaryIO, int]:
+    """Open what is written to; returns it and the commit-log offset to go on from, 0 for the beginning."""
+    if output is None:
+        return sys.stdout.buffer, 0
+    try:
+        if not resume:
+            return stack.enter_context(output.open("xb")), 0
+        stream = stack.enter_context(output.open("r+b" if output.exists() else "w+b"))
+        return stream, _resume(stream, output)
+    except FileExistsError as error:
+        text = f"{output} is there already; go on with it by --resume, or name another file"
+        raise CliError(text, ExitCode.USAGE) from error
+    except OSError as error:
+        raise _unwritable(output, error) from error
+
+
+def _resume(stream: BinaryIO, output: Path) -> int:
+    """Cut a line that is not whole off the end; returns the offset behind the last message written."""
+    whole = 0
+    last = b""
+    for line in stream:
+        if not line.endswith(b"\n"):
+            break
+        whole += len(line)
+        last = line
+    stream.truncate(whole)
+    stream.seek(whole)
+    if not last:
+        return 0
+    try:
+        return int(json.loads(last)["physical"]) + 1
+    except (ValueError, KeyError, TypeError) as error:
+        text = f"the last line of {output} is no exported message; name the file that an export wrote"
+        raise CliError(text, ExitCode.USAGE) from error
+
+
+def _write_line(target: BinaryIO, message: dict[str, Any]) -> None:
+    try:
+        target.write(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable(None, error) from error
+
+
+def _finish(target: BinaryIO, output: Path | None) -> None:
+    try:
+        target.flush()
+        if output is not None:
+            os.fsync(target.fileno())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable(output, error) from error
+
+
+def _unwritable(output: Path | None, error: OSError) -> CliError:
+    where = "the output" if output is None else str(output)
+    reason = (error.strerror or str(error)).lower()
+    return CliError(f"cannot write {where}: {reason}; give it another place", ExitCode.CHECK_FAILED)

@@ -1,0 +1,154 @@
+"""`pyddmq topics`, `groups` and `stats`: what the admin port tells of a running node."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from proxy.cli.admin_client import get
+from proxy.cli.findings import print_findings
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_json, print_line, print_table
+from proxy.operate.text import amount
+from proxy.operate.view import whereabouts
+from proxy.process.exit_codes import ExitCode
+
+_LIMIT = 10_000
+_OUT_SHOWN = 20
+
+
+def topics(
+    *,
+    topic: Annotated[str | None, typer.Argument(help="Only this topic, queue by queue.")] = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List topics with the offsets that their queues hold."""
+    answer = get(admin, f"/api/topics?limit={_LIMIT}" + (f"&topic={quote(topic, safe='')}" if topic else ""))
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    if topic is not None:
+        rows = [
+            [str(queue["queue"]), str(queue["min"]), str(queue["max"]), str(queue["max"] - queue["min"])]
+            for each in answer["topics"]
+            for queue in each["queues"]
+        ]
+        kinds = ", ".join(each["messageType"] for each in answer["topics"])
+        print_table(f"Topic {topic} ({kinds})", ["queue", "first", "end", "messages"], rows, right=(0, 1, 2, 3))
+        return ExitCode.OK
+    rows = [
+        [
+            each["topic"],
+            "" if each["kind"] == "user" else each["kind"],
+            each["messageType"],
+            str(len(each["queues"])),
+            str(sum(queue["max"] - queue["min"] for queue in each["queues"])),
+        ]
+        for each in answer["topics"]
+    ]
+    print_table("Topics", ["topic", "kind", "type", "queues", "messages"], rows, right=(3, 4))
+    return ExitCode.OK
+
+
+def groups(
+    *,
+    group: Annotated[str | None, typer.Argument(help="Only this group, with what is out to whom.")] = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List groups with their lag in messages and seconds, messages in flight and stuck keys."""
+    answer = get(admin, f"/api/groups?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    print_findings(answer)
+    rows = [
+        [
+            each["group"],
+            subscription["topic"],
+            subscription["state"] if subscription["pausedSinceMs"] is None else "paused",
+            str(subscription["lag"]),
+            f"{subscription['lagSeconds']:.1f}",
+            str(subscription["inFlight"]),
+            str(subscription["waiting"]),
+        ]
+        for each in answer["groups"]
+        for subscription in each["topics"]
+    ]
+    columns = ["group", "topic", "state", "lag", "lag s", "in flight", "waiting"]
+    print_table("Groups", columns, rows, right=(3, 4, 5, 6))
+    _print_stuck_keys(answer)
+    if group is not None:
+        _print_in_flight(answer)
+    return ExitCode.OK
+
+
+def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Show the node itself: state, uptime, store, connections and counters."""
+    answer = get(admin, f"/api/stats?limit={_LIMIT}")
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    print_line(f"pyddmq {answer['version']}, {answer['state']}, up {answer['uptimeSeconds']:.0f} s")
+    for reason in answer["reasons"]:
+        print_line(f"  {reason}")
+    print_findings(answer)
+    store = answer.get("store")
+    if store:
+        mib = 1024 * 1024
+        used, free = store["usedBytes"] / mib, store["freeBytes"] / mib
+        print_line(f"store {store['path']}: {used:,.0f} MiB used, {free:,.0f} MiB free, flush {store['flush']}")
+    connections = [
+        [each["address"], each["service"], _age(answer, each["sinceMs"]), str(each["requests"])]
+        for each in answer["connections"]
+    ]
+    print_table(
+        amount(answer["connectionsTotal"], "connection"),
+        ["address", "service", "since s", "requests"],
+        connections,
+        right=(2, 3),
+    )
+    counters = [[name, f"{value:,}"] for name, value in sorted(answer["counters"].items())]
+    print_table("Counters", ["name", "value"], counters, right=(1,))
+    return ExitCode.OK
+
+
+def _print_stuck_keys(answer: dict[str, Any]) -> None:
+    rows = [
+        [
+            each["group"],
+            key["key"] or "",
+            f"{key['qid']}@{key['offset']}",
+            str(key["attempts"]),
+            key["holder"] or whereabouts(key["state"]),
+            _age(answer, key["sinceMs"]),
+        ]
+        for each in answer["groups"]
+        for subscription in each["topics"]
+        for key in subscription["stuckKeys"]
+    ]
+    if rows:
+        print_table(
+            "Stuck keys", ["group", "key", "first message", "attempts", "holder", "since s"], rows, right=(3, 5)
+        )
+
+
+def _print_in_flight(answer: dict[str, Any]) -> None:
+    out = [each for group in answer["groups"] for each in group["inFlight"]]
+    if not out:
+        print_line("nothing is in flight")
+        return
+    rows = [
+        [each["topic"], f"{each['qid']}@{each['offset']}", each["holder"], _age(answer, each["sinceMs"])]
+        for each in out[:_OUT_SHOWN]
+    ]
+    title = "In flight" if len(out) <= _OUT_SHOWN else f"In flight, the oldest {_OUT_SHOWN} of {len(out)}"
+    print_table(title, ["topic", "message", "holder", "since s"], rows, right=(3,))
+
+
+def _age(answer: dict[str, Any], since_ms: int) -> str:
+    """Seconds since a moment by the node's own clock."""
+    return f"{max(0, answer['nowMs'] - since_ms) / 1000:.1f}"

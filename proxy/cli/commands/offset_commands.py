@@ -1,0 +1,145 @@
+"""`pyddmq offsets show | reset`: where groups stand, and moving them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from broker.runtime.seams import SystemClock
+from proxy.cli.admin_client import CHANGE_TIMEOUT_SECONDS, get, post
+from proxy.cli.errors import CliError
+from proxy.cli.moments import moment_option
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
+from proxy.cli.output import print_json, print_line, print_table
+from proxy.operate.moments import moment_text
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+_LIMIT = 10_000
+
+
+def show(
+    *,
+    group: Annotated[str | None, typer.Argument(help="Only this group.")] = None,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show where groups stand in every queue."""
+    if data is None:
+        answer = get(admin, f"/api/offsets?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+    else:
+        from proxy.cli.store import stopped_store
+
+        answer = stopped_store.show(data, group)
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    rows = [
+        [
+            each["group"],
+            each["topic"],
+            str(each["queue"]),
+            str(each["min"]),
+            str(each["committed"]),
+            str(each["finishedAbove"]),
+            str(each["next"]),
+            str(each["max"]),
+            str(each["lag"]),
+            "" if each["oldestMs"] is None else moment_text(each["oldestMs"]),
+        ]
+        for each in answer["offsets"]
+    ]
+    columns = [
+        "group",
+        "topic",
+        "queue",
+        "first",
+        "committed",
+        "finished above",
+        "next",
+        "end",
+        "lag",
+        "oldest unfinished",
+    ]
+    print_table("Offsets", columns, rows, right=(2, 3, 4, 5, 6, 7, 8))
+    return ExitCode.OK
+
+
+def reset(
+    *,
+    group: Annotated[str, typer.Argument(help="The group.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic.")],
+    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.")] = None,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    to_time: Annotated[
+        str | None,
+        typer.Option(
+            "--to-time",
+            metavar="TIME",
+            help="To the first message stored then or later: 2026-03-01T04:05:06Z, 2h ago, or ms since 1970.",
+        ),
+    ] = None,
+    earliest: Annotated[bool, typer.Option("--earliest", help="To the first message that is kept.")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="To the end: nothing that is there is delivered.")] = False,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="By so many offsets, back if negative.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only shown.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for what is out with clients.")] = False,
+    wait: Annotated[float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for what is out.")] = 30.0,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show what moving a group's offsets would skip and repeat; with --yes, move them."""
+    targets: dict[str, Any] = {
+        "toOffset": to_offset,
+        "toTimeMs": None if to_time is None else moment_option(to_time, option="--to-time", clock=SystemClock()),
+        "to": "earliest" if earliest else "latest" if latest else None,
+        "shiftBy": shift_by,
+    }
+    given = {name: value for name, value in targets.items() if value is not None}
+    if len(given) != 1 or (earliest and latest):
+        text = "say where to, once: --to-offset, --to-time, --earliest, --latest or --shift-by"
+        raise CliError(text, ExitCode.USAGE)
+    if data is None:
+        body: dict[str, Any] = {"group": group, "topic": topic, "queue": queue, **given}
+        body |= {"dryRun": not yes, "force": force, "waitSeconds": wait}
+        answer = post(admin, "/api/offsets/reset", body, timeout_seconds=wait + CHANGE_TIMEOUT_SECONDS)
+    else:
+        from proxy.cli.store import stopped_store
+        from upstream.operate.positions import Target
+
+        target = Target(to_offset, targets["toTimeMs"], shift_by, targets["to"])
+        answer = stopped_store.reset(data, group, topic, queue, target, dry_run=not yes)
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    _print_moves(answer)
+    return ExitCode.OK
+
+
+def _print_moves(answer: dict[str, Any]) -> None:
+    rows = [
+        [
+            str(each["queue"]),
+            str(each["from"]),
+            str(each["to"]),
+            str(each["skipped"]),
+            str(each["repeated"]),
+            str(each["finishedAboveForgotten"]),
+            str(each["inFlight"]),
+        ]
+        for each in answer["queues"]
+    ]
+    columns = ["queue", "from", "to", "skipped", "repeated", "of them finished above", "in flight"]
+    print_table(f"Group {answer['group']} on topic {answer['topic']}", columns, rows, right=tuple(range(7)))
+    skipped = amount(sum(each["skipped"] for each in answer["queues"]), "unfinished message")
+    repeated = amount(sum(each["repeated"] for each in answer["queues"]), "finished message")
+    if answer["changed"]:
+        print_line(f"done: {skipped} skipped, {repeated} delivered again")
+    elif answer["dryRun"]:
+        print_line(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; --yes does it")
+    else:
+        print_line("nothing to do: the group stands there already")

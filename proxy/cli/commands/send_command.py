@@ -1,0 +1,257 @@
+"""`pyddmq send`: publish messages from the command line, a file or stdin."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker.format.properties import is_system_property
+from broker.runtime.seams import SystemClock
+from proxy.cli.commands.send_loop import Loop, loop_options, send_loop
+from proxy.cli.errors import CliError, translate
+from proxy.cli.input_lines import Line, batches_of, lines_of
+from proxy.cli.moments import duration_option, moment_option
+from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
+from proxy.cli.output import print_json, print_line, progress
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+from pyddmq import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
+
+STDIN = "-"
+
+
+def send(
+    *,
+    topic: Annotated[str, typer.Argument(help="Topic to publish to.")],
+    body: Annotated[str | None, typer.Argument(help="The message. Without it: see --file.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="One message per line; - is stdin. Empty lines are left out.")
+    ] = None,
+    exported: Annotated[
+        bool, typer.Option("--exported", help="Lines are those of `messages export`: body, key, tag and properties.")
+    ] = False,
+    key: Annotated[str | None, typer.Option(help="Message key; chooses the queue.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag that subscriptions filter by.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="User property; may be repeated.")
+    ] = None,
+    hash_id: Annotated[int, typer.Option(help="Queue by hash, before the key; 0 is none.")] = 0,
+    partition: Annotated[int, typer.Option(help="Queue by number; -1: by hash or key; -2: random.")] = -1,
+    delay_level: Annotated[int, typer.Option(min=0, help="Deliver after this delay level; 0: at once.")] = 0,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Deliver at this moment: ISO 8601, ms since 1970, or `in 90s`.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Deliver after this time, such as 90s or 2h.")
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Deliver again and again, so long apart: a loop.")
+    ] = None,
+    growth: Annotated[
+        int | None, typer.Option(min=2, help="A loop with gaps of N, N*N, ... seconds, at most a day.")
+    ] = None,
+    times: Annotated[int | None, typer.Option(min=1, help="Deliveries of a loop.")] = None,
+    expire: Annotated[str | None, typer.Option(metavar="TIME", help="No delivery of a loop after this moment.")] = None,
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one.")] = 100,
+    timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
+    patience: Annotated[
+        str,
+        typer.Option(metavar="SPAN", help="How long to go on when the node goes away meanwhile."),
+    ] = "10s",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No line per message and no progress bar: how many, and errors.")
+    ] = False,
+    producer: ProducerAddress = PRODUCER_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Publish messages and print queue, offset and id of each.
+
+    The body is an argument, or each line of a file or of stdin (--file -, or a pipe) is one message.
+    """
+    if body == STDIN and file is None:
+        body, file = None, Path(STDIN)
+    if exported and body is not None:
+        raise CliError("--exported reads lines: give a --file or a pipe, not a message", ExitCode.USAGE)
+    if exported and (key is not None or tag is not None or properties):
+        raise CliError("--exported takes key, tag and properties from the lines; leave the options out", ExitCode.USAGE)
+    if bool(delay_level) + (at is not None) + (delay is not None) > 1:
+        raise CliError("of --delay-level, --at and --delay a message takes one; leave the others out", ExitCode.USAGE)
+    told = None if quiet else as_json
+    make = exported_message if exported else plain_message
+    like = OutgoingMessage(
+        topic=topic,
+        body=b"",
+        key=key,
+        tags=tag,
+        properties=_properties(properties or []),
+        hash_id=hash_id,
+        partition_id=partition,
+        delay_level=delay_level,
+        deliver_at_ms=0 if at is None else moment_option(at, option="--at", clock=SystemClock(), span_is_age=False),
+        delay_ms=0 if delay is None else duration_option(delay, option="--delay"),
+    )
+    loop = loop_options(like, every=every, growth=growth, times=times, expire=expire, clock=SystemClock())
+    if loop is not None and exported:
+        raise CliError("--exported sends messages as they are, not loops", ExitCode.USAGE)
+    patience_ms = duration_option(patience, option="--patience")
+    try:
+        with contextlib.ExitStack() as stack:
+            lines, bytes_total = _input(body, file, stack)
+            sender = stack.enter_context(Producer(producer, timeout_ms=timeout_ms, patience_ms=patience_ms))
+            sender.connect()
+            advance = stack.enter_context(
+                progress(
+                    f"sending to {topic}", bytes_total, unit="bytes", enabled=body is None and not as_json and not quiet
+                )
+            )
+            count = 0
+            if loop is not None:
+                for line in lines:
+                    if line is not None:
+                        _send_loop(sender, loop, make(like, line), line, sent_before=count, told=told)
+                        count += 1
+                lines = ()
+            for group in batches_of(lines, batch):
+                _send_group(sender, [make(like, line) for line in group], group, sent_before=count, told=told)
+                count += len(group)
+                advance(group[-1].bytes_read)
+    except (ClientError, ClientMisuse) as error:
+        raise translate(error, option="--producer") from error
+    if as_json and quiet:
+        print_json({"topic": topic, "sent": count})
+    elif not as_json and (quiet or body is None):
+        print_line(f"{amount(count, 'message')} sent to {topic}")
+    return ExitCode.OK
+
+
+def plain_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
+    """Return the message of which a line is the body."""
+    return dataclasses.replace(like, body=line.body)
+
+
+def exported_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
+    """Return the message that a line of `messages export` holds; what the broker adds itself is left out."""
+    try:
+        value = json.loads(line.body)
+        text = value["body"]
+        body = base64.b64decode(text, validate=True) if value["bodyEncoding"] == "base64" else text.encode()
+        properties = {
+            name: each for name, each in value["properties"].items() if not is_system_property(name.encode("utf-8"))
+        }
+        problem = value.get("bodyProblem") or ("its body was cut" if value["bodyCut"] else None)
+        key, tag = value["key"], value["tag"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        text = f"line {line.number} is no exported message; `pyddmq messages export` writes such lines"
+        raise CliError(text, ExitCode.USAGE) from error
+    if problem:
+        raise CliError(f"line {line.number} cannot be sent again: {problem}", ExitCode.USAGE)
+    return dataclasses.replace(like, body=body, key=key, tags=tag, properties=properties)
+
+
+def _send_group(
+    producer: Producer, messages: list[OutgoingMessage], lines: list[Line], *, sent_before: int, told: bool | None
+) -> None:
+    """Send one batch and print its receipts, as JSON or not (`told`); None prints none."""
+    try:
+        receipts = producer.send_batch(messages)
+    except ClientError as error:
+        raise verdict(error, sent_before=sent_before, lines=lines) from error
+    for receipt in receipts if told is not None else ():
+        _print_receipt(messages[0].topic, receipt, as_json=bool(told))
+
+
+def _send_loop(
+    producer: Producer, loop: Loop, message: OutgoingMessage, line: Line, *, sent_before: int, told: bool | None
+) -> None:
+    """Send one loop and print its id; `told` as above."""
+    try:
+        delay_id = send_loop(producer, loop, message)
+    except ClientError as error:
+        raise verdict(error, sent_before=sent_before, lines=[line]) from error
+    if told:
+        print_json({"topic": message.topic, "delayId": delay_id})
+    elif told is not None:
+        print_line(f"{message.topic}  loop  id {delay_id}")
+
+
+def verdict(error: ClientError, *, sent_before: int, lines: Sequence[Line]) -> CliError:
+    """Return what becomes of an input that was sent up to some lines and failed there.
+
+    Args:
+        error: Of these lines.
+        sent_before: Messages that are stored.
+        lines: May be stored or not, all or none; what is behind them was not sent.
+    """
+    told = translate(error, option="--producer")
+    if not sent_before and not error.undecided:
+        return told
+    first, last = lines[0].number, lines[-1].number
+    before = f"Stored before: {amount(sent_before, 'message')};"
+    if not error.undecided:
+        return CliError(f"{told.text} {before} those from line {first} on are not stored.", told.code)
+    which = f"line {first}" if first == last else f"lines {first} to {last}"
+    return CliError(f"{told.text} {before} {which} may be stored or not, what follows is not.", told.code)
+
+
+def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "qid": receipt.qid,
+                "offset": receipt.offset,
+                "id": receipt.message_id,
+                "attempts": receipt.attempts,
+                **({"handle": receipt.handle} if receipt.handle else {}),
+            }
+        )
+        return
+    again = f"  sent {receipt.attempts} times" if receipt.attempts > 1 else ""
+    if again and not receipt.numbered:
+        again += ", may be stored twice"
+    if receipt.offset < 0:
+        handle = f"  handle {receipt.handle}" if receipt.handle else ""
+        print_line(f"{topic}  delayed  id {receipt.message_id}{handle}{again}")
+        return
+    print_line(f"{topic}  queue {receipt.qid}  offset {receipt.offset}  id {receipt.message_id}{again}")
+
+
+def _properties(pairs: Iterable[str]) -> Mapping[str, str]:
+    properties = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CliError(f"--property {pair!r} is not NAME=VALUE", ExitCode.USAGE)
+        properties[name] = value
+    return properties
+
+
+def _input(
+    body: str | None, file: Path | None, stack: contextlib.ExitStack
+) -> tuple[Iterable[Line | None], int | None]:
+    """Choose where bodies come from; returns them and the size of the input in bytes where it is known."""
+    if body is not None and file is not None:
+        raise CliError("give the message as an argument or with --file, not both", ExitCode.USAGE)
+    if body is not None:
+        if not body:
+            raise CliError("the message is empty; a body has at least one byte", ExitCode.USAGE)
+        return [Line(1, body.encode("utf-8", "surrogateescape"), 0)], None
+    if (file is None or str(file) == STDIN) and (sys.stdin is None or (file is None and sys.stdin.isatty())):
+        raise CliError("no message: give it as an argument, or a file of lines with --file, or a pipe", ExitCode.USAGE)
+    if file is None or str(file) == STDIN:
+        return lines_of(sys.stdin.buffer), None
+    try:
+        stream = stack.enter_context(file.open("rb"))
+        return lines_of(stream), os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CliError(f"cannot read {file}: {reason}; name a file of lines", ExitCode.USAGE) from error

@@ -1,0 +1,57 @@
+"""`pyddmq serve`: start a node."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.cli.errors import CliError
+from proxy.cli.options import AsJson
+from proxy.process.exit_codes import ExitCode
+
+Port = Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes any free port.")]
+
+
+def packaged_configuration() -> Path:
+    """Return the sample configuration that travels with pyddmq: what `serve` uses without `--config`."""
+    return Path(str(resources.files("conf").joinpath("standalone.yaml")))
+
+
+def serve(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Configuration file; without it the sample that comes with pyddmq."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="DIR", help="Data directory, in the place of node.data.")] = None,
+    as_json: AsJson = False,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of the Thrift ports, for node.host.")] = None,
+    producer_port: Port = None,
+    consumer_port: Port = None,
+    admin_port: Port = None,
+) -> int:
+    """Start a node and run until SIGTERM or Ctrl-C, which drain; a second one ends at once. SIGHUP reloads.
+
+    With --json the only line on stdout is {"producer", "consumer", "admin", "data"}, printed once the node is ready.
+    """
+    from proxy.process.serve import ServeOptions
+    from proxy.process.serve import serve as run_node
+
+    for option, value in (("--data", data), ("--host", host)):
+        if value == "":
+            # An unset variable of a script: nothing would mean this folder, and every interface (W99).
+            raise CliError(f"{option} is empty; give a value, or leave the option out", ExitCode.USAGE)
+    options = ServeOptions(
+        config=config or packaged_configuration(),
+        sample=config is None,
+        data=data,
+        json=as_json,
+        host=host,
+        producer_port=producer_port,
+        consumer_port=consumer_port,
+        admin_port=admin_port,
+    )
+    return run_node(options)

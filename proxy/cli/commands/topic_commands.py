@@ -1,0 +1,91 @@
+"""`pyddmq topics create | alter | delete`: topics made, widened, typed and deleted on a running node."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from broker.format.message_type import MessageType
+from proxy.cli.admin_client import delete as delete_at
+from proxy.cli.admin_client import get, post
+from proxy.cli.errors import CliError
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_json, print_line
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+Name = Annotated[str, typer.Argument(help="The topic.")]
+Queues = Annotated[int, typer.Option("--queues", min=1, max=1024, help="How many queues it is to have.")]
+MoreQueues = Annotated[int | None, typer.Option("--queues", min=1, max=1024, help="How many queues it is to have.")]
+Type = Annotated[
+    MessageType | None, typer.Option("--type", case_sensitive=False, help="Which messages it takes; MIXED: all.")
+]
+
+
+def create(
+    *,
+    topic: Name,
+    queues: Queues = 4,
+    message_type: Type = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Make a topic that takes messages, also after a restart, without being listed in the configuration."""
+    answer = post(admin, "/api/topics", {"topic": topic, "queues": queues, "messageType": message_type})
+    if as_json:
+        print_json(answer)
+    else:
+        print_line(f"topic {topic} is there, with {amount(len(answer['queues']), 'queue')}")
+    return ExitCode.OK
+
+
+def alter(
+    *,
+    topic: Name,
+    queues: MoreQueues = None,
+    message_type: Type = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Give a topic more queues (never fewer) or another message type, at once; stored messages stay as they are."""
+    answer = post(admin, "/api/topics/alter", {"topic": topic, "queues": queues, "messageType": message_type})
+    if as_json:
+        print_json(answer)
+    else:
+        print_line(f"topic {topic} has {amount(len(answer['queues']), 'queue')} and takes {answer['messageType']}")
+    return ExitCode.OK
+
+
+def delete(
+    *,
+    topic: Name,
+    yes: Annotated[str | None, typer.Option("--yes", metavar="NAME", help="The name again; nobody is asked.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Empty a topic that the configuration lists.")] = False,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Delete a topic; its messages can no longer be read. Asks for the name again."""
+    confirmed = yes if yes is not None else _asked(topic, admin)
+    if confirmed != topic:
+        raise CliError(f"nothing was deleted: {confirmed!r} is not {topic!r}.", ExitCode.USAGE)
+    answer = delete_at(admin, "/api/topics", {"topic": topic, "confirm": confirmed, "force": force})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    done = "emptied; the configuration lists it, so it is there again" if answer["emptied"] else "deleted"
+    print_line(f"topic {topic} is {done}; {amount(answer['messages'], 'message')} went")
+    return ExitCode.OK
+
+
+def _asked(topic: str, admin: str) -> str:
+    """Show what would go and ask for the name; without a terminal it must be given by --yes."""
+    if not sys.stdin.isatty():
+        raise CliError(f"say --yes {topic} to delete without being asked.", ExitCode.USAGE)
+    [found] = get(admin, f"/api/topics?topic={quote(topic, safe='')}")["topics"]
+    messages = sum(queue["max"] - queue["min"] for queue in found["queues"])
+    print(f"{amount(messages, 'message')} in {amount(len(found['queues']), 'queue')} go.", file=sys.stderr)
+    print("Type the topic's name to delete it: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()

@@ -1,0 +1,4 @@
+"""`pyddmq demo`: the demonstrations' commands.
+
+What they show stands in `proxy.demo`.
+"""

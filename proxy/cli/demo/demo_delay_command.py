@@ -1,0 +1,64 @@
+"""`pyddmq demo delay`: a level, timers, a loop and cancels through a running node, and a verdict."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from typing import Annotated
+
+import typer
+
+from broker.runtime.seams import SystemClock
+from proxy.cli.demo.demo_command import node_errors, print_checks, print_verdict
+from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
+from proxy.cli.output import print_json, print_line
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+
+class Spoil(enum.StrEnum):
+    """What `--break` shows the checker in the place of the truth."""
+
+    EARLY = "early"
+    CANCEL = "cancel"
+
+
+def delay(
+    *,
+    spoil: Annotated[
+        Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
+    ] = None,
+    patience: Annotated[float, typer.Option(min=1, help="Seconds after which what is due counts as lost.")] = 30.0,
+    producer: ProducerAddress = PRODUCER_DEFAULT,
+    consumer: ConsumerAddress = CONSUMER_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Send messages for later through a running node and check when they come.
+
+    A delay level, timers to the millisecond, a loop, and cancels, on topic permits and group permits-audit. It takes
+    about fifteen seconds. Exit code 1 when a check fails.
+    """
+    from proxy.demo.delay_run import DelayOptions, DelayRun
+
+    options = DelayOptions(
+        producer=producer,
+        consumer=consumer,
+        run=uuid.uuid4().hex[:12],
+        spoil=spoil.value if spoil is not None else None,
+        patience_seconds=patience,
+    )
+    if not as_json:
+        print_line(f"run {options.run}, on topic permits and group permits-audit:")
+    told = (lambda _: None) if as_json else (lambda text: print_line(f"  {text}"))
+    with node_errors("topic permits and group permits-audit"):
+        report = DelayRun(options, clock=SystemClock(), told=told).execute()
+    if as_json:
+        print_json(report.as_json())
+    else:
+        print_checks(report.checks)
+        times = amount(report.deliveries, "delivery")
+        print_line(f"{times}, {report.late_ms_median} ms after the moment (median), {report.late_ms_max} ms at most")
+        if report.foreign:
+            print_line(f"acked on the way: {amount(report.foreign, 'message')} of other runs or producers")
+        print_verdict(report.checks)
+    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED

@@ -1,0 +1,156 @@
+"""A store that no node has open, under the store's own lock; its offsets, shown and moved."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxy.cli.errors import CliError
+from proxy.cli.store.store_files import store_errors
+from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker.runtime.metrics import Metrics
+    from broker.runtime.seams import Clock, Disk
+    from broker.store import Store
+    from upstream.operate.positions import Target
+    from upstream.progress.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedStore:
+    """A store that no node has open, and what it was opened with; the loop never runs."""
+
+    root: str
+    store: Store
+    disk: Disk
+    clock: Clock
+    metrics: Metrics
+    loop: asyncio.AbstractEventLoop
+
+
+@contextlib.contextmanager
+def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
+    """Open a data directory as a node does, recovery included, and close it in good order.
+
+    Args:
+        data: The directory.
+        change: What is done to it stays. Without this not a byte of it changes, recovery included, and reading it is
+            permission enough; nodes are kept out all the same.
+
+    Raises:
+        CliError: There is no store, a node has it open, or it cannot be used.
+    """
+    import asyncio
+    from random import Random
+
+    from broker.features import ALL
+    from broker.options import StoreOptions
+    from broker.runtime.disk import RealDisk
+    from broker.runtime.metrics import Metrics
+    from broker.runtime.private_disk import PrivateDisk
+    from broker.runtime.seams import SystemClock
+    from broker.store import Store
+    from broker.tools.interchange import adopted, geometry_of
+
+    root, clock, metrics = str(data.absolute()), SystemClock(), Metrics()
+    disk = RealDisk() if change else PrivateDisk(RealDisk(read_only=True))
+    loop = asyncio.new_event_loop()
+    with contextlib.closing(loop), store_errors(data):
+        if geometry_of(root, disk=disk) is None:
+            raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+        options = adopted(root, StoreOptions(), disk=disk)
+        store = Store.open(
+            root, options=options, features=ALL, disk=disk, clock=clock, random=Random(), metrics=metrics
+        )
+        try:
+            yield StoppedStore(root=root, store=store, disk=disk, clock=clock, metrics=metrics, loop=loop)
+        finally:
+            store.close()
+
+
+@contextlib.contextmanager
+def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progress]]:
+    """`opened`, with the ack journal."""
+    from upstream.progress.progress import Progress
+
+    with opened(data, change=change) as found:
+        # The loop never runs: everything is made durable by `close`.
+        progress = Progress.open(
+            found.root,
+            store=found.store,
+            disk=found.disk,
+            clock=found.clock,
+            metrics=found.metrics,
+            scheduler=found.loop,
+        )
+        try:
+            yield found.store, progress
+        finally:
+            progress.close()
+
+
+def show(data: Path, group: str | None) -> dict[str, Any]:
+    """Return what `GET /api/offsets` would, of a store that no node has open.
+
+    Raises:
+        CliError: The group has no offsets there, or the directory cannot be used.
+    """
+    from broker.runtime.seams import SystemClock
+    from upstream.operate.positions import positions
+
+    with opened_progress(data, change=False) as (store, progress):
+        found = [
+            {
+                "group": each.group,
+                "topic": each.topic,
+                "queue": each.queue_id,
+                "min": each.minimum,
+                "committed": each.committed,
+                "finishedAbove": each.finished_above,
+                "next": each.next_read,
+                "max": each.maximum,
+                "lag": each.lag,
+                "oldestMs": each.oldest_ms,
+            }
+            for each in positions(progress, store, group=group)
+        ]
+    if group is not None and not found:
+        text = f"no offsets of a group {group!r} are in {data}; `pyddmq offsets show --data {data}` lists all"
+        raise CliError(text, ExitCode.NOT_FOUND)
+    return {"nowMs": SystemClock().wall_ms(), "offsetsTotal": len(found), "offsets": found}
+
+
+def reset(data: Path, group: str, topic: str, queue: int | None, target: Target, *, dry_run: bool) -> dict[str, Any]:
+    """Do what `POST /api/offsets/reset` does, on a store that no node has open.
+
+    Raises:
+        CliError: The group has no offsets there, or the target lies outside of a queue.
+    """
+    from upstream.operate.positions import PositionUnknown, TargetRefused, plan_moves, trackers_of
+
+    with opened_progress(data, change=not dry_run) as (store, progress):
+        try:
+            trackers = trackers_of(progress, store, group, topic, queue)
+            moves = plan_moves(trackers, target, store)
+        except PositionUnknown as unknown:
+            raise CliError(str(unknown), ExitCode.NOT_FOUND) from unknown
+        except TargetRefused as refusal:
+            raise CliError(str(refusal), ExitCode.REFUSED) from refusal
+        changed = not dry_run and any(move.changes for move in moves)
+        for move in moves if changed else ():
+            if move.changes:
+                progress.reset(trackers[move.queue_id], move.to)
+        progress.sync()
+    return {
+        "group": group,
+        "topic": topic,
+        "dryRun": dry_run,
+        "changed": changed,
+        "queues": [move.document(in_flight=0) for move in moves],
+    }

@@ -1,0 +1,111 @@
+"""`pyddmq store backup` and `restore`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.cli.errors import CliError
+from proxy.cli.options import AsJson
+from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.store.store_files import DataFolder, folder_bytes, log_bytes, store_errors
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+
+def backup(
+    *,
+    data: DataFolder,
+    target: Annotated[Path, typer.Argument(help="Folder for the copy; empty or new.")],
+    link: Annotated[
+        bool,
+        typer.Option("--link", help="Hard links of full log files: no space, but the same bytes on the same disk."),
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Check the copy afterwards.")] = True,
+    as_json: AsJson = False,
+) -> int:
+    """Copy a data directory consistently, also while a node has it open.
+
+    The copy has every message and every ack that was answered before the command began.
+    """
+    from broker.runtime.disk import RealDisk
+    from broker.runtime.seams import SystemClock
+    from upstream.tools.backup import Backup
+
+    root, copy = str(data.absolute()), str(target.absolute())
+    if Path(copy).resolve().is_relative_to(Path(root).resolve()):
+        raise CliError(f"{target} lies inside {data}; choose a folder elsewhere", ExitCode.USAGE)
+    with store_errors(data), progress("copying", log_bytes(root), unit="bytes", enabled=not as_json) as advance:
+        manifest = Backup(
+            root,
+            copy,
+            source=RealDisk(read_only=True),
+            disk=RealDisk(),
+            clock=SystemClock(),
+            link=os.link if link else None,
+            progress=lambda done, _total: advance(done),
+        ).make()
+    found = _verify(target, as_json=as_json) if verify else 0
+    size = sum(line["bytes"] for line in manifest["files"].values())
+    if as_json:
+        told = {"backup": str(target), "logEnd": manifest["logEnd"], "files": len(manifest["files"]), "bytes": size}
+        print_json({**told, "verified": verify, "findings": found})
+    else:
+        checked = "" if not verify else ", checked" if not found else f", {amount(found, 'thing')} found by the check"
+        content = f"{amount(len(manifest['files']), 'file')}, {amount(size, 'byte')}"
+        print_line(f"{target}: {content}, log up to {manifest['logEnd']:,}{checked}")
+        if found:
+            print_line(f"they are copied from {data} as they are: `pyddmq store check {data}` tells more")
+    return ExitCode.DAMAGE_FOUND if found else ExitCode.OK
+
+
+def _verify(target: Path, *, as_json: bool) -> int:
+    from broker.runtime.disk import RealDisk
+    from broker.runtime.seams import SystemClock
+    from broker.tools.check import Check, Severity
+    from upstream.tools.store_check import check_data
+
+    root = str(target.absolute())
+    look = Check(root, RealDisk(read_only=True), SystemClock())
+    with (
+        store_errors(target),
+        progress("checking the copy", log_bytes(root), unit="bytes", enabled=not as_json) as advance,
+    ):
+        findings = list(check_data(look, lambda done, _total: advance(done)))
+    return sum(finding.severity is not Severity.NOTE for finding in findings)
+
+
+def restore(
+    *,
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder that `store backup` made.")],
+    data: Annotated[Path, typer.Argument(help="Data directory to make; empty or missing.")],
+    as_json: AsJson = False,
+) -> int:
+    """Make a data directory from a backup, comparing every file with its sum."""
+    from broker.runtime.disk import RealDisk
+    from upstream.tools.backup import restore as copy_back
+
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        raise CliError(
+            f"{data} is not empty; a restore never overwrites: move it away, or name another folder",
+            ExitCode.DATA_UNUSABLE,
+        )
+    # Under another name until it is whole: no node starts on half of it.
+    half = data.absolute().with_name(f"{data.name}.restoring")
+    with store_errors(data), progress("restoring", folder_bytes(source), unit="bytes", enabled=not as_json) as advance:
+        manifest = copy_back(
+            str(source.absolute()), str(half), disk=RealDisk(), progress=lambda done, _total: advance(done)
+        )
+        with contextlib.suppress(FileNotFoundError):
+            data.rmdir()
+        half.rename(data.absolute())
+        RealDisk().sync_folder(str(data.absolute().parent))
+    if as_json:
+        print_json({"data": str(data), "files": len(manifest["files"]), "logEnd": manifest["logEnd"]})
+    else:
+        print_line(f"{data}: {amount(len(manifest['files']), 'file')}, every sum right; start the node on it")
+    return ExitCode.OK

@@ -1,0 +1,128 @@
+"""`pyddmq store check`: what is wrong with a data directory, and its repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proxy.cli.errors import CliError
+from proxy.cli.options import AsJson
+from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.store.store_files import DataFolder, log_bytes, store_errors
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from broker.tools.check import Check, Finding
+
+
+def check(
+    *,
+    data: DataFolder,
+    repair: Annotated[bool, typer.Option("--repair", help="Say what a repair would do.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do it. The node must be stopped.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Check every byte of a data directory: records, consume queues, checkpoints, JSON files, ack journal.
+
+    Changes nothing without --repair --yes. Exit code 10 when something is wrong.
+    """
+    if yes and not repair:
+        raise CliError("--yes goes with --repair", ExitCode.USAGE)
+    if yes:
+        _repair(data, as_json=as_json)
+    return _check(data, repair=repair and not yes, as_json=as_json)
+
+
+def _check(data: Path, *, repair: bool, as_json: bool) -> int:
+    from broker.runtime.disk import RealDisk
+    from broker.runtime.seams import SystemClock
+    from broker.tools.check import Check, Severity
+    from upstream.tools.store_check import check_data
+
+    root = str(data.absolute())
+    look = Check(root, RealDisk(read_only=True), SystemClock())
+    counts: dict[str, int] = dict.fromkeys(Severity, 0)
+    with (
+        store_errors(data, quiet=True),
+        progress("checking", log_bytes(root), unit="bytes", enabled=not as_json) as advance,
+    ):
+        for finding in check_data(look, lambda done, _total: advance(done)):
+            counts[finding.severity] += 1
+            _print(finding, "repair would" if repair else "", as_json=as_json)
+    _print_summary(look, counts, repair=repair, as_json=as_json)
+    return ExitCode.OK if counts[Severity.DAMAGE] + counts[Severity.WARNING] == 0 else ExitCode.DAMAGE_FOUND
+
+
+def _repair(data: Path, *, as_json: bool) -> None:
+    from broker.runtime.disk import RealDisk
+    from broker.runtime.seams import SystemClock
+    from upstream.tools.store_repair import repair_data
+
+    root = str(data.absolute())
+    if not (data / "commitlog").is_dir():
+        # Taking the lock would make folders.
+        raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+    with (
+        store_errors(data, quiet=True),
+        progress("checking and mending", log_bytes(root), unit="bytes", enabled=not as_json) as advance,
+    ):
+        found = repair_data(
+            root,
+            disk=RealDisk(),
+            clock=SystemClock(),
+            random=SystemRandom(),
+            progress=lambda done, _total: advance(done),
+        )
+    for finding in found:
+        if finding.repair:
+            _print(finding, "repaired", as_json=as_json)
+    if not as_json:
+        print_line("what is left:")
+
+
+def _print(finding: Finding, done: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**fields(finding), **({"done": done == "repaired"} if done else {})})
+        return
+    place = finding.file if finding.position is None else f"{finding.file}, byte {finding.position}"
+    print_line(f"{finding.severity:<8} {place}: {finding.kind}: {finding.text}")
+    print_line(f"         costs: {finding.costs}")
+    if finding.repair and done:
+        print_line(f"         {done}: {finding.repair}")
+
+
+def fields(finding: Finding) -> dict[str, Any]:
+    """Return a finding as `--json` shows it."""
+    return {
+        "kind": finding.kind,
+        "severity": str(finding.severity),
+        "file": finding.file,
+        "position": finding.position,
+        "count": finding.count,
+        "text": finding.text,
+        "costs": finding.costs,
+        "repair": finding.repair,
+    }
+
+
+def _print_summary(look: Check, counts: dict[str, int], *, repair: bool, as_json: bool) -> None:
+    tally = look.tally
+    assert tally is not None
+    if as_json:
+        read = {"records": tally.records, "units": tally.units, "logBytes": tally.log_bytes, "logEnd": tally.end}
+        print_json({"summary": {**read, "emptyOffsets": tally.fillers, "live": look.live, **counts}})
+        return
+    content = f"{amount(tally.records, 'record')} and {amount(tally.units, 'queue unit')}"
+    damage, warnings = amount(counts["damage"], "damaged place"), amount(counts["warning"], "warning")
+    print_line(
+        f"{content} in {tally.log_bytes / 1e6:,.1f} MB of log: {damage}, {warnings}, {amount(counts['note'], 'note')}"
+    )
+    if repair and counts["damage"] + counts["warning"]:
+        print_line(
+            "nothing was changed. Stop the node, then do it with --repair --yes; "
+            "`pyddmq store backup` first keeps the present state"
+        )

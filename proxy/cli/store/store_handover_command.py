@@ -1,0 +1,70 @@
+"""`pyddmq store handover`: what will behave differently before a store changes hands."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.cli.errors import CliError
+from proxy.cli.options import AsJson
+from proxy.cli.output import print_json, print_line
+from proxy.cli.store.store_files import store_errors
+from proxy.process.exit_codes import ExitCode
+
+
+class Other(enum.StrEnum):
+    """With whom a store is exchanged."""
+
+    ROCKETMQ = "rocketmq"
+
+
+def handover(
+    *,
+    data: Annotated[Path, typer.Argument(help="Data directory that nobody has open; not a byte of it changes.")],
+    to: Annotated[Other | None, typer.Option("--to", help="The store goes there.")] = None,
+    came_from: Annotated[Other | None, typer.Option("--from", help="The store has come from there.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Say what will behave differently when a store goes to Apache RocketMQ, or has come from it.
+
+    Without --to and --from the store tells: whoever wrote it last hands it over.
+    """
+    from broker.runtime.disk import RealDisk
+    from proxy.cli.store import handover as points_of
+    from proxy.cli.store.stopped_store import opened
+    from upstream.progress.progress import Progress
+
+    if to is not None and came_from is not None:
+        raise CliError("give --to or --from, not both", ExitCode.USAGE)
+    with store_errors(data):
+        seen = points_of.before(str(data.absolute()), RealDisk(read_only=True))
+    arrives = came_from is not None or (to is None and seen.theirs)
+    with opened(data) as found:
+        progress = Progress.open(
+            found.root,
+            store=found.store,
+            disk=found.disk,
+            clock=found.clock,
+            metrics=found.metrics,
+            scheduler=found.loop,
+        )
+        make = points_of.from_rocketmq if arrives else points_of.to_rocketmq
+        points = list(make(found, progress, seen))
+        progress.close()
+    direction = "from rocketmq" if arrives else "to rocketmq"
+    if as_json:
+        print_json(points_of.document(points, direction))
+        return ExitCode.OK
+    print_line(f"{data}: handed over {direction}")
+    for point in points:
+        print_line(f"{point.kind} ({point.count}): {point.text}")
+        for name in point.names:
+            print_line(f"    {name}")
+        if point.count > len(point.names) >= points_of.NAMES_SHOWN:
+            print_line("    ...")
+        if point.advice:
+            print_line(f"    do: {point.advice}")
+    return ExitCode.OK

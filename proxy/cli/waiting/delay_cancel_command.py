@@ -1,0 +1,50 @@
+"""`pyddmq delays cancel`: one, those of a level or topic, or all; shown first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from proxy.cli.errors import CliError
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.store.stopped_queries import asking
+from proxy.cli.waiting.cancels import SELECTED_MAX, named, run_cancels, show_selection
+from proxy.cli.waiting.delay_commands import OnlyTopic, asked_parameters, pages, print_messages
+from proxy.process.exit_codes import ExitCode
+
+_PATH = "/api/delays/cancel"
+
+
+def cancel(
+    *,
+    messages: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids (UNIQ_KEY).")] = None,
+    topic: OnlyTopic = None,
+    level: Annotated[int | None, typer.Option("--level", min=1, help="Only messages of this level.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that wait in delay levels.")] = False,
+    rate: Annotated[int, typer.Option(min=1, max=100_000, help="Cancels a second at most, of a selection.")] = 1_000,
+    yes: Annotated[bool, typer.Option("--yes", help="Cancel a selection; without this it is only shown.")] = False,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Cancel messages that wait in a delay level, and say of each whether it was in time.
+
+    Ids are cancelled at once; a selection (--topic, --level, --all) is shown, or cancelled with --yes.
+    """
+    if messages:
+        if everything or level is not None:
+            raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
+        chosen = named(messages, topic)
+        return run_cancels(admin, _PATH, chosen, rate=rate, selected=False, noun="message", as_json=as_json)
+    if not (everything or topic is not None or level is not None):
+        raise CliError("name messages by id, or select them with --topic, --level or --all", ExitCode.USAGE)
+    with asking(admin, None) as ask:
+        found, answer = pages(ask, asked_parameters(level, topic), SELECTED_MAX)
+    if answer["cut"]:
+        raise CliError(f"more than {SELECTED_MAX:,} messages are selected; narrow it with --level", ExitCode.USAGE)
+    # Retries of groups are named, by id or topic, or left alone.
+    found = [each for each in found if topic is not None or not each["topic"].startswith("%RETRY%")]
+    if not yes:
+        return show_selection(found, print_messages, noun="message", as_json=as_json)
+    chosen = [{"id": each["id"], "topic": each["topic"]} for each in found]
+    return run_cancels(admin, _PATH, chosen, rate=rate, selected=True, noun="message", as_json=as_json)

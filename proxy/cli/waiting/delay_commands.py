@@ -1,0 +1,101 @@
+"""`pyddmq delays list | show`: what waits in the delay levels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
+from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.store.stopped_queries import Ask, asking
+from proxy.operate.moments import moment_text
+from proxy.operate.text import age
+from proxy.process.exit_codes import ExitCode
+
+PAGE = 1_000
+
+OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages for this topic.")]
+
+
+def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """List the delay levels: how many messages wait in each, and when the next one is due."""
+    with asking(admin, data) as ask:
+        answer = ask("/api/delays", {})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    rows = [
+        [
+            str(each["level"]),
+            "" if each["delayMs"] is None else age(each["delayMs"] / 1000),
+            str(each["pending"]),
+            str(each["refused"]),
+            "" if each["oldestMs"] is None else moment_text(each["oldestMs"]),
+            "" if each["nextDueMs"] is None else moment_text(each["nextDueMs"]),
+            str(each["lateMs"]),
+        ]
+        for each in answer["levels"]
+    ]
+    columns = ["level", "delay", "pending", "refused", "oldest", "next due", "late ms"]
+    print_table("Delay levels", columns, rows, right=(0, 2, 3, 6))
+    return ExitCode.OK
+
+
+def show(
+    *,
+    level: Annotated[int | None, typer.Argument(help="Only this level.")] = None,
+    topic: OnlyTopic = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Messages shown at most.")] = 100,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show the messages that wait, those due first at the front."""
+    with asking(admin, data) as ask:
+        found, answer = pages(ask, asked_parameters(level, topic), limit)
+    if as_json:
+        print_json({**answer, "messages": found})
+        return ExitCode.OK
+    print_messages("Delayed messages", found)
+    if answer["cut"]:
+        print_line("there are more; name a level, a topic or a higher --limit")
+    return ExitCode.OK
+
+
+def asked_parameters(level: int | None, topic: str | None) -> dict[str, str | int]:
+    """Return the parameters that select messages."""
+    asked: dict[str, str | int] = {"messages": "true"}
+    if level is not None:
+        asked["level"] = level
+    if topic is not None:
+        asked["topic"] = topic
+    return asked
+
+
+def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Fetch the messages of a selection, page after page; return them, and the last answer."""
+    found: list[dict[str, Any]] = []
+    more: dict[str, str | int] = {}
+    while True:
+        answer = ask("/api/delays", {**asked, "limit": min(PAGE, limit - len(found)), **more})
+        found += answer["messages"]
+        if not answer["cut"] or len(found) >= limit:
+            return found, answer
+        more = {"cursor": answer["cursor"]}
+
+
+def print_messages(title: str, found: list[dict[str, Any]]) -> None:
+    """Print a table of messages."""
+    rows = [
+        [
+            moment_text(each["dueMs"]),
+            str(each["level"]),
+            each["topic"],
+            each["key"],
+            each["id"],
+            each["refusedBecause"] or "",
+        ]
+        for each in found
+    ]
+    print_table(title, ["due", "level", "topic", "key", "id", "refused because"], rows, right=(1,))

@@ -1,0 +1,203 @@
+"""`pyddmq timers list | show | reschedule | pause | resume | stats`: what waits for its moment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from broker.runtime.seams import SystemClock
+from proxy.cli.admin_client import post
+from proxy.cli.moments import moment_option
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
+from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.store.stopped_queries import Ask, asking
+from proxy.cli.waiting.cancels import outcome_code
+from proxy.operate.moments import moment_text
+from proxy.operate.text import age
+from proxy.process.exit_codes import ExitCode
+
+PAGE = 1_000
+
+TimerId = Annotated[str, typer.Argument(metavar="ID", help="The message's id (UNIQ_KEY or DDMQ's), or its handle.")]
+OfTopic = Annotated[str | None, typer.Option("--topic", help="Topic of the message; needed when its id is not unique.")]
+OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages for this topic.")]
+From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Due then or later, such as `in 10m`.")]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Due before then.")]
+Stage = Annotated[str, typer.Argument(metavar="STAGE", help="Stage of the work, as `timers stats` names them, or all.")]
+
+
+def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, str | int]:
+    """Return the parameters that select timers. Raises CliError: a moment is none."""
+    clock = SystemClock()
+    asked: dict[str, str | int] = {}
+    if topic is not None:
+        asked["topic"] = topic
+    if begin is not None:
+        asked["from"] = moment_option(begin, option="--from", clock=clock, span_is_age=False)
+    if end is not None:
+        asked["to"] = moment_option(end, option="--to", clock=clock, span_is_age=False)
+    return asked
+
+
+def list_timers(
+    *,
+    topic: OnlyTopic = None,
+    begin: From = None,
+    end: To = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Messages shown at most.")] = 100,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List the messages that wait for their moment, those due first at the front."""
+    asked = asked_parameters(topic, begin, end)
+    with asking(admin, data) as ask:
+        found, cursor = pages(ask, asked, limit)
+    if as_json:
+        for each in found:
+            print_json(each)
+        return ExitCode.OK
+    print_timers("Timers", found)
+    if cursor is not None:
+        print_line("there are more; name a topic, --from and --to, or a higher --limit")
+    return ExitCode.OK
+
+
+def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], str | None]:
+    """Fetch the timers of a selection, page after page, and where a further page would begin."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        more = {**asked, "limit": min(PAGE, limit - len(found)), **({} if cursor is None else {"cursor": cursor})}
+        answer = ask("/api/timers", more)
+        found += answer["timers"]
+        cursor = answer["cursor"]
+        if cursor is None:
+            break
+    return found, cursor
+
+
+def print_timers(title: str, found: list[dict[str, Any]]) -> None:
+    """Print a table of timers."""
+    rows = [
+        [
+            moment_text(each["dueMs"]),
+            each["topic"],
+            each["key"],
+            each["id"],
+            each.get("delayId") or "",
+            _loop(each),
+            each["refusedBecause"] or "",
+        ]
+        for each in found
+    ]
+    columns = ["due", "topic", "key", "id", "delay id", "loop", "refused because"]
+    kept = [place for place in range(7) if place < 4 or any(row[place] for row in rows)]
+    print_table(title, [columns[place] for place in kept], [[row[place] for place in kept] for row in rows])
+
+
+def _loop(timer: dict[str, Any]) -> str:
+    """Id of a loop, and how many deliveries it has made and may make; of another timer nothing."""
+    loop = timer.get("loop")
+    return "" if loop is None else f"{loop['id']} ({loop['made']} made, {loop['left']} left)"
+
+
+def show(
+    *,
+    timer: TimerId,
+    topic: OfTopic = None,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show one timer, whether it is pending, was delivered, cancelled or rescheduled."""
+    asked = {"id": timer} if topic is None else {"id": timer, "topic": topic}
+    with asking(admin, data) as ask:
+        answer = ask("/api/timers/show", asked)
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    print_line(f"id        {answer['id']}")
+    print_line(f"topic     {answer['topic']}")
+    print_line(f"state     {answer['text']}")
+    for name, label in (("storedMs", "stored"), ("dueMs", "due")):
+        if answer[name] is not None:
+            print_line(f"{label:<9} {moment_text(answer[name])}")
+    for name, label in (("key", "key"), ("handle", "handle")):
+        if answer[name]:
+            print_line(f"{label:<9} {answer[name]}")
+    return ExitCode.OK
+
+
+def reschedule(
+    *,
+    timer: TimerId,
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help="The new moment: ISO 8601, ms, or `in 90s`.")],
+    topic: OfTopic = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Give a timer another moment, in one piece; it has a new id then."""
+    due_ms = moment_option(at, option="--at", clock=SystemClock(), span_is_age=False)
+    answer = post(admin, "/api/timers/reschedule", {"id": timer, "topic": topic, "deliverAtMs": due_ms})
+    if as_json:
+        print_json(answer)
+    else:
+        print_line(answer["text"])
+        if answer["newId"]:
+            print_line(f"new id    {answer['newId']}")
+            print_line(f"handle    {answer['handle']}")
+    return outcome_code(answer["outcome"])
+
+
+def _next_due(page: dict[str, Any]) -> dict[str, int]:
+    """Tell of the first of a page what `/api/timers` tells of one that is due within seconds."""
+    due = [each["dueMs"] for each in page["timers"]]
+    return {"nextDueMs": due[0], "lateMs": max(0, page["nowMs"] - due[0])} if due else {}
+
+
+def pause(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Halt a stage of the timers' work until `resume` or a restart; timers become late, none is lost."""
+    return _switch("pause", stage, admin, as_json=as_json)
+
+
+def resume(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Let a paused stage go on."""
+    return _switch("resume", stage, admin, as_json=as_json)
+
+
+def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
+    answer = post(admin, f"/api/timers/{action}", {"stage": stage})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    before = "" if answer["changed"] else "nothing changed: "
+    paused = ", ".join(answer["pausedStages"])
+    print_line(before + (f"paused: {paused}" if paused else "no stage is paused"))
+    return ExitCode.OK
+
+
+def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Show how many timers wait, for which topics, how late they are, and what each stage has before it."""
+    with asking(admin, data) as ask:
+        answer = ask("/api/timers", {"limit": 0})
+        if answer["nextDueMs"] is None and answer["pendingTotal"]:
+            # Not within seconds, so that no slot of it is read.
+            answer |= _next_due(ask("/api/timers", {"limit": 1}))
+    if as_json:
+        print_json({name: value for name, value in answer.items() if name not in ("timers", "cursor")})
+        return ExitCode.OK
+    due = "" if answer["nextDueMs"] is None else f", the next one due {moment_text(answer['nextDueMs'])}"
+    late = f", late by {age(answer['lateMs'] / 1000)}" if answer["lateMs"] else ""
+    print_line(f"pending: {answer['pendingTotal']:,}{due}{late}")
+    if answer["refused"]:
+        print_line(f"refused by their topics, and tried again: {answer['refused']:,}")
+    topics = [[each["topic"], f"{each['pending']:,}"] for each in answer["topics"]]
+    print_table("Pending by topic", ["topic", "pending"], topics, right=(1,))
+    stages = [
+        [each["stage"], f"{each['depth']:,}", f"{each['ms']:,.1f}", "paused" if each["paused"] else ""]
+        for each in answer["stages"]
+    ]
+    print_table("Stages", ["stage", "waiting", "ms at work", "state"], stages, right=(1, 2))
+    return ExitCode.OK

@@ -1,0 +1,290 @@
+"""`pyddmq transactions list | show | commit | rollback | resume | stats`: half messages, decided by hand."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from proxy.cli.admin_client import post
+from proxy.cli.errors import CliError
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
+from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.cli.store.stopped_queries import Ask, asking
+from proxy.cli.waiting.cancels import named
+from proxy.operate.moments import moment_text
+from proxy.operate.text import age, amount
+from proxy.process.exit_codes import ExitCode, code_of_all
+
+SELECTED_MAX = 100_000
+_PATH = "/api/transactions"
+_PAGE = 1_000
+_SHOWN = 10
+
+
+class Standing(enum.StrEnum):
+    """Which transactions are meant."""
+
+    UNDECIDED = "undecided"
+    DISCARDED = "discarded"
+
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of transactions (UNIQ_KEY).")]
+OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only those of messages for this topic.")]
+OnlyGroup = Annotated[str | None, typer.Option("--group", help="Only those of this producer group.")]
+State = Annotated[
+    Standing, typer.Option("--state", help="`undecided`, or `discarded`: given up after their checks or their age.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="All of the state.")]
+Rate = Annotated[float, typer.Option(min=0.1, max=10_000, help="At most so many a second, of a selection.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it with a selection; without this it is only shown.")]
+
+
+def list_transactions(
+    *,
+    topic: OnlyTopic = None,
+    group: OnlyGroup = None,
+    state: State = Standing.UNDECIDED,
+    limit: Annotated[int, typer.Option(min=1, max=SELECTED_MAX, help="Transactions shown at most.")] = 100,
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List transactions that are undecided, or were discarded; the oldest first."""
+    with asking(admin, data) as ask:
+        answer, found = _selected(ask, state, topic, group, limit)
+    if as_json:
+        print_json({**answer, "transactions": found})
+        return ExitCode.OK
+    _print_transactions(f"{state.value} transactions".capitalize(), found, answer["nowMs"])
+    if answer["next"] is not None:
+        print_line("there are more; name a topic, a producer group or a higher --limit")
+    return ExitCode.OK
+
+
+def show(
+    *,
+    transaction: Annotated[str, typer.Argument(metavar="ID", help="Id of the transaction (UNIQ_KEY).")],
+    data: StoppedData = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Show where a transaction stands; `pyddmq messages show ID` has its body."""
+    with asking(admin, data) as ask:
+        answer = ask(_PATH, {"id": transaction})
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    for each in answer["transactions"]:
+        print_line(f"{each['id']}: {_STANDING[each['state']]}")
+        for name, value in _facts(each, answer["nowMs"]):
+            print_line(f"  {name:<10} {printable(value)}")
+    return ExitCode.OK
+
+
+_STANDING = {
+    "undecided": "undecided",
+    "discarded": "discarded; commit, rollback or resume it",
+    "committed": "committed",
+    "rolledBack": "rolled back",
+    "resumed": "discarded once, and resumed",
+    "moved": "put again, or discarded",
+    "decided": "decided long ago",
+}
+
+
+def _facts(each: dict[str, Any], now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "message", f"for topic {each['topic']}, queue {each['queue']}, {amount(each['bytes'], 'byte')} in all"
+    yield "group", each["group"]
+    if each["key"]:
+        yield "key", each["key"]
+    yield "stored", f"{moment_text(each['storedMs'])}, {age((now_ms - each['storedMs']) / 1000)} ago"
+    yield "checks", f"{each['checks']}{', one is being answered' if each['checkOut'] else ''}"
+    if each["remark"]:
+        yield "remark", each["remark"]
+    yield "handle", each["handle"]
+
+
+def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Count undecided transactions by topic and producer group, and those that were discarded."""
+    with asking(admin, data) as ask:
+        answer = ask(_PATH, {"limit": 0})
+    if as_json:
+        print_json({name: value for name, value in answer.items() if name not in ("transactions", "next")})
+        return ExitCode.OK
+    rows = [[each["topic"], each["group"], str(each["count"])] for each in answer["pending"]]
+    print_table("Undecided transactions", ["topic", "producer group", "undecided"], rows, right=(2,))
+    oldest = answer["oldestMs"]
+    since = "" if oldest is None else f", the oldest for {age((answer['nowMs'] - oldest) / 1000)}"
+    print_line(f"{answer['undecidedTotal']:,} undecided{since}; {answer['discardedTotal']:,} discarded")
+    return ExitCode.OK
+
+
+def _deciding(action: str, summary: str) -> Callable[..., int]:
+    """Make the command that decides transactions one way."""
+
+    def decide(
+        *,
+        transactions: Ids = None,
+        topic: OnlyTopic = None,
+        group: OnlyGroup = None,
+        state: State = Standing.UNDECIDED,
+        everything: Everything = False,
+        rate: Rate = 100,
+        yes: Yes = False,
+        admin: AdminAddress = ADMIN_DEFAULT,
+        as_json: AsJson = False,
+    ) -> int:
+        chosen = _chosen(admin, transactions, state, topic, group, everything=everything)
+        return _change(admin, action, chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)
+
+    done = _DONE[action]
+    decide.__doc__ = (
+        f"{summary} Final.\n\nIds are {done} at once, whatever their state; a selection (--topic, --group, --state, "
+        f"--all) is shown, or {done} with --yes."
+    )
+    return decide
+
+
+_DONE = {"commit": "committed", "rollback": "rolled back", "resume": "resumed"}
+
+commit = _deciding("commit", "Commit transactions in their producers' place: their messages are delivered.")
+rollback = _deciding(
+    "rollback", "Roll transactions back in their producers' place: their messages are never delivered."
+)
+
+
+def resume(
+    *,
+    transactions: Ids = None,
+    topic: OnlyTopic = None,
+    group: OnlyGroup = None,
+    everything: Everything = False,
+    rate: Rate = 100,
+    yes: Yes = False,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Make discarded transactions undecided again: their producers are asked anew, from the first check on.
+
+    Ids at once; a selection (--topic, --group, --all) is shown, or resumed with --yes.
+    """
+    chosen = _chosen(admin, transactions, Standing.DISCARDED, topic, group, everything=everything)
+    return _change(admin, "resume", chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)
+
+
+def _chosen(
+    admin: str, ids: Sequence[str] | None, state: Standing, topic: str | None, group: str | None, *, everything: bool
+) -> list[dict[str, Any]]:
+    """Return the transactions that are meant: those named, or a selection with all that is known of each."""
+    selection = everything or topic is not None or group is not None
+    if ids:
+        if selection:
+            raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
+        return [{"id": each["id"]} for each in named(ids, None)]
+    if not selection:
+        raise CliError("say which: ids, --topic, --group or --all", ExitCode.USAGE)
+    with asking(admin, None) as ask:
+        answer, found = _selected(ask, state, topic, group, SELECTED_MAX)
+    if answer["next"] is not None:
+        text = f"more than {SELECTED_MAX:,} transactions are selected; narrow it with --topic or --group"
+        raise CliError(text, ExitCode.USAGE)
+    return found
+
+
+def _selected(
+    ask: Ask, state: Standing, topic: str | None, group: str | None, count_max: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the last answer and the transactions of all pages, up to `count_max`."""
+    asked = {"state": state.value, "topic": topic, "group": group}
+    given = {name: value for name, value in asked.items() if value is not None}
+    found: list[dict[str, Any]] = []
+    start = 0
+    while True:
+        answer = ask(_PATH, {**given, "from": start, "limit": min(_PAGE, count_max - len(found))})
+        found += answer["transactions"]
+        if answer["next"] is None or len(found) >= count_max:
+            return answer, found
+        start = answer["next"]
+
+
+def _change(
+    admin: str, action: str, chosen: list[dict[str, Any]], *, selected: bool, rate: float, yes: bool, as_json: bool
+) -> int:
+    """Do something to transactions one by one, and say what became of each."""
+    if selected and not yes:
+        return _shown(action, chosen, as_json=as_json)
+    codes: Counter[ExitCode] = Counter()
+    pause = threading.Event()
+    with progress(_DONE[action], len(chosen), unit="messages", enabled=selected and not as_json) as advance:
+        for count, each in enumerate(chosen, 1):
+            if count > 1 and selected:
+                pause.wait(1 / rate)
+            result, code = _asked(admin, action, each["id"])
+            codes[code] += 1
+            if as_json:
+                print_json(result)
+            elif not selected or result["refused"] is not None:
+                print_line(_sentence(action, result))
+            advance(count)
+    if selected and not as_json:
+        done = codes.pop(ExitCode.OK, 0)
+        print_line(f"{amount(done, 'transaction')} {_DONE[action]}, {codes.total():,} refused")
+    return code_of_all(codes)
+
+
+def _asked(admin: str, action: str, transaction: str) -> tuple[dict[str, Any], ExitCode]:
+    body = {"id": transaction} if action == "resume" else {"id": transaction, "state": action}
+    path = f"{_PATH}/resume" if action == "resume" else f"{_PATH}/decide"
+    try:
+        answer = post(admin, path, body)
+    except CliError as error:
+        if error.code not in (ExitCode.REFUSED, ExitCode.NOT_FOUND):
+            raise
+        return {"id": transaction, "refused": error.text}, error.code
+    return {**answer, "refused": None}, ExitCode.OK
+
+
+def _sentence(action: str, result: dict[str, Any]) -> str:
+    name = printable(result["id"])
+    if result["refused"] is not None:
+        return f"{name}: {printable(result['refused'])}"
+    before = "it was before" if result.get("already") else "it had been discarded" if result.get("wasDiscarded") else ""
+    return f"{name}: {_DONE[action]}{f' ({before})' if before else ''}"
+
+
+def _shown(action: str, found: list[dict[str, Any]], *, as_json: bool) -> int:
+    """Show what would be changed."""
+    if as_json:
+        for each in found:
+            print_json({"id": each["id"], "topic": each["topic"], "group": each["group"], "refused": "only shown"})
+        return ExitCode.OK
+    newest = max((each["storedMs"] for each in found), default=0)
+    _print_transactions("Selected", found[:_SHOWN], newest)
+    more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
+    print_line(
+        f"nothing was changed: {amount(len(found), 'transaction')} would be {_DONE[action]}{more}; --yes does it"
+    )
+    return ExitCode.OK
+
+
+def _print_transactions(title: str, found: Sequence[dict[str, Any]], now_ms: int) -> None:
+    rows = [
+        [
+            each["id"],
+            each["topic"],
+            each["group"],
+            each["key"],
+            moment_text(each["storedMs"]),
+            age(max(0, now_ms - each["storedMs"]) / 1000),
+            str(each["checks"]),
+            each["remark"],
+        ]
+        for each in found
+    ]
+    columns = ["id", "topic", "producer group", "key", "stored", "age", "checks", "remark"]
+    print_table(title, columns, rows, right=(5, 6))

@@ -1,0 +1,231 @@
+"""Hot reload: read the configuration again and apply what changed, all or nothing (D22).
+
+Everything that can be refused is refused before anything is changed: a file with errors, a setting that needs a
+restart, fewer queues than a topic has, a group that still drains from an earlier removal, an action that does not
+open. Groups that did not change are not touched at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from broker.errors import StoreError
+from broker.runtime.metrics import declare
+from conf import Config, ConfigError, GroupConfig, Loaded
+from conf.diff import ChangeKind, Changes, Refusal, diff
+from conf.places import Path
+from proxy.node.action_places import group_path, unmakeable
+from proxy.node.assembly import consumer_group
+from proxy.node.node import Node
+from proxy.node.trouble_facts import ConfigurationView
+from proxy.services.topic_ports import wanted_types
+
+_log = structlog.get_logger(__name__)
+
+RELOADS = declare("pyddmq_reloads_total", "Reloads of the configuration: applied, unchanged, refused", ("outcome",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadResult:
+    """What a reload did. `changes` has a sentence per change, `problems` says why nothing was changed."""
+
+    changes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the configuration that was read is now in force."""
+        return not self.problems
+
+
+class Reloader:
+    """Reloads one node."""
+
+    def __init__(
+        self,
+        node: Node,
+        read: Callable[[], Loaded],
+        *,
+        over: Callable[[Config], Config] = lambda config: config,
+        applied: Callable[[Config], None] = lambda _: None,
+        file: str = "",
+    ) -> None:
+        """Set up.
+
+        Args:
+            node: The running node.
+            read: Loads and checks the configuration; raises ConfigError.
+            over: Puts over it what the command line said.
+            applied: Told of a configuration that came into force, for what the process around the node has of it.
+            file: Where the configuration is read, as people are told.
+        """
+        self._node = node
+        self._read = read
+        self._over = over
+        self._applied = applied
+        self.configuration = ConfigurationView(file=file)
+        """The file, when it was refused or is gone."""
+
+    def reload(self) -> ReloadResult:
+        """Read and apply; the outcome is logged and counted, and returned for whoever asked."""
+        try:
+            loaded = self._read()
+        except ConfigError as error:
+            return self._refuse(tuple(str(problem) for problem in error.problems))
+        result = self.apply(
+            self._over(loaded.config), place=lambda refusal: str(loaded.problem(refusal.path, refusal.text))
+        )
+        if not result.accepted:
+            return self._refuse(result.problems)
+        outcome = "applied" if result.changes else "unchanged"
+        self._node.metrics.counter(RELOADS, outcome).add()
+        warnings = tuple(str(warning) for warning in loaded.warnings)
+        self.configuration = replace(self.configuration, refused_ms=0, problems=())
+        _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
+        return ReloadResult(changes=result.changes, warnings=warnings)
+
+    def apply(self, config: Config, *, place: Callable[[Refusal], str] = str) -> ReloadResult:
+        """Bring a checked configuration into force, or change nothing and say why.
+
+        Args:
+            config: The configuration.
+            place: Makes the sentence of a refusal, with where its key stands.
+        """
+        node = self._node
+        if node.state not in ("ready", "failed"):
+            return ReloadResult(problems=(f"the node is {node.state}: nothing can be changed now",))
+        queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
+        changes = diff(node.config, config, queues=queues)
+        problems = [*changes.refusals, *self._still_draining(config, changes)]
+        if problems:
+            return ReloadResult(problems=tuple(place(each) for each in problems))
+        if changes.empty:
+            node.config = config
+            return ReloadResult()
+        try:
+            prepared = self._prepare(config, changes)
+        except _Unprepared as error:
+            return ReloadResult(problems=(place(error.refusal),))
+        self._commit(config, changes, prepared)
+        self._applied(config)
+        return ReloadResult(changes=tuple(changes.sentences()))
+
+    def _still_draining(self, config: Config, changes: Changes) -> list[Refusal]:
+        leaving = {group.name for group in self._node.leaving}
+        text = "was taken out a moment ago and still drains; reload again when it has left"
+        return [
+            Refusal(group_path(config, name), f"group {name} {text}")
+            for name, change in changes.groups.items()
+            if change.kind is ChangeKind.ADDED and name in leaving
+        ]
+
+    def _prepare(self, config: Config, changes: Changes) -> dict[str, Callable[[], None]]:
+        """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain.
+
+        Raises:
+            _Unprepared: Something of it failed.
+        """
+        node = self._node
+        for name in changes.topics:
+            if name in config.topics:
+                with _blamed_on(("topics", name)):
+                    node.store.create_topic(name, config.queue_count(name))
+        steps: dict[str, Callable[[], None]] = {}
+        for name, change in changes.groups.items():
+            if change.kind is ChangeKind.REMOVED:
+                steps[name] = self._removal(name)
+            elif change.kind is ChangeKind.ADDED:
+                self._check_actions(config, name)
+                steps[name] = self._addition(config.groups[name], config)
+            else:
+                self._check_actions(config, name)
+                steps[name] = self._change(name, config)
+        # Last, and in one write: unlike queues, a type that the running configuration does not want shows at once.
+        with _blamed_on(("topics",)):
+            node.store.topic_changes.set_types(wanted_types(config))
+        return steps
+
+    def _check_actions(self, config: Config, name: str) -> None:
+        refusal = unmakeable(self._node.registry, config, name)
+        if refusal is not None:
+            raise _Unprepared(refusal)
+
+    def _removal(self, name: str) -> Callable[[], None]:
+        def step() -> None:
+            group = self._node.groups.pop(name)
+            group.begin_drain()
+            self._node.leaving.append(group)
+
+        return step
+
+    def _change(self, name: str, config: Config) -> Callable[[], None]:
+        node = self._node
+
+        def step() -> None:
+            node.reconfigure_group(node.groups[name], config.groups[name])
+
+        return step
+
+    def _addition(self, settings: GroupConfig, config: Config) -> Callable[[], None]:
+        group = consumer_group(self._node, settings, config.node)
+
+        def step() -> None:
+            self._node.groups[settings.group] = group
+            group.start()
+
+        return step
+
+    def _commit(self, config: Config, changes: Changes, steps: dict[str, Callable[[], None]]) -> None:
+        """Apply what cannot fail."""
+        node = self._node
+        node.config = config
+        node.ports.publish(config)
+        for step in steps.values():
+            step()
+        if changes.node:
+            node.apply_live_settings()
+            for name, group in node.groups.items():
+                if name not in steps:
+                    node.reconfigure_group(group, group.config)
+        node.request_turn()
+
+    def look(self, *, is_there: bool) -> None:
+        """Take notice of whether the file is there; without it the running configuration stays in force."""
+        missing_ms = self.configuration.missing_ms
+        if is_there == (not missing_ms):
+            return
+        if is_there:
+            _log.info("config_file_back", file=self.configuration.file)
+        else:
+            _log.warning("config_file_missing", file=self.configuration.file, text="a restart would not find it")
+        missing_ms = 0 if is_there else self._node.seams.clock.wall_ms()
+        self.configuration = replace(self.configuration, missing_ms=missing_ms)
+
+    def _refuse(self, problems: tuple[str, ...]) -> ReloadResult:
+        refused_ms = self._node.seams.clock.wall_ms()
+        self.configuration = replace(self.configuration, refused_ms=refused_ms, problems=problems)
+        self._node.metrics.counter(RELOADS, "refused").add()
+        _log.error("reload_refused", problems=list(problems), text="the running configuration stays in force")
+        return ReloadResult(problems=problems)
+
+
+class _Unprepared(Exception):
+    """What a reload needs cannot be had."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+@contextmanager
+def _blamed_on(path: Path) -> Iterator[None]:
+    """Name the key for which something is done as the place of what goes wrong."""
+    try:
+        yield
+    except StoreError as error:
+        raise _Unprepared(Refusal(path, str(error))) from error

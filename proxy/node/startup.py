@@ -1,0 +1,148 @@
+"""A node's opening, driven on its loop in steps of bounded work, so that its ports answer meanwhile.
+
+No thread: the steps are those of `Store.opening` and `Progress.opening`, and a turn of the loop comes between any two.
+Whoever cancels it leaves the store as a kill would; the next start recovers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from broker.opening.recovery import RecoveryProgress
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.seams import Clock
+
+LOG_SECONDS = 5.0
+"""How often a long recovery says how far it is."""
+
+SCANNED = declare(
+    "pyddmq_recovery_scanned_bytes", "Bytes of the log that the recovery of this start has looked at.", kind="gauge"
+)
+TO_SCAN = declare("pyddmq_recovery_total_bytes", "Bytes of the log that it has to look at.", kind="gauge")
+
+T = TypeVar("T")
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryView:
+    """How far an opening is.
+
+    Attributes:
+        phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed, "waiting" while it is
+            found out which delayed messages, timers and transactions are pending.
+        scanned_bytes: Bytes of the log looked at.
+        total_bytes: Bytes to look at, the empty rest of its files included.
+        percent: 0 to 100 of the log.
+        eta_seconds: Seconds left for the log at the present rate; None before there is one.
+    """
+
+    phase: str
+    scanned_bytes: int
+    total_bytes: int
+    percent: float
+    eta_seconds: float | None
+
+    @property
+    def sentence(self) -> str:
+        """How far it is, for people."""
+        if self.phase == "acks":
+            return "the ack journal is replayed"
+        if self.phase == "waiting":
+            return "the log is read for delays, timers and transactions that were delivered or decided"
+        left = "" if self.eta_seconds is None else f", about {self.eta_seconds:.0f} s left"
+        return f"{self.percent:.0f} % of {self.total_bytes:,} bytes of the log{left}"
+
+
+class Startup:
+    """Runs the steps of one opening and knows how far it is."""
+
+    def __init__(self, clock: Clock, metrics: Metrics, *, pause_seconds: float = 0.0) -> None:
+        self._pause_seconds = pause_seconds
+        self._clock = clock
+        self._scanned = metrics.counter(SCANNED)
+        self._to_scan = metrics.counter(TO_SCAN)
+        self._progress = RecoveryProgress(0, 0)
+        self._phase = "log"
+        self._began = clock.monotonic()
+        self._said = self._began
+
+    async def open_log(self, steps: Generator[RecoveryProgress, None, T]) -> T:
+        """Run the store's steps; return what they return. Closes them when it is cancelled."""
+        self._began = self._said = self._clock.monotonic()
+        try:
+            while True:
+                self._note(next(steps))
+                await asyncio.sleep(self._pause_seconds)
+        except StopIteration as end:
+            self._finish()
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+
+    async def replay_acks(self, steps: Generator[None, None, T]) -> T:
+        """Run the journal's steps; return what they return. Closes them when it is cancelled."""
+        return await self._run("acks", steps)
+
+    async def find_waiting(self, steps: Generator[None, None, T]) -> T:
+        """Run the steps that find what is pending; return what they return. Closes them when it is cancelled."""
+        return await self._run("waiting", steps)
+
+    async def _run(self, phase: str, steps: Generator[None, None, T]) -> T:
+        self._phase = phase
+        try:
+            while True:
+                next(steps)
+                await asyncio.sleep(self._pause_seconds)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+
+    @property
+    def view(self) -> RecoveryView:
+        """How far it is now."""
+        scanned, total = self._progress.scanned_bytes, self._progress.total_bytes
+        elapsed = self._clock.monotonic() - self._began
+        if self._phase != "log":
+            scanned = total
+        known = scanned > 0 and elapsed > 0
+        return RecoveryView(
+            phase=self._phase,
+            scanned_bytes=scanned,
+            total_bytes=total,
+            percent=round(100 * scanned / total, 1) if total else (100.0 if self._phase != "log" else 0.0),
+            eta_seconds=round(elapsed * (total - scanned) / scanned, 1) if known else None,
+        )
+
+    def _note(self, progress: RecoveryProgress) -> None:
+        self._progress = progress
+        self._scanned.value, self._to_scan.value = progress.scanned_bytes, progress.total_bytes
+        now = self._clock.monotonic()
+        if now - self._said >= LOG_SECONDS:
+            self._said = now
+            view = self.view
+            _log.info(
+                "recovering",
+                percent=view.percent,
+                scanned_bytes=view.scanned_bytes,
+                total_bytes=view.total_bytes,
+                records=progress.records,
+                eta_seconds=view.eta_seconds,
+            )
+
+    def _finish(self) -> None:
+        seconds = self._clock.monotonic() - self._began
+        _log.info(
+            "recovered",
+            seconds=round(seconds, 3),
+            scanned_bytes=self._progress.scanned_bytes,
+            records=self._progress.records,
+        )

@@ -1,0 +1,162 @@
+"""What a node does as its memory ceiling nears, and how it comes back; the account itself is `upstream.budget`.
+
+Connections and buffers obey the level of the account by themselves. Here stands what nobody else can decide: which
+connections are closed, which of those that are slowed may go on, and who is told when there is room again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Scheduler
+from proxy.port.connection import Connection
+from proxy.port.reading import INPUT_BYTES_SLOWED
+from proxy.port.server import ThriftServer
+from upstream.budget import Budget, Pressure
+from upstream.delivery.group import ConsumerGroup
+
+HELD = declare(
+    "pyddmq_memory_held_bytes",
+    "What the node holds for clients (connections) and groups (jobs), as of the last second",
+    ("what",),
+    kind="gauge",
+)
+LIMIT = declare("pyddmq_memory_max_bytes", "The ceiling of what is held (memoryMax)", kind="gauge")
+LEVEL = declare(
+    "pyddmq_memory_pressure",
+    "Measures in force: 0 none, 1 eased (no reading ahead), 2 slowed, 3 refusing, 4 closing",
+    kind="gauge",
+)
+MEASURES = declare(
+    "pyddmq_memory_measures_total",
+    "How often a measure came into force: eased, slowed, refusing, closing",
+    ("measure",),
+)
+
+HELD_BYTES_CLOSED = 8 * 1024
+"""A connection that holds less than this is not closed for memory: it would bring nothing."""
+
+
+class MemoryWatch:
+    """Keeps one node under its ceiling."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        groups: Callable[[], Iterable[ConsumerGroup]],
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        notices: Notices,
+    ) -> None:
+        """Set up, and hear of the budget's changes from now on; `servers` is filled in once they are made.
+
+        Args:
+            budget: The node's account.
+            groups: All groups, those that leave included.
+            clock: Monotonic time, for how long something has been held.
+            scheduler: The event loop.
+            metrics: The node's registry.
+            notices: Rate-limited log lines.
+        """
+        self.servers: Sequence[ThriftServer] = ()
+        self._budget = budget
+        self._groups = groups
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._notices = notices
+        budget.recount = self._jobs
+        budget.changed = self._changed
+
+    def sweep(self) -> None:
+        """Count what is there, and let some of the slowed connections go on. Called every second or so."""
+        budget, metrics = self._budget, self._metrics
+        budget.settle()
+        self.relieve()
+        if budget.level >= Pressure.SLOWED:
+            self._favour_some()
+        metrics.counter(HELD, "connections").value = budget.used - budget.job_bytes
+        metrics.counter(HELD, "jobs").value = budget.job_bytes
+        metrics.counter(LIMIT).value = budget.limit
+        metrics.counter(LEVEL).value = int(budget.level)
+
+    def relieve(self) -> None:
+        """Close those who held most for longest while the ceiling is that near, until publishes can be taken again."""
+        budget = self._budget
+        if budget.level < Pressure.CLOSING:
+            return
+        enough = budget.begins(Pressure.SLOWED)
+        now = self._clock.monotonic()
+        ranked = sorted(self._connections(), key=lambda pair: _weight(pair[1], now), reverse=True)
+        for server, connection in ranked:
+            if budget.used < enough:
+                break
+            if connection.held_bytes < HELD_BYTES_CLOSED:
+                continue
+            self._notices.note(
+                "connection_closed_for_memory",
+                service=server.service,
+                client=connection.address,
+                held_bytes=connection.held_bytes,
+                doing=connection.doing,
+            )
+            server.close_for_memory(connection)
+        budget.settle()
+
+    def _favour_some(self) -> None:
+        """Let as many unfinished frames arrive as there is room for, the oldest first: they end, and free memory."""
+        budget = self._budget
+        slowed = [
+            (server, connection)
+            for server, connection in self._connections()
+            if connection.partial_since is not None and connection.unread_bytes > INPUT_BYTES_SLOWED
+        ]
+        slowed.sort(key=lambda pair: pair[1].partial_since or 0.0)
+        room = budget.begins(Pressure.CLOSING) - budget.used
+        for server, connection in slowed:
+            room -= server.limits.frame_bytes_max
+            # There is always room for one: the last eighth of the ceiling is for what is under way.
+            connection.favour(room >= 0 or connection is slowed[0][1])
+
+    def _connections(self) -> list[tuple[ThriftServer, Connection]]:
+        return [(server, each) for server in self.servers for each in server.connections]
+
+    def _jobs(self) -> int:
+        return sum(group.live_jobs for group in self._groups())
+
+    def _changed(self, old: Pressure, new: Pressure) -> None:
+        """Count and note the measures that begin; have everybody go on whom an ended measure held back."""
+        for level in range(old + 1, new + 1):
+            self._metrics.counter(MEASURES, Pressure(level).name.lower()).add()
+        self._metrics.counter(LEVEL).value = int(new)
+        self._notices.note(
+            "memory_pressure",
+            pressure=new.name.lower(),
+            was=old.name.lower(),
+            held_bytes=self._budget.used,
+            max_bytes=self._budget.limit,
+        )
+        if new < old:
+            self._scheduler.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        level = self._budget.level
+        if level < Pressure.SLOWED:
+            for _, connection in self._connections():
+                connection.favour(False)
+        if level < Pressure.REFUSING:
+            for group in list(self._groups()):
+                group.go_on()
+
+
+def _weight(connection: Connection, now: float) -> float:
+    """How much a connection held and for how long, in byte-seconds: a slow peer weighs more than a large call."""
+    since = min(
+        now if connection.partial_since is None else connection.partial_since,
+        now if connection.stuck_since is None else connection.stuck_since,
+    )
+    return connection.held_bytes * (1.0 + now - since)

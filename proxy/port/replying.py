@@ -1,0 +1,295 @@
+"""The replies of a connection: given in any order, they leave in that of the requests.
+
+Replies of a turn leave with its end. A reply that never left our buffer hands its messages back; so does one whose peer
+has closed, as the system knows before the loop hears of it.
+
+What a connection holds in memory (unfinished frames, requests without an answer, replies not yet taken by the peer)
+is in the node's account all the time (`upstream.budget`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Self
+
+from proxy.port.accepting import Accepting
+from proxy.port.network import NoPeer, Peer
+from proxy.port.reply_slot import SLOT_BYTES, Lost, Slot
+from proxy.wire.frames import FrameSplitter
+
+CARRIED_MAX = 4
+"""Replies with messages, of those the peer may not have got, that go back at once after a reset."""
+
+_NO_PEER = NoPeer()
+
+
+class Replying:
+    """What a connection holds, and its way out; `proxy.port.reading` is the way in.
+
+    Attributes:
+        requests: Requests that were handled, or are now.
+        carried: Number of the last reply with messages.
+        closed: Nothing is taken or written any more.
+        deferred: Whether its frames wait for its turn; `proxy.port.shares` keeps it.
+        dirty: Whether something waits for the end of the turn.
+        stuck_since: Monotonic seconds since when the peer takes no more; None while it does.
+    """
+
+    __slots__ = (
+        "_carried",
+        "_counted",
+        "_ended",
+        "_out",
+        "_out_bytes",
+        "_peer",
+        "_promised",
+        "_reading",
+        "_sent",
+        "_server",
+        "_settling",
+        "_slot_bytes",
+        "_slots",
+        "_splitter",
+        "_stuck_bytes",
+        "_stuck_replies",
+        "_transport",
+        "_unread",
+        "_writable",
+        "carried",
+        "closed",
+        "deferred",
+        "dirty",
+        "requests",
+        "stuck_since",
+    )
+
+    _server: Accepting[Self]
+
+    def __init__(self, server: Accepting[Self]) -> None:
+        self._server = server
+        self._splitter = FrameSplitter(server.limits.frame_bytes_max, admin_hint=server.admin_hint)
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[Slot] = deque()
+        self._out: deque[tuple[bytes, Lost | None]] = deque()
+        self._out_bytes = 0
+        self._stuck_bytes = 0
+        self._stuck_replies = 0
+        self._slot_bytes = 0
+        self._unread = 0
+        self._counted = 0
+        self._peer: Peer = _NO_PEER
+        self._sent = 0
+        self._carried: deque[tuple[int, Lost]] = deque(maxlen=CARRIED_MAX)
+        """Replies with messages since the peer was last heard of: where each begins in all that was sent."""
+        self._promised = 0
+        self._writable = True
+        self._reading = True
+        self._settling = False
+        self._ended = False
+        self.requests = 0
+        self.carried = 0
+        self.closed = False
+        self.deferred = False
+        self.dirty = False
+        self.stuck_since: float | None = None
+
+    # What services call.
+
+    def answer(self, data: bytes, lost: Lost | None = None) -> None:
+        """Answer the request being handled, now; it waits for its turn when earlier ones are unanswered."""
+        if self.closed:
+            if lost is not None:
+                lost()
+        elif self._slots:
+            slot = Slot(self)
+            slot.data = data
+            slot.lost = lost
+            self._slots.append(slot)
+            self._account(SLOT_BYTES)
+            self.keep(slot)
+        else:
+            self._queue(data, lost)
+
+    def keep(self, slot: Slot) -> None:
+        """Take an answer into account that waits for those before it."""
+        if self._slots[0] is not slot:
+            assert slot.data is not None, "it has been answered"
+            slot.kept_bytes = len(slot.data)
+            self._slot_bytes += slot.kept_bytes
+            self._account(slot.kept_bytes)
+
+    def answered(self, slot: Slot, data: bytes, lost: Lost | None) -> None:
+        """Take the answer that a slot just got."""
+        slots = self._slots
+        if len(slots) == 1 and self._reading and not (self._unread or self._ended or self._settling):
+            # `settle`, inline, for the one request of a client that waits for its reply.
+            slots.clear()
+            self._counted -= SLOT_BYTES
+            self._server.budget.used -= SLOT_BYTES
+            self._queue(data, lost)
+        else:
+            self.keep(slot)
+            self.settle()
+
+    def later(self) -> Slot:
+        """Keep the place of the request being handled; its answer comes through the slot."""
+        slot = Slot(self)
+        self._slots.append(slot)
+        self._counted += SLOT_BYTES
+        self._server.budget.used += SLOT_BYTES
+        return slot
+
+    def hold(self, count: int) -> None:
+        """Take bytes into account, or off it, that are held for this connection elsewhere."""
+        self._account(count)
+
+    def promise(self) -> None:
+        """Note that the reply to the request being handled will stand for results that were taken."""
+        self._promised = self.requests
+
+    @property
+    def carries_promise(self) -> bool:
+        """Whether a reply that stands for results waits to be written, or for its turn.
+
+        Every request has one reply, so what is neither in its slot nor in the output has left.
+        """
+        return self._promised > self.requests - len(self._slots) - len(self._out)
+
+    @property
+    def carries_messages(self) -> bool:
+        """Whether a reply with messages waits to be written."""
+        return any(lost is not None for _, lost in self._out)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client said that it sends no more; its pulls must not wait."""
+        return self._ended
+
+    def may_start(self) -> bool:
+        """Whether a pull may take messages now: no earlier request unanswered, and the peer reads its replies."""
+        return not self._slots and self._out_bytes <= self._server.limits.output_bytes_max
+
+    @property
+    def doing(self) -> str:
+        """What the connection does at present, in a word: `waiting` (a parked pull), `busy`, `slow` or `idle`."""
+        if self._out_bytes:
+            return "slow"
+        if self._slots:
+            return "waiting" if self._slots[0].withdraw is not None else "busy"
+        return "idle"
+
+    def leave_unanswered(self) -> None:
+        """Close at once, without an answer to the request being handled and without handling another one."""
+        self.abort()
+        self.closed = True
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Close after what was written has left; replies that wait for the end of a turn do not leave any more."""
+        if self._transport is not None:
+            if self.dirty:
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    # Replies on their way out.
+
+    def settle(self: Self) -> None:
+        """Move settled replies from the head of the order to the output, and start the pull that is next."""
+        if self.closed or self._settling:
+            return
+        self._settling = True
+        slots = self._slots
+        try:
+            while slots:
+                head = slots[0]
+                if head.data is not None:
+                    slots.popleft()
+                    self._slot_bytes -= head.kept_bytes
+                    size = SLOT_BYTES + head.kept_bytes
+                    self._counted -= size
+                    self._server.budget.used -= size
+                    self._queue(head.data, head.lost)
+                elif head.start is not None and self._out_bytes <= self._server.limits.output_bytes_max:
+                    start, head.start = head.start, None
+                    start()
+                else:
+                    break
+        finally:
+            self._settling = False
+        if not self._reading or self._splitter.ready:
+            self._server.resume_soon(self)
+        if self._ended:
+            self._server.touch(self)
+
+    def flush(self) -> None:
+        """Write what is queued, until the kernel takes no more. Called at the end of each turn."""
+        self.dirty = False
+        transport = self._transport
+        if transport is None or self.closed:
+            return
+        out = self._out
+        count = self._stuck_replies
+        while out and self._writable and not transport.is_closing():
+            data, lost = out.popleft()
+            count = 1
+            if lost is None and out and out[0][1] is None:
+                # Small replies of one turn share a system call; replies that carry messages go one by one, so that
+                # it is known which of them never left.
+                parts = [data]
+                while out and out[0][1] is None:
+                    parts.append(out.popleft()[0])
+                count = len(parts)
+                data = b"".join(parts)
+            size = len(data)
+            if lost is not None:
+                if self._peer.gone():
+                    data, lost = lost() or b"", None
+                else:
+                    self._carried.append((self._sent, lost))
+            self._sent += len(data)
+            transport.write(data)
+            if lost is not None and transport.is_closing():
+                # The write found the client gone, so nothing of this reply left (W9): `connection_lost` hands it back.
+                self._carried.pop()
+                out.appendleft((data, lost))
+                return
+            self._out_bytes -= size
+            self._counted -= size
+            self._server.budget.used -= size
+        if not self._writable:
+            # What was written last is not all with the kernel.
+            self._stuck_replies = count
+            stuck = transport.get_write_buffer_size()
+            self._account(stuck - self._stuck_bytes)
+            self._stuck_bytes = stuck
+        if self._ended:
+            self._close_when_done()
+
+    def _queue(self: Self, data: bytes, lost: Lost | None) -> None:
+        size = len(data)
+        self._out.append((data, lost))
+        self._out_bytes += size
+        self._counted += size
+        budget = self._server.budget
+        budget.used += size
+        if budget.used >= budget.next_at:
+            budget.settle()
+        if not self.dirty:
+            self.dirty = True
+            self._server.touch(self)
+
+    def _account(self, count: int) -> None:
+        """Bring a change of what is held into the node's account; nothing is held for a closed connection."""
+        if not self.closed:
+            self._counted += count
+            self._server.budget.add(count)
+
+    def _close_when_done(self) -> None:
+        if self._ended and not (self._slots or self._out or self.deferred) and self._transport is not None:
+            self._transport.close()

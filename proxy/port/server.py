@@ -1,0 +1,373 @@
+"""A Thrift server: accepts connections, dispatches their calls to one service, and bounds what they may take.
+
+Both services run on this class, each on a port of its own. It holds no rule of either service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from broker.runtime.metrics import Counter, Metrics, declare
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Scheduler
+from proxy.port.accepting import ServerLimits
+from proxy.port.connection import Connection
+from proxy.port.network import Listener, Network, NoPeer, Peer
+from proxy.port.shares import Shares
+from proxy.port.too_long import answer_too_long
+from proxy.wire import (
+    APPLICATION_INTERNAL_ERROR,
+    APPLICATION_PROTOCOL_ERROR,
+    APPLICATION_UNKNOWN_METHOD,
+    Call,
+    FatalWireError,
+    FrameError,
+    WireError,
+    encode_application_exception,
+    parse_call,
+)
+from proxy.wire.frames import CutFrame
+from upstream.budget import Budget, Pressure
+
+REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service", "method"))
+CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
+CONNECTIONS_REFUSED = declare(
+    "pyddmq_connections_refused_total",
+    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory and the like",
+    ("service", "reason"),
+)
+CALLS_FAILED = declare(
+    "pyddmq_calls_failed_total",
+    "Calls answered with a TApplicationException (undecodable arguments, unknown method, internal error), or too_long",
+    ("service", "kind"),
+)
+
+_WHY = {
+    "too_many": "as many connections are open as maxConnections allows",
+    "address": "as many connections of this address are open as maxConnectionsPerAddress allows",
+    "idle": "it was idle for longer than idleTimeout, and another one needs its place",
+    "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
+    "memory": "the node is short of memory (memoryMax)",
+    "slow_frame": "a frame took longer than frameTimeout to arrive",
+}
+"""Sentences for the reasons that are ours."""
+
+IDLE_LISTED = 256
+"""Connections known by name that may make room, per second."""
+
+Handler = Callable[[Connection, Call], None]
+"""Handles one decoded call header: scans the arguments and answers through the connection, now or later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commons:
+    """What the ports of one node have in common.
+
+    Attributes:
+        clock: Wall and monotonic time.
+        scheduler: The event loop.
+        metrics: The node's registry.
+        request_turn: Called when a connection has something to write; the node then ends the turn.
+        admin_hint: Where HTTP is served, for the answer to an HTTP client on a port.
+        budget: The node's account of memory; without one there is no ceiling.
+        relieve: Called when a connection brought the account to where others must be closed.
+        notices: Where refusals are told; of each port's own when left out.
+        shares: The loop's time; of each port's own when left out.
+    """
+
+    clock: Clock
+    scheduler: Scheduler
+    metrics: Metrics
+    request_turn: Callable[[], None]
+    admin_hint: str = ""
+    budget: Budget | None = None
+    relieve: Callable[[], None] = lambda: None
+    notices: Notices | None = None
+    shares: Shares | None = None
+
+
+class ThriftServer:
+    """One service on one port.
+
+    Attributes:
+        requests: How many calls it took so far.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        handlers: Mapping[str, Handler],
+        *,
+        limits: ServerLimits,
+        commons: Commons,
+    ) -> None:
+        """Set up; nothing listens yet.
+
+        Args:
+            service: Name for metrics and pages: "producer" or "consumer".
+            handlers: Method name to handler.
+            limits: Bounds per connection and in all.
+            commons: What it has in common with the other ports of its node.
+        """
+        clock, scheduler, metrics = commons.clock, commons.scheduler, commons.metrics
+        self.service = service
+        self.requests = 0
+        self.limits = limits
+        self.admin_hint = commons.admin_hint
+        self.budget = commons.budget or Budget()
+        self.relieve = commons.relieve
+        self.shares = commons.shares or Shares(clock, scheduler, metrics)
+        self._notices = commons.notices or Notices(clock)
+        # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
+        self.connections: dict[Connection, None] = {}
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._request_turn = commons.request_turn
+        self._dirty: list[Connection] = []
+        self._hosts: dict[str, int] = {}
+        self._idle: dict[Connection, None] = {}
+        """Some of those that were idle for long when the last sweep came by, the oldest first."""
+        self._listener: Listener | None = None
+        self._network: Network | None = None
+        self._over = False
+        self._open = metrics.counter(CONNECTIONS, service)
+        self._handlers: dict[str, tuple[Handler, Counter]] = {}
+        self.serve(handlers)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port listened on."""
+        assert self._listener is not None, "the server listens"
+        return self._listener.address
+
+    def serve(self, handlers: Mapping[str, Handler]) -> None:
+        """Have calls from now on handled by these (method name to handler), on open connections too."""
+        self._handlers = {
+            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in handlers.items()
+        }
+
+    async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
+        """Start to accept connections. Raises ListenError."""
+        self._network = network
+        self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+
+    def stop_listening(self) -> None:
+        """Accept no more; open connections stay."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def close_connections(self, *, at_once: bool = False) -> None:
+        """Close what is open, after what was written has left or at once, and whoever was accepted and comes later."""
+        self._over = True
+        for connection in list(self.connections):
+            if at_once:
+                connection.abort()
+            else:
+                connection.close()
+
+    # What connections call.
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock.monotonic()
+
+    def admit(self, connection: Connection, descriptor: int) -> bool:
+        """Count a new connection; False when there are too many, or no memory or descriptors for another one.
+
+        Args:
+            connection: It has just been accepted.
+            descriptor: Its number, the lowest that was free, so about as many are open; -1 where there is none.
+        """
+        if self._over:
+            return False
+        limits, host = self.limits, connection.host
+        if len(self.connections) >= limits.connections_max and not self._make_room():
+            self._refuse("too_many", connection)
+            return False
+        if self._hosts.get(host, 0) >= limits.address_connections_max and not self._make_room(host):
+            self._refuse("address", connection)
+            return False
+        if descriptor >= limits.descriptors_max:
+            self._make_room()  # For the next one; this one has a number that is kept for the store.
+            self._refuse("descriptors", connection)
+            return False
+        if self.budget.level >= Pressure.CLOSING:
+            self._refuse("memory", connection)
+            return False
+        connection.since_ms = self._clock.wall_ms()
+        connection.share.begin(self.now())
+        self.connections[connection] = None
+        self._hosts[host] = self._hosts.get(host, 0) + 1
+        self._open.value = len(self.connections)
+        return True
+
+    def peer_of(self, transport: asyncio.BaseTransport) -> Peer:
+        """Return what the system knows of a connection's other end."""
+        return NoPeer() if self._network is None else self._network.peer(transport)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone; harmless twice."""
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        host = connection.host
+        left = self._hosts[host] - 1
+        if left:
+            self._hosts[host] = left
+        else:
+            del self._hosts[host]
+        self._open.value = len(self.connections)
+
+    def _make_room(self, host: str | None = None) -> bool:
+        """Close a connection that has been idle for long, of one address or of any; False when there is none."""
+        idle_since = self.now() - self.limits.idle_seconds
+        for connection in list(self._idle):
+            if host is not None and connection.host != host:
+                continue
+            del self._idle[connection]
+            if connection in self.connections and connection.is_idle(idle_since):
+                self._refuse("idle", connection)
+                connection.drop()
+                return True
+        return False
+
+    def refused(self, connection: Connection, error: FrameError) -> None:
+        """A connection sent something that is no frame."""
+        self._refuse(error.reason, connection, str(error))
+
+    def touch(self, connection: Connection) -> None:
+        """A connection has something to write at the end of this turn."""
+        self._dirty.append(connection)
+        self._request_turn()
+
+    def resume_soon(self, connection: Connection) -> None:
+        """Read on from a connection when its turn comes."""
+        self.shares.defer(connection)
+
+    def go_on_soon(self, connection: Connection) -> None:
+        """Let a connection go on after the end of this turn, which has been asked for."""
+        self._scheduler.call_soon(connection.go_on)
+
+    def handle(self, connection: Connection, frame: bytes) -> None:
+        """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
+        try:
+            call = parse_call(frame)
+        except FatalWireError as error:
+            self._refuse("garbage", connection, str(error))
+            connection.abort()
+            connection.closed = True
+            return
+        if type(frame) is CutFrame:
+            self._refuse_too_long(connection, call, frame)
+            return
+        found = self._handlers.get(call.method)
+        if found is None:
+            self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
+            return
+        handler, requests = found
+        requests.value += 1
+        self.requests += 1
+        try:
+            handler(connection, call)
+        except WireError as error:
+            self._fail(connection, call, APPLICATION_PROTOCOL_ERROR, str(error))
+        except Exception as error:
+            # A fault of ours must not take the connection's other requests with it; it is logged with its cause.
+            self._notices.fault(
+                "call_failed",
+                error,
+                kind=f"{self.service} {call.method}",
+                service=self.service,
+                method=call.method,
+                client=connection.address,
+            )
+            self._fail(connection, call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
+
+    def step_failed(self, connection: Connection, error: Exception) -> None:
+        """A fault of ours met a request that was worked off in steps: nobody knows how far, so no answer says so."""
+        self._notices.fault("call_failed", error, kind=f"{self.service} steps", client=connection.address)
+        connection.abort()
+
+    def _refuse_too_long(self, connection: Connection, call: Call, frame: CutFrame) -> None:
+        """Answer a call that was too long to be read; one that carries results ends its connection."""
+        reply = answer_too_long(call, frame.problem) if call.method in self._handlers else None
+        if reply is None:
+            self._refuse("too_long", connection, frame.problem)
+            connection.leave_unanswered()
+            return
+        self._metrics.counter(CALLS_FAILED, self.service, "too_long").add()
+        self._notices.note(
+            "call_refused",
+            kind=f"{self.service} too_long",
+            service=self.service,
+            client=connection.address,
+            method=call.method,
+            text=frame.problem,
+        )
+        connection.answer(reply)
+
+    def flush(self) -> None:
+        """Write the replies of this turn."""
+        self.shares.turn_over()
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    def abort_unkept(self) -> None:
+        """End every connection with a reply of this turn that stands for an ack or has messages; keep the others."""
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            if connection.carries_promise or connection.carries_messages:
+                connection.abort()
+            else:
+                self._dirty.append(connection)
+
+    def sweep(self) -> None:
+        """Close connections whose frame has been arriving for too long. Called every second or so."""
+        now = self._clock.monotonic()
+        oldest = now - self.limits.frame_seconds_max
+        idle_since = now - self.limits.idle_seconds
+        self._idle.clear()
+        for connection in list(self.connections):
+            if len(self._idle) < IDLE_LISTED and connection.is_idle(idle_since):
+                self._idle[connection] = None
+            if connection.partial_since is not None and connection.partial_since < oldest:
+                self._refuse("slow_frame", connection)
+                connection.abort()
+
+    def close_for_memory(self, connection: Connection) -> None:
+        """Close a connection that holds much, at once; whoever asked for it tells which."""
+        self._metrics.counter(CONNECTIONS_REFUSED, self.service, "memory").add()
+        connection.drop()
+
+    def _unknown(self, method: str) -> str:
+        other = {"consumer": "producer", "producer": "consumer"}.get(self.service)
+        return f"unknown method {method!r}: this is the {self.service} port, the {other} port is another one"
+
+    def _refuse(self, reason: str, connection: Connection, text: str = "") -> None:
+        """Count a connection that is closed and tell of it, once a minute for each reason (D25)."""
+        self._metrics.counter(CONNECTIONS_REFUSED, self.service, reason).add()
+        self._notices.note(
+            "connection_refused",
+            kind=f"{self.service} {reason}",
+            service=self.service,
+            client=connection.address,
+            reason=reason,
+            text=text or _WHY[reason],
+        )
+
+    def _fail(self, connection: Connection, call: Call, kind: int, text: str) -> None:
+        self._metrics.counter(CALLS_FAILED, self.service, str(kind)).add()
+        if kind != APPLICATION_INTERNAL_ERROR:
+            self._notices.note(
+                "call_refused",
+                kind=f"{self.service} {kind}",
+                service=self.service,
+                client=connection.address,
+                method=call.method,
+                text=text,
+            )
+        connection.answer(encode_application_exception(call, kind, text))

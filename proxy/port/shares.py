@@ -1,0 +1,151 @@
+"""Fair shares of the loop: how long the frames of one connection, and of all that wait, may keep others waiting.
+
+A connection that asks one thing at a time is served as its bytes arrive. What else has arrived (frames behind others,
+and whatever comes of a connection that took much lately, while the turn is spent) waits here, connection by connection
+in turns: each gets `SLICE_FRAMES` frames or `SLICE_SECONDS`, all together `TURN_SECONDS` per turn of the loop, and
+between two turns sockets are read. So a client that asks little waits for a few milliseconds, however many others ask
+without end; a single frame is never cut in two, and what one may cost is bounded where it is read
+(`proxy.wire.limits`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.seams import Clock, Scheduler
+
+DEFERRED = declare("pyddmq_connections_deferred_total", "Times that a connection's frames had to wait for others' turn")
+
+SLICE_FRAMES = 64
+"""Frames of one connection at a time."""
+SLICE_SECONDS = 0.001
+"""Time for the frames of one connection at a time; the frame that reaches it is finished."""
+TURN_SECONDS = 0.002
+"""Time for what waits, per turn of the loop, and for what is served as it arrives before heavy users have to wait."""
+HEAVY_SECONDS = 0.010
+"""Time taken lately from which on a connection is a heavy user."""
+FORGIVEN_SHARE = 0.1
+"""Share of the loop that a connection may take for ever without being a heavy user."""
+
+
+class Share:
+    """What one connection took of the loop's time lately: it is forgiven at `FORGIVEN_SHARE`."""
+
+    __slots__ = ("_at", "_used")
+
+    def __init__(self) -> None:
+        self._used = 0.0
+        self._at = 0.0
+
+    def begin(self, now: float) -> None:
+        """Note that the connection was made."""
+        self._at = now
+
+    @property
+    def last(self) -> float:
+        """Moment of its last frame, or of its beginning; monotonic seconds."""
+        return self._at
+
+    def used(self, now: float) -> float:
+        """Seconds taken, less what is forgiven by now."""
+        return max(0.0, self._used - (now - self._at) * FORGIVEN_SHARE)
+
+    def add(self, began: float, now: float) -> None:
+        """Take note of what it took from `began` to `now`."""
+        used = self._used - (began - self._at) * FORGIVEN_SHARE
+        self._used = (used if used > 0.0 else 0.0) + now - began
+        self._at = now
+
+
+class Sharing(Protocol):
+    """What the shares need of a connection.
+
+    Attributes:
+        deferred: Whether its frames wait for its turn; kept here.
+        share: What it took.
+    """
+
+    deferred: bool
+    share: Share
+
+    def read_on(self) -> None:
+        """Handle frames that were held back."""
+        ...
+
+
+class Shares:
+    """The loop's time, shared by the connections of all ports of a node.
+
+    Attributes:
+        spent: Seconds taken by frames served as they arrived, since the last end of a turn.
+        turns: Turns in which something that waited was served.
+    """
+
+    def __init__(self, clock: Clock, scheduler: Scheduler, metrics: Metrics) -> None:
+        """Set up.
+
+        Args:
+            clock: Its monotonic part measures.
+            scheduler: Runs the turns.
+            metrics: The node's registry.
+        """
+        self.spent = 0.0
+        self.turns = 0
+        self.now = clock.monotonic
+        self._scheduler = scheduler
+        self._waiting: deque[Sharing] = deque()
+        self._asked = False
+        self._deferred = metrics.counter(DEFERRED)
+
+    @property
+    def waiting(self) -> int:
+        """Connections whose frames wait."""
+        return len(self._waiting)
+
+    def admits(self, connection: Sharing) -> bool:
+        """Whether a frame that just arrived may be served at once."""
+        return not connection.deferred and (
+            self.spent < TURN_SECONDS or connection.share.used(self.now()) < HEAVY_SECONDS
+        )
+
+    def charge(self, connection: Sharing, began: float) -> float:
+        """Note what a connection took from `began` on; returns the moment up to which that is."""
+        now = self.now()
+        self.spent += now - began
+        connection.share.add(began, now)
+        return now
+
+    def turn_over(self) -> None:
+        """Note the end of a turn: what is served as it arrives has all the time again."""
+        self.spent = 0.0
+
+    def defer(self, connection: Sharing) -> None:
+        """Have a connection's frames served when its turn comes; harmless twice."""
+        if not connection.deferred:
+            connection.deferred = True
+            self._deferred.value += 1
+            self._waiting.append(connection)
+        if not self._asked:
+            self._asked = True
+            self._scheduler.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Serve those that wait, once each and for so long at most."""
+        self._asked = False
+        self.turns += 1
+        self.spent = 0.0
+        until = self.now() + TURN_SECONDS
+        waiting = self._waiting
+        try:
+            for _ in range(len(waiting)):
+                connection = waiting.popleft()
+                connection.deferred = False
+                connection.read_on()
+                if self.now() >= until:
+                    break
+        finally:
+            if waiting and not self._asked:
+                self._asked = True
+                self._scheduler.call_soon(self._turn)

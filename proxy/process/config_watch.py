@@ -1,0 +1,46 @@
+"""Watches the configuration file: reloads when it is another than the one that was read, and tells when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+Signature = tuple[int, int, int] | None
+"""Inode, size and modification time of a file, or None when there is none."""
+
+
+class Reloads(Protocol):
+    """What is asked of `proxy.node.reload.Reloader`."""
+
+    def reload(self) -> object:
+        """Read the file and apply it."""
+        ...
+
+    def look(self, *, is_there: bool) -> None:
+        """Take notice of whether the file is there."""
+        ...
+
+
+class ConfigWatch:
+    """Compares the file with the one that was read; `look` is called when it may have changed, and each second.
+
+    Args:
+        signature: Looks at the file.
+        seen: What it gave when the file was read.
+        reloader: Told of it.
+    """
+
+    def __init__(self, signature: Callable[[], Signature], seen: Signature, reloader: Reloads) -> None:
+        self._signature = signature
+        self._seen = seen
+        self._reloader = reloader
+        self._missing = False
+
+    def look(self) -> None:
+        """Reload when the file is another one, or back; a file that vanishes changes nothing, but is told of."""
+        now = self._signature()
+        was_missing, self._missing = self._missing, now is None
+        self._reloader.look(is_there=now is not None)
+        if now is not None and (now != self._seen or was_missing):
+            self._seen = now
+            self._reloader.reload()

@@ -1,0 +1,361 @@
+"""`pyddmq serve`: one node on real sockets and files, with its admin port, signals and hot reload.
+
+SIGTERM and SIGINT drain (D22); a second one ends at once, losing nothing that was acknowledged. SIGHUP, and a change
+of the configuration file, reload. With `json`, the ready line of D24 is the only thing on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import json
+import os
+import platform
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from actions.registry import ActionError, Registry
+from broker.errors import StoreError, StoreFailed
+from broker.runtime.disk import RealDisk
+from broker.runtime.linux_aio import syncs_of
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Disk, SystemClock
+from conf import Config, ConfigError, load
+from conf.checks import check_access
+from proxy.node import logs
+from proxy.node.action_places import unmakeable
+from proxy.node.alarms import alarms_of
+from proxy.node.loop_faults import report_faults
+from proxy.node.node import Node, Seams
+from proxy.node.reload import Reloader
+from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
+from proxy.process.config_watch import ConfigWatch, Signature
+from proxy.process.exit_codes import ExitCode
+from proxy.process.service_manager import ServiceManager, StartReporter
+
+_log = structlog.get_logger(__name__)
+
+_COLLECTED_AFTER = (2_000, 1_250, 1_000)
+"""New objects, and passes over those, after which the garbage collector makes a pass: one takes half a millisecond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What the command line says; None leaves the configuration's value.
+
+    Attributes:
+        config: Path of the configuration file.
+        data: Data directory.
+        json: Print the ready line as JSON (D24).
+        host, producer_port, consumer_port, admin_port: Where to listen; port 0 takes any free one.
+        watch: Reload when the configuration file changes.
+        sample: The file is the sample that comes with pyddmq, since none was named.
+    """
+
+    config: Path
+    data: str | None = None
+    json: bool = False
+    host: str | None = None
+    producer_port: int | None = None
+    consumer_port: int | None = None
+    admin_port: int | None = None
+    watch: bool = True
+    sample: bool = False
+
+    def over(self, config: Config) -> Config:
+        """The configuration with what the command line says put over it."""
+        values = {
+            "data": self.data,
+            "host": self.host,
+            "producer_port": self.producer_port,
+            "consumer_port": self.consumer_port,
+            "admin_port": self.admin_port,
+        }
+        update = {name: value for name, value in values.items() if value is not None}
+        return config.model_copy(update={"node": config.node.model_copy(update=update)}) if update else config
+
+
+def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
+    """Run a node until it is told to stop.
+
+    Args:
+        options: What the command line says.
+        disk: Where its data lies; the operating system's files when absent.
+
+    Returns:
+        The exit code of the process (docs/cli.md).
+    """
+    registry = Registry()
+    seen = _signature(options.config)
+    try:
+        loaded = load(options.config, actions=registry)
+    except ConfigError as error:
+        return _give_up(options, ExitCode.CONFIG_INVALID, error)
+    config = options.over(loaded.config)
+    for path, text in check_access(config.node):
+        # What the command line put over a file that is right by itself.
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", *path), text))
+    try:
+        _token(config)
+    except OSError as error:
+        text = f"{config.node.admin_token_file} cannot be read ({error.strerror})"
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", "adminTokenFile"), text))
+    for group in config.groups:
+        refusal = unmakeable(registry, config, group)
+        if refusal is not None:
+            return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(refusal.path, refusal.text))
+    metrics = Metrics()
+    _set_up_logs(config, metrics)
+    if sys.flags.optimize:
+        text = (
+            "Python runs with -O or PYTHONOPTIMIZE: checks that end a fault before it does harm are off; start without"
+        )
+        _log.warning("assertions_off", text=text)
+    for warning in loaded.warnings:
+        _log.warning("config_warning", text=str(warning))
+    # Its default would end a process that is still recovering. A file that changed meanwhile is found by the watch.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Modules and configuration stay: a pass over them would find next to nothing, in 25 ms.
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED_AFTER)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(options, config, seen, registry, disk=disk or RealDisk(), metrics=metrics))
+    except ListenError as error:
+        return _give_up(options, ExitCode.PORT_TAKEN, error)
+    except ActionError as error:
+        return _give_up(options, ExitCode.CONFIG_INVALID, f"{options.config}: {error}")
+    except StoreFailed as error:
+        return _give_up(options, ExitCode.STORE_FAILED, error)
+    except StoreError as error:
+        return _give_up(options, ExitCode.DATA_UNUSABLE, error)
+
+
+def _give_up(options: ServeOptions, code: ExitCode, why: object) -> ExitCode:
+    """Say on stderr why there is no node."""
+    said = json.dumps({"error": {"exitCode": code, "message": str(why)}}) if options.json else str(why)
+    print(said, file=sys.stderr)
+    return code
+
+
+def _set_up_logs(config: Config, metrics: Metrics) -> None:
+    logs.configure(config.node.log_format, config.node.log_level, lost=metrics.counter(logs.LOST))
+
+
+def _tell_of_descriptors(descriptors_max: int, config: Config) -> None:
+    """Say at the start when the limit of open files allows fewer connections than the configuration."""
+    if descriptors_max < config.node.max_connections:
+        text = (
+            f"about {descriptors_max} connections can be open at once, fewer than maxConnections: what is beyond is "
+            "closed and the store goes on; raise the limit of open files (`ulimit -n`, LimitNOFILE)"
+        )
+        _log.warning("open_files_limited", connections=descriptors_max, text=text)
+
+
+def _token(config: Config) -> str | None:
+    """Token that changes through the admin port must bring; None when none is asked for. Raises OSError."""
+    file = config.node.admin_token_file
+    if file is None:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EINVAL, "it is not UTF-8") from error
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """Uvloop's loop where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return factory
+
+
+async def _serve(
+    options: ServeOptions, config: Config, seen: Signature, registry: Registry, *, disk: Disk, metrics: Metrics
+) -> int:
+    from proxy.admin import AdminServer
+    from proxy.operate.changes import AdminToken
+    from proxy.operate.node_changes import node_changes
+    from proxy.operate.node_view import LiveNode
+
+    loop = asyncio.get_running_loop()
+    clock = SystemClock()
+    alarms, end_alarms = alarms_of(loop, clock)
+    syncs, end_syncs = syncs_of(loop, disk)
+    seams = Seams(
+        loop=loop,
+        clock=clock,
+        disk=disk,
+        randomness=random.Random(),
+        network=AsyncioNetwork(),
+        descriptors_max=raise_descriptor_limit(),
+        alarms=alarms,
+        syncs=syncs,
+    )
+    node = Node(config, seams=seams, registry=registry, metrics=metrics)
+    report_faults(loop, node.notices)
+    reloader = Reloader(
+        node,
+        lambda: load(options.config, actions=registry),
+        over=options.over,
+        applied=lambda applied: _set_up_logs(applied, metrics),
+        file=str(options.config),
+    )
+    _tell_of_descriptors(seams.descriptors_max, config)
+    admin = AdminServer(
+        LiveNode(node, reloader),
+        changes=node_changes(node),
+        token=AdminToken(lambda: _token(config)),
+        # Who looks after the node gets in where its clients do not any more.
+        descriptors_max=seams.descriptors_max + min(64, seams.descriptors_max // 4),
+    )
+    # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
+    await admin.start(config.node.admin_host, config.node.admin_port)
+    manager = ServiceManager(os.environ.get("NOTIFY_SOCKET", ""))
+    tasks: list[asyncio.Task[None]] = []
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    _on_signals(loop, stop, hurry)
+    try:
+        reporter = StartReporter(node, manager, terminal=None if options.json else sys.stderr)
+        if not await _start(node, f"http://{address_text(*admin.address)}/", stop, reporter):
+            _log.info("stopped", text="before the recovery was done; the next start recovers again")
+            return ExitCode.OK
+        # What is there by now is left out of the collector's passes: the first one over all that a start made would
+        # take ten milliseconds, amid requests.
+        gc.collect()
+        gc.freeze()
+        loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+        if options.watch:
+            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.notices)))
+        _announce(options, node, admin.address)
+        manager.ready("serving")
+        await stop.wait()
+        _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
+        manager.stopping("waits for what is out with clients")
+        await node.stop(hurry=hurry)
+        _log.info("stopped")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await admin.stop()
+        end_alarms()
+        end_syncs()
+    return ExitCode.STORE_FAILED if node.failure is not None else ExitCode.OK
+
+
+async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: StartReporter) -> bool:
+    """Start the node and say how far it is; False when it was told to stop before it was ready."""
+    loop = asyncio.get_running_loop()
+    starting = loop.create_task(node.start(admin_hint=admin_hint))
+    stopping = loop.create_task(stop.wait())
+    reporting = loop.create_task(reporter.run())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        reporting.cancel()
+        await asyncio.gather(stopping, reporting, return_exceptions=True)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    def end() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    loop.add_signal_handler(signal.SIGINT, end)
+
+
+async def _watch(path: Path, seen: Signature, reloader: Reloader, notices: Notices) -> None:
+    """Reload when the file is another than the one that was loaded.
+
+    The folder is watched, since editors replace files. The file is also looked at every second: a change that came
+    before the watch was armed, or on a file system that tells nothing, is found all the same.
+    """
+    from watchfiles import awatch
+
+    watched = ConfigWatch(lambda: _signature(path), seen, reloader)
+
+    async def looks() -> AsyncIterator[None]:
+        while True:
+            try:
+                async for _ in awatch(path.parent, recursive=False, yield_on_timeout=True, rust_timeout=1000):
+                    yield
+            except (OSError, RuntimeError) as error:
+                # The folder is gone, or the system has no watches left: looking every second does as well.
+                notices.note("config_watch_failed", folder=str(path.parent), error=str(error), again_seconds=1)
+            await asyncio.sleep(1)
+            yield
+
+    with contextlib.suppress(asyncio.CancelledError):
+        async for _ in looks():
+            watched.look()
+
+
+def _signature(path: Path) -> Signature:
+    """What tells one state of a file from another; None while it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None:
+    """Say once, in the log and on stdout, that the node serves, what it is and where everything is."""
+    from proxy.operate.node_view import product_version
+
+    producer, consumer = (address_text(*server.address) for server in (node.producer, node.consumer))
+    admin_text = address_text(*admin)
+    data = str(Path(node.config.node.data).resolve())
+    hint = "the sample; name your own with --config" if options.sample else "changes are taken while the node runs"
+    text = (
+        f"pyddmq is ready\n"
+        f"  producers  {producer}   (Thrift, framed)\n"
+        f"  consumers  {consumer}   (Thrift, framed)\n"
+        f"  status     http://{admin_text}/\n"
+        f"  data       {data}\n"
+        f"  config     {options.config}   ({hint})\n"
+        f"Ctrl-C stops it after what is out to clients has been answered."
+    )
+    _log.info(
+        "ready",
+        version=product_version(),
+        python=platform.python_version(),
+        config=str(options.config.absolute()),
+        data=data,
+        producer=producer,
+        consumer=consumer,
+        admin=admin_text,
+        access=node.config.node.access,
+        recovery_seconds=round(node.seams.clock.monotonic() - node.started_monotonic, 3),
+        clean=node.store.recovery.clean,
+        pid=os.getpid(),
+    )
+    addresses = {"producer": producer, "consumer": consumer, "admin": admin_text, "data": data}
+    try:
+        print(json.dumps(addresses) if options.json else text, flush=True)
+    except OSError as error:
+        # Whoever should have read it does not; the node serves all the same.
+        _log.warning("ready_line_not_written", error=str(error), **addresses)

@@ -1,0 +1,405 @@
+"""ConsumerService: pull, submit and getConsumeStats over the groups of this node.
+
+Rules: results are applied before anything else and never fail their pull (D13); each result counts for its own group
+(W4) and may be null, unknown or late (counted, W2, W5, W46); a pull that cannot be served for a reason the client
+can act on is a PullException with a code of `pyddmq.codes` (W6), after its results were taken: where those cannot
+be recorded, the call ends without an answer, since libraries throw results away with an exception; a known group
+without messages parks the request for max(maxLingerTime, 20 ms), at most `linger_ms_max` (R48, W7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from broker.errors import BodyUnusable
+from broker.format.body import BodyPacked, body_limit, locate_body, locate_unpacked
+from broker.format.record import Located
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock, Scheduler
+from broker.store import DamagedRecord, RecordGone, Store
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import Lost, Slot
+from proxy.port.server import Handler
+from proxy.services.held_calls import HeldCall, carries_results, leave_unanswered
+from proxy.services.result_steps import is_long, pieces
+from proxy.services.waiting_pulls import Lingers, WaitingPull
+from proxy.wire import (
+    APPLICATION_INTERNAL_ERROR,
+    Call,
+    ConsumeResult,
+    PullRequest,
+    TextError,
+    encode_application_exception,
+    encode_bool_reply,
+    encode_empty_pull_reply,
+    encode_pull_exception,
+    encode_pull_reply,
+    encode_stats_reply,
+    scan_pull,
+    scan_stats,
+    scan_submit,
+)
+from pyddmq.codes import PullCode
+from upstream.budget import Budget, Pressure
+from upstream.delivery import job_loops
+from upstream.delivery.group import Batch, ConsumerGroup, ParkedFull
+from upstream.job import UpstreamJob
+from upstream.progress.progress import ProgressFailed, ProgressFull
+
+PULLS_REFUSED = declare("pyddmq_pulls_refused_total", "Pulls answered with a PullException", ("reason",))
+RESULTS_IGNORED = declare(
+    "pyddmq_results_ignored_total",
+    "Results that could not be attributed: null_context, no_such_group (per result, not per offset)",
+    ("reason",),
+)
+LOW_LEVEL_REFUSED = declare(
+    "pyddmq_low_level_refused_total", "Calls of the low-level API, which is not served: fetch, ack", ("method",)
+)
+RECORDS_LOST_AT_PULL = declare(
+    "pyddmq_pull_records_unreadable_total", "Records found damaged or gone when a reply was assembled", ("topic",)
+)
+
+LINGER_MS_MIN = 20
+"""R48: the shortest wait of a pull that finds nothing."""
+
+_REFUSING = Pressure.REFUSING
+
+LOW_LEVEL_TEXT = "fetch and ack (the low-level API) are not served by this version: use pull and submit"
+
+
+class ConsumerService:
+    """The handlers of the consumer port."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, ConsumerGroup],
+        *,
+        store: Store,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        linger_ms_max: int,
+        acks_refused: Callable[[], ProgressFailed | None],
+        budget: Budget,
+        notices: Notices,
+        leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
+    ) -> None:
+        """Set up.
+
+        Args:
+            groups: The node's live groups by name; read at each call, so that a reload shows at once.
+            store: Where the records of a reply are read.
+            clock, scheduler: Monotonic time and the event loop, for the end of a linger.
+            metrics: The node's registry.
+            linger_ms_max: Cap of maxLingerTime (W7).
+            acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
+                would come again and again.
+            budget: The node's account of memory.
+            notices: Where refusals are told.
+            leaving: Finds a group that was taken out and drains: results for it still count.
+        """
+        self._groups = groups
+        self._leaving = leaving
+        self._store = store
+        self._lingers = Lingers(clock=clock, scheduler=scheduler, send=self._send)
+        self._metrics = metrics
+        self._acks_refused = acks_refused
+        self._budget = budget
+        self._notices = notices
+        self.linger_ms_max = linger_ms_max
+
+    def handlers(self) -> dict[str, Handler]:
+        """Method name to handler."""
+        return {
+            "pull": self.pull,
+            "submit": self.submit,
+            "getConsumeStats": self.get_consume_stats,
+            "fetch": self.low_level,
+            "ack": self.low_level,
+        }
+
+    def pull(self, connection: Connection, call: Call) -> None:
+        """Apply the results that ride on the pull, then take or wait for one batch."""
+        request = scan_pull(call)
+        refused = self._acks_refused()
+        if request.results:
+            if refused is not None and carries_results(request.results):
+                self._leave_unanswered(connection, refused)
+                return
+            if refused is None and is_long(request.results):
+                header, rest = call.header(), request._replace(results=[])
+
+                def pull(_: bool) -> None:
+                    self._pull(connection, header, rest, self._acks_refused())
+
+                connection.work(self._applying(request.results, connection, pull))
+                return
+            self._apply(request.results, connection, refused)
+        self._pull(connection, call, request, refused)
+
+    def _pull(self, connection: Connection, call: Call, request: PullRequest, refused: ProgressFailed | None) -> None:
+        group = self._groups.get(request.group)
+        if (
+            group is None
+            or refused is not None
+            or self._budget.level >= _REFUSING
+            or not (group.consumes if request.topic is None else group.has_topic(request.topic))
+        ):
+            connection.answer(self._refuse(call, *self._refusal(request, group, refused), connection))
+            return
+        if connection.may_start():
+            batch = group.pull(request.topic, request.count_max, connection)
+            if batch is not None:
+                self._send(connection.answer, call, group, batch, connection, connection.requests)
+            elif connection.ended:
+                connection.answer(encode_empty_pull_reply(call))
+            else:
+                self._park(connection.later(), call.header(), request, group, connection)
+            return
+        # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
+        call, request = call.header(), request._replace(results=[])
+        self._start_in_turn(connection.later(), call, request, group, connection)
+
+    def submit(self, connection: Connection, call: Call) -> None:
+        """Apply a chain of results; false only when it took nothing (D13)."""
+        results, refused = scan_submit(call), self._acks_refused()
+        holds_offsets = any(each.success or each.fail for each in results)
+        header = call.header()
+
+        def answer(counted: bool) -> None:
+            connection.answer(encode_bool_reply(header, counted or not holds_offsets))
+
+        if refused is not None and carries_results(results):
+            self._leave_unanswered(connection, refused)
+        elif refused is None and is_long(results):
+            connection.work(self._applying(results, connection, answer))
+        else:
+            answer(self._apply(results, connection, refused))
+
+    def resume(self, held: Sequence[HeldCall]) -> None:
+        """Take the results of all calls that came while the node was starting, then answer those calls in order."""
+        refused = self._acks_refused()
+        waiting: list[tuple[HeldCall, PullRequest | None, bool]] = []
+        for each in held:
+            pulls = each.call.method == "pull"
+            request = scan_pull(each.call) if pulls else None
+            results = scan_submit(each.call) if request is None else request.results
+            if refused is None:
+                waiting.append((each, request, self._apply(results, each.connection, None)))
+            elif not each.connection.closed:
+                self._leave_unanswered(each.connection, refused)
+        for each, request, counted in waiting:
+            if request is None:
+                each.slot.answer(encode_bool_reply(each.call, counted))
+            else:
+                self._resume_pull(each, request._replace(results=[]))
+
+    def _resume_pull(self, held: HeldCall, request: PullRequest) -> None:
+        connection, slot, call = held
+        group = self._groups.get(request.group)
+        if connection.ended:
+            slot.answer(encode_empty_pull_reply(call))
+        elif group is None or not (group.consumes if request.topic is None else group.has_topic(request.topic)):
+            slot.answer(self._refuse(call, *self._refusal(request, group, None), connection))
+        else:
+            self._start_in_turn(slot, call.header(), request, group, connection)
+            connection.settle()
+
+    def get_consume_stats(self, connection: Connection, call: Call) -> None:
+        """Committed and produced offsets per topic of a group; none of an unknown one (R76 as intended; W1)."""
+        try:
+            request = scan_stats(call)
+        except TextError:
+            # No group has such a name, and none has rows.
+            connection.answer(encode_stats_reply(call, []))
+            return
+        group = self._groups.get(request.group)
+        rows = [] if group is None else [(request.group, *each) for each in group.offsets(request.topic)]
+        connection.answer(encode_stats_reply(call, rows))
+
+    def low_level(self, connection: Connection, call: Call) -> None:
+        """Answer fetch and ack, which are not served (D21)."""
+        refuse_low_level(connection, call, self._metrics, self._notices)
+
+    def _applying(
+        self, results: list[ConsumeResult], connection: Connection, then: Callable[[bool], None]
+    ) -> Iterator[None]:
+        """Apply a long chain in steps, then go on with whether any offset of it counted.
+
+        Where results cannot be recorded any more before the end, nobody may be told that they were: the connection ends
+        (D5), and the client sends them again over another one.
+        """
+        counted = False
+        for piece in pieces(results):
+            counted |= self._apply(piece, connection, None)
+            yield
+            if (refused := self._acks_refused()) is not None:
+                self._leave_unanswered(connection, refused)
+                return
+        then(counted)
+
+    def _apply(self, results: list[ConsumeResult], connection: Connection, refused: ProgressFailed | None) -> bool:
+        """Apply a flattened chain; returns whether any offset of it counted."""
+        counted = False
+        if refused is None:
+            connection.promise()
+        for result in results:
+            if result.group is None or result.topic is None or result.qid is None:
+                self._ignore("null_context", connection)
+                continue
+            group = self._groups.get(result.group) or self._leaving(result.group)
+            if group is None:
+                self._ignore("no_such_group", connection)
+                continue
+            applied = group.apply(
+                result.topic, result.qid, result.success, result.fail, connection, result.deliveries, result.reasons
+            )
+            if applied.counted:
+                counted = True
+        return counted
+
+    def _refuse(self, call: Call, code: PullCode, text: str, connection: Connection) -> bytes:
+        """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
+        self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
+        self._notices.note("pull_refused", kind=code.name, code=int(code), client=connection.address, text=text)
+        return encode_pull_exception(call, code, text)
+
+    def _ignore(self, reason: str, connection: Connection) -> None:
+        self._metrics.counter(RESULTS_IGNORED, reason).add()
+        self._notices.note("result_ignored", kind=reason, reason=reason, client=connection.address)
+
+    def _refusal(
+        self, request: PullRequest, group: ConsumerGroup | None, refused: ProgressFailed | None
+    ) -> tuple[PullCode, str]:
+        """Say why a pull cannot be served."""
+        if group is None:
+            return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
+        if not group.consumes:
+            text = f"group {request.group!r} has no enabled topic: enable one in the configuration"
+            return PullCode.GROUP_DISABLED, text
+        if request.topic is not None and not group.has_topic(request.topic):
+            return self._topic_refusal(group, request.topic)
+        if refused is None or self._budget.level >= _REFUSING:
+            return PullCode.OVERLOADED, "the node is short of memory (memoryMax): pull again in a moment"
+        return _code_of(refused), str(refused)
+
+    @staticmethod
+    def _topic_refusal(group: ConsumerGroup, topic: str) -> tuple[PullCode, str]:
+        if any(each.topic == topic for each in group.config.topics):
+            text = f"topic {topic!r} is disabled for group {group.name!r}: enable it in the configuration"
+            return PullCode.GROUP_DISABLED, text
+        known = ", ".join(group.topic_names())
+        return PullCode.NO_SUCH_TOPIC, f"group {group.name!r} does not subscribe {topic!r}: it has {known}"
+
+    def _leave_unanswered(self, connection: Connection, refused: ProgressFailed) -> None:
+        leave_unanswered(connection, _code_of(refused), self._metrics, self._notices)
+
+    def _start_in_turn(
+        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+    ) -> None:
+        slot.start = partial(self._start, slot, call, request, group, connection)
+        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
+
+    def _start(
+        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+    ) -> None:
+        """Serve a pull whose turn on its connection has come (D18)."""
+        batch = group.pull(request.topic, request.count_max, connection)
+        if batch is not None:
+            self._send(slot.answer, call, group, batch, connection, slot.number)
+        elif connection.ended:
+            slot.answer(encode_empty_pull_reply(call))
+        else:
+            self._park(slot, call, request, group, connection)
+
+    def _park(self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection) -> None:
+        """Wait for messages until the linger ends, the client goes, or a batch comes."""
+        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)
+        try:
+            pull = WaitingPull(slot, call, group, connection, self._lingers)
+            pull.park(request.topic, request.count_max, linger_ms)
+        except ParkedFull as error:
+            slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}: use fewer connections", connection))
+
+    # Positional, because one is made for every pull.
+    def _send(  # noqa: PLR0917
+        self,
+        answer: Callable[[bytes, Lost], None],
+        call: Call,
+        group: ConsumerGroup,
+        batch: Batch,
+        connection: Connection,
+        number: int,
+    ) -> None:
+        """Assemble the reply from record slices; it is the connection's reply of that number."""
+        delivery = batch.jobs[0].delivery
+        assert delivery is not None, "it was handed out just now"
+        delivery.reply = connection.carried = number
+        places, offsets = job_loops.places(batch.jobs)
+        try:
+            located = self._store.locate(places, locate_unpacked)
+        except (DamagedRecord, RecordGone, BodyPacked):
+            jobs, located = self._readable(group, batch)
+            offsets = [job.offset for job in jobs]
+        messages = list(zip(offsets, located, strict=True))
+        data = encode_pull_reply(
+            call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages, delivery=delivery.number
+        )
+        answer(data, partial(_give_back, call.header(), group, batch, connection))
+
+    def _readable(self, group: ConsumerGroup, batch: Batch) -> tuple[list[UpstreamJob], list[Located]]:
+        """Find a batch's records one by one, unpacking their bodies.
+
+        Those that cannot be read are finished and counted, those whose body cannot be unpacked are dead-lettered, and
+        those that would make the reply too long once unpacked go back; all of them are left out.
+        """
+        jobs: list[UpstreamJob] = []
+        found: list[Located] = []
+        unreadable: list[UpstreamJob] = []
+        unusable: list[tuple[UpstreamJob, BodyUnusable]] = []
+        left: list[UpstreamJob] = []
+        limit = body_limit(self._store.options.message_bytes_max)
+        room = group.reply_bytes_max
+        for place, job in enumerate(batch.jobs):
+            try:
+                located = locate_body(self._store.read(job.physical, job.size), limit)
+            except (DamagedRecord, RecordGone):
+                unreadable.append(job)
+                continue
+            except BodyUnusable as error:
+                unusable.append((job, error))
+                continue
+            _, body_at, _, _, end = located
+            room -= end - body_at
+            if room < 0 and jobs:
+                left = batch.jobs[place:]
+                break
+            jobs.append(job)
+            found.append(located)
+        if unreadable:
+            self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(unreadable))
+        group.drop_unreadable(batch, unreadable)
+        group.drop_unusable(unusable)
+        group.return_undelivered(left)
+        return jobs, found
+
+
+def refuse_low_level(connection: Connection, call: Call, metrics: Metrics, notices: Notices) -> None:
+    """Answer a fetch or an ack; tell of it once a minute for each (D25)."""
+    metrics.counter(LOW_LEVEL_REFUSED, call.method).add()
+    notices.note(
+        "low_level_refused", kind=call.method, method=call.method, client=connection.address, text=LOW_LEVEL_TEXT
+    )
+    connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, LOW_LEVEL_TEXT))
+
+
+def _give_back(call: Call, group: ConsumerGroup, batch: Batch, connection: Connection) -> bytes:
+    """Take back a batch that reached nobody; returns the reply without messages, for whoever reads on all the same."""
+    group.give_back(batch, connection)
+    return encode_empty_pull_reply(call)
+
+
+def _code_of(refused: ProgressFailed) -> PullCode:
+    return PullCode.ACKS_REFUSED if isinstance(refused, ProgressFull) else PullCode.STORE_FAILED

@@ -1,0 +1,298 @@
+"""sendDelaySync: DDMQ's delayed messages and loops, and their cancel (docs/loops.md).
+
+A message is asked what every message is asked, then what is asked of delayed ones alone (R102), and goes to the log as
+one timed message. The answer follows the flush that covers it, for a cancel too, and there always is one (W75).
+
+DDMQ's client libraries send again whatever is not answered in 100 ms (S9). An add that comes again has the id of the
+first and is answered like it, without being stored a second time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from broker.deduplication.deduplication import Judged
+from broker.format.java import queue_of_key
+from broker.log.awaited import AwaitedSteps
+from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Clock, Scheduler
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring import metrics as counted
+from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.recurring.occurrence import Occurrence
+from broker.store import Position, Put, StoreError
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import Slot
+from proxy.port.server import Handler
+from proxy.services.delay_rules import CANCEL, check_action, check_add, check_cancel
+from proxy.services.keyed_sends import Again, KeyedSends, delay_id, keyed
+from proxy.services.limited_sends import LimitedSends
+from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
+from proxy.services.message_rules import Refusal
+from proxy.services.publishing import Publishing
+from proxy.services.topic_ports import TopicPort
+from proxy.wire import Call, SendMessage, TextError, encode_delay_result_reply, scan_delay
+from pyddmq.codes import Repeat, ResultCode
+
+RECENT_MAX = 16_384
+"""Adds that are known by their id if they come again."""
+MARK = "from_chronos"
+"""Property of a delivered delay message (R93; DDMQ's scheduler of delays is called chronos)."""
+_ANY_LEVEL = 1
+_OUTCOMES = {CancelOutcome.CANCELLED: 1, CancelOutcome.TOO_LATE: 2, CancelOutcome.UNKNOWN: 3}
+"""As `DelayResult.cancelOutcome` (D33)."""
+_OUTCOME_TEXTS = {
+    CancelOutcome.CANCELLED: "cancelled",
+    CancelOutcome.TOO_LATE: "too late: the last delivery was made before",
+    CancelOutcome.UNKNOWN: "unknown: the topic has no such message, or its records are gone",
+}
+
+
+class DelayService:
+    """The handler of sendDelaySync.
+
+    Args:
+        checks: What messages are asked.
+        publishing: Stores and answers.
+        keyed_sends: Knows what was sent before.
+        limited: Sends above a rate that are tried again.
+        loops: Makes what waits.
+        cancels: Ends it.
+        clock: Wall clock.
+        scheduler: Runs the steps of cancels.
+        metrics: The node's registry.
+        interval_max: Longest interval of a loop, seconds.
+    """
+
+    def __init__(  # noqa: PLR0917 - what all its calls share
+        self,
+        checks: MessageChecks,
+        publishing: Publishing,
+        keyed_sends: KeyedSends,
+        limited: LimitedSends,
+        loops: Loops,
+        cancels: DelayCancels,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        interval_max: int,
+    ) -> None:
+        self._checks = checks
+        self._publishing = publishing
+        self._keyed = keyed_sends
+        self._limited = limited
+        self._loops = loops
+        self._cancels = cancels
+        self._clock = clock
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._interval_max = interval_max
+        self._recent: dict[tuple[str, str], list[tuple[Slot, Call]] | None] = {}
+        """Id of an add with its topic -> who else waits for its answer; None once it is stored."""
+        self._repeated = metrics.counter(counted.REPEATED)
+
+    def handlers(self) -> dict[str, Handler]:
+        """Method name to handler."""
+        return {"sendDelaySync": self.send_delay}
+
+    def send_delay(self, connection: Connection, call: Call) -> None:
+        """Add or cancel a delayed message."""
+        try:
+            message, timeout_ms = scan_delay(call)
+        except TextError as error:
+            self._publishing.refuse_text(connection, call, error, partial(_refused, ""))
+            return
+        if connection in self._limited.waiting:
+            self._limited.follow(connection, call, partial(self._take, connection, call, message, timeout_ms))
+        else:
+            self._take(connection, call, message, timeout_ms)
+
+    def _take(
+        self,
+        connection: Connection,
+        call: Call,
+        message: Mapping[str, Any],
+        timeout_ms: int | None,
+        slot: Slot | None = None,
+        *,
+        again: bool = True,
+    ) -> None:
+        """Do what a call asks, or have it tried again where it is above a rate."""
+        said = ""
+        try:
+            judged = self._judge(message)
+            if judged is not None and judged.places:
+                encode = partial(self._stored_again, message)
+                key = message["uniqKey"].encode()
+                self._keyed.answer(connection, call, [key], judged, encode, refused=partial(_refused, ""), slot=slot)
+                return
+            put, port = self._check(message)
+            if check_action(message) == CANCEL:
+                said = message.get("uniqDelayMsgId", "")
+                cancelled = check_cancel(message)
+                self._checks.charge(port)
+                self._cancel(connection, call, port, cancelled, slot)
+                return
+            now_s = self._clock.wall_ms() // 1000
+            occurrence = check_add(message, now_s=now_s, interval_max=self._interval_max)
+            self._checks.charge(port)
+            self._add(connection, call, put, port, occurrence, judged, slot=slot)
+        except Refusal as refusal:
+            retry = partial(self._take, connection, call, message, timeout_ms, again=False)
+            if not (
+                again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
+            ):
+                self._publishing.refuse(connection, call, refusal, 1, partial(_refused, said), slot=slot)
+
+    def _judge(self, message: Mapping[str, Any]) -> Judged | None:
+        """Say what is known of an add that has a number of its producer's. Raises Refusal."""
+        key = message.get("uniqKey")
+        if key is None or message.get("action") == CANCEL:
+            return None
+        return self._keyed.judge([key.encode()])
+
+    def _stored_again(self, message: Mapping[str, Any], call: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
+        """Answer an add that was answered before, or should have been."""
+        said = delay_id(again[0])
+        if not said:
+            # Its record is gone; what it asked for says its id as well.
+            with contextlib.suppress(Refusal):
+                said = check_add(message, now_s=self._clock.wall_ms() // 1000, interval_max=self._interval_max).id
+        return encode_delay_result_reply(call, ResultCode.OK, "OK", said, repeat=repeat)
+
+    def _check(self, message: Mapping[str, Any]) -> tuple[Put, TopicPort]:
+        """Ask what every message is asked, but for its rate, which is its topic's (R105). Raises Refusal."""
+        # What consumers of DDMQ know a delayed message by, on every delivery of it.
+        properties = {**message.get("properties", {}), MARK: "true"}
+        sent = SendMessage(
+            topic=message.get("topic", "").encode(),
+            key=None,
+            value=None,
+            hash_id=0,
+            tags=message["tags"].encode() if message.get("tags") else None,
+            partition_id=0,
+            body=memoryview(message.get("body", b"")),
+            version=None,
+            properties=_encoded(properties),
+            # Any delay: it is what a topic's message type looks at.
+            delay_level=_ANY_LEVEL,
+            deliver_at_ms=None,
+            delay_ms=None,
+        )
+        puts: list[Put] = []
+        ports: list[TopicPort] = []
+        self._checks.check([sent], puts, ports, charge=False)
+        return puts[0], ports[0]
+
+    def _add(  # noqa: PLR0917 - what was found out of one message
+        self,
+        connection: Connection,
+        call: Call,
+        put: Put,
+        port: TopicPort,
+        occurrence: Occurrence,
+        judged: Judged | None,
+        *,
+        slot: Slot | None,
+    ) -> None:
+        key = put.topic.name, occurrence.id
+        if key in self._recent:
+            give_tokens_back([port])
+            self._repeat(connection, call, key, slot)
+            return
+        # All occurrences of a loop in one queue: consumers get them in their order.
+        queue_id = queue_of_key(occurrence.uuid, port.queue_count)
+        try:
+            waiting = self._loops.first(put._replace(queue_id=queue_id), occurrence)
+        except StoreError as error:
+            give_tokens_back([port])
+            raise store_refusal(error) from error
+        if judged is not None:
+            waiting = keyed(waiting, judged.key)
+        positions = self._publishing.append(
+            [waiting],
+            [port],
+            connection,
+            call,
+            stored=partial(self._stored, key),
+            refused=partial(self._not_stored, key),
+            slot=slot,
+        )
+        if judged is not None:
+            self._keyed.stored(judged, positions)
+        if len(self._recent) >= RECENT_MAX:
+            stored = [each for each, waiters in self._recent.items() if waiters is None]
+            for old in stored[: RECENT_MAX // 2]:
+                del self._recent[old]
+        self._recent[key] = []
+
+    def _repeat(self, connection: Connection, call: Call, key: tuple[str, str], slot: Slot | None) -> None:
+        """Answer an add that came before with what becomes, or became, of that."""
+        self._repeated.add()
+        waiters = self._recent[key]
+        if waiters is None:
+            answer = connection.answer if slot is None else slot.answer
+            answer(_stored_reply(call, key[1]))
+        else:
+            waiters.append((connection.later() if slot is None else slot, call.header()))
+
+    def _stored(self, key: tuple[str, str], call: Call, _: Sequence[Position]) -> bytes:
+        for slot, other in self._recent.get(key) or ():
+            slot.answer(_stored_reply(other, key[1]))
+        self._recent[key] = None
+        return _stored_reply(call, key[1])
+
+    def _not_stored(self, key: tuple[str, str], call: Call, code: ResultCode, text: str) -> bytes:
+        for slot, other in self._recent.pop(key, None) or ():
+            slot.answer(_refused("", other, code, text))
+        return _refused("", call, code, text)
+
+    def _cancel(
+        self, connection: Connection, call: Call, port: TopicPort, occurrence: Occurrence, slot: Slot | None
+    ) -> None:
+        """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
+        try:
+            self._publishing.check_open()
+        except Refusal:
+            give_tokens_back([port])
+            raise
+        if slot is None:
+            slot = connection.later()
+        steps = self._cancels.steps(port.topic.name, occurrence)
+        self._scheduler.call_later(0, self._step, steps, slot, call.header(), occurrence.id)
+
+    def _step(self, steps: AwaitedSteps[CancelOutcome], slot: Slot, call: Call, delay_id: str) -> None:
+        try:
+            awaited = next(steps)
+        except StopIteration as ended:
+            outcome: CancelOutcome = ended.value
+            self._metrics.counter(counted.CANCELS, outcome.value).add()
+            text = _OUTCOME_TEXTS[outcome]
+            slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))
+        except (StoreError, OSError) as error:
+            self._publishing.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), None)
+            slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
+        else:
+            again = partial(self._scheduler.call_later, 0, self._step, steps, slot, call, delay_id)
+            if awaited is None:
+                again()
+            else:
+                awaited.then(again)
+
+
+def _encoded(properties: Mapping[str, str]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    return tuple(name.encode() for name in properties), tuple(value.encode() for value in properties.values())
+
+
+def _stored_reply(call: Call, delay_id: str) -> bytes:
+    return encode_delay_result_reply(call, ResultCode.OK, "OK", delay_id)
+
+
+def _refused(delay_id: str, call: Call, code: ResultCode, text: str) -> bytes:
+    """Encode a refusal; that of a cancel has the id that it was given (R106)."""
+    return encode_delay_result_reply(call, code, text, delay_id)

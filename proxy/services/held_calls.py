@@ -1,0 +1,100 @@
+"""Calls with results that come while the node is starting: held, not refused, until their results can be taken.
+
+Some of DDMQ's client libraries throw the results of a call away when it is answered with an exception, and the messages
+come again. A call that is not answered they send again, over a new connection where this one ends (S2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.rate_limited_log import Notices
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import Slot
+from proxy.wire import Call, ConsumeResult
+from pyddmq.codes import PullCode
+
+RESULTS_UNANSWERED = declare(
+    "pyddmq_results_unanswered_total",
+    "Calls with results whose connection was closed without an answer, so that their clients send them again: starting "
+    "(too many are held), acks_refused, store_failed",
+    ("reason",),
+)
+HELD_CALLS = declare("pyddmq_held_calls", "Calls with results that wait until the node is ready.", kind="gauge")
+
+CALLS_MAX = 4_096
+BYTES_MAX = 8 * 1024 * 1024
+"""Bounds of what is held over all connections; a result of a usual batch takes some hundred bytes."""
+
+
+class HeldCall(NamedTuple):
+    """A call whose answer waits, with its place in its connection's order of replies."""
+
+    connection: Connection
+    slot: Slot
+    call: Call
+
+
+class HeldCalls:
+    """The calls that are held, in order of arrival.
+
+    Args:
+        metrics: The node's registry.
+        notices: Where connections are told of that are closed because too much is held.
+    """
+
+    def __init__(self, metrics: Metrics, notices: Notices) -> None:
+        self._metrics = metrics
+        self._notices = notices
+        self._shown = metrics.counter(HELD_CALLS)
+        self._calls: list[HeldCall] = []
+        self._bytes = 0
+
+    def hold(self, connection: Connection, call: Call) -> None:
+        """Keep a call unanswered; beyond the bounds its connection ends, unless others have gone meanwhile."""
+        size = len(call.frame)
+        if self._full(size):
+            # Who has gone sends what is unanswered again, and may have done so here.
+            for each in self._calls:
+                if each.connection.closed or each.connection.ended:
+                    each.connection.hold(-len(each.call.frame))
+                    each.connection.abort()
+            self._keep([each for each in self._calls if not (each.connection.closed or each.connection.ended)])
+        if self._full(size):
+            leave_unanswered(connection, PullCode.STARTING, self._metrics, self._notices)
+            return
+        connection.hold(size)
+        self._calls.append(HeldCall(connection, connection.later(), call))
+        self._bytes += size
+        self._shown.value = len(self._calls)
+
+    def release(self) -> list[HeldCall]:
+        """Return what was held; nothing is held any more."""
+        calls = self._calls
+        self._keep([])
+        for each in calls:
+            each.connection.hold(-len(each.call.frame))
+        return calls
+
+    def _full(self, size: int) -> bool:
+        return len(self._calls) >= CALLS_MAX or self._bytes + size > BYTES_MAX
+
+    def _keep(self, calls: list[HeldCall]) -> None:
+        self._calls = calls
+        self._bytes = sum(len(each.call.frame) for each in calls)
+        self._shown.value = len(calls)
+
+
+def carries_results(results: Iterable[ConsumeResult]) -> bool:
+    """Whether a chain says anything of any message."""
+    return any(each.success or each.fail for each in results)
+
+
+def leave_unanswered(connection: Connection, code: PullCode, metrics: Metrics, notices: Notices) -> None:
+    """End the connection of a call whose results cannot be taken, for the reason that pulls without any are told."""
+    reason = code.name.lower()
+    metrics.counter(RESULTS_UNANSWERED, reason).add()
+    notices.note("results_unanswered", kind=reason, reason=reason, client=connection.address, text=code.text)
+    connection.leave_unanswered()

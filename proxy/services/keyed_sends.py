@@ -1,0 +1,167 @@
+"""Sends whose messages have a number of their producer's: new ones are let through, repeats answered (D39).
+
+What is asked here comes before every other check, so that a repeat takes no rate token and is answered whatever the
+node is about to do. docs/deduplication.md has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker.deduplication.deduplication import Deduplication, Judged
+from broker.errors import StoreError
+from broker.format.properties import find_property
+from broker.format.record import Entry
+from broker.log.put import Put
+from broker.scheduled.delay.levels import SCHEDULE_NAME
+from broker.scheduled.release import REAL_TOPIC_NAME
+from broker.scheduled.timer.handle import RecallHandle
+from broker.scheduled.timer.names import TIMER_NAME
+from broker.store import MessageRefused, Position, Store
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import Slot
+from proxy.services.message_rules import Refusal
+from proxy.services.publishing import Publishing, Refused
+from proxy.wire import Call, Receipt
+from pyddmq.codes import Repeat, ResultCode
+
+_KEYS_NAME = b"KEYS"
+
+
+class Again(NamedTuple):
+    """A message that was stored before, or just now.
+
+    Attributes:
+        key: Its UNIQ_KEY.
+        entry: What its record says; None when that is not known any more.
+    """
+
+    key: bytes
+    entry: Entry | None
+
+
+Encoded = Callable[[Call, Sequence[Again], Repeat], bytes]
+"""Encodes the reply of a call whose messages are all stored."""
+
+
+class KeyedSends:
+    """Judges and answers for the services of one producer port.
+
+    Args:
+        deduplication: What is known.
+        store: Where records are read.
+        publishing: Counts and tells refusals.
+        qid_prefix: Text in front of the queue number in a qid.
+        broker_name: Stands in the handles of timers.
+    """
+
+    def __init__(
+        self,
+        deduplication: Deduplication,
+        *,
+        store: Store,
+        publishing: Publishing,
+        qid_prefix: str,
+        broker_name: str,
+    ) -> None:
+        self._deduplication = deduplication
+        self._store = store
+        self._publishing = publishing
+        self._qid_prefix = qid_prefix
+        self._broker_name = broker_name
+
+    def judge(self, keys: Sequence[bytes | None]) -> Judged:
+        """Say what is known of the messages of a call, of which the first has a key.
+
+        Raises:
+            Refusal: Their keys are wrong, or there is a gap before them.
+        """
+        given = [key for key in keys if key is not None]
+        if len(given) != len(keys):
+            text = "some messages of the batch have a uniqKey and others have none: give it to all or none"
+            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+        try:
+            judged = self._deduplication.judge(given)
+        except MessageRefused as error:
+            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, error.text) from error
+        if judged.places is None:
+            text = (
+                f"message {given[0].decode()} comes after one of its producer that is missing here: send in order "
+                "from that on, or under a new name"
+            )
+            raise Refusal(ResultCode.FAIL_GAP, text)
+        return judged
+
+    def stored(self, judged: Judged, positions: Sequence[Position]) -> None:
+        """Enter what was judged new and is staged now."""
+        self._deduplication.stored(judged, [position.physical for position in positions])
+
+    def answer(
+        self,
+        connection: Connection,
+        call: Call,
+        keys: Sequence[bytes],
+        judged: Judged,
+        encode: Encoded,
+        *,
+        refused: Refused,
+        slot: Slot | None = None,
+    ) -> None:
+        """Answer a call whose messages are all stored, or about to be, when they are durable."""
+        places = judged.places or ()
+        place, header = connection.later() if slot is None else slot, call.header()
+
+        def done(error: StoreError | None) -> None:
+            if error is None and max(places) >= self._store.end:
+                # What was staged when the store failed is told to nobody who asks later.
+                error = self._store.failed
+            if error is not None:
+                self._publishing.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(keys))
+                place.answer(refused(header, ResultCode.FAIL_UNKNOWN, str(error)))
+                return
+            place.answer(encode(header, *self.found(keys, places)))
+
+        if max(places) >= self._store.end:
+            self._store.tell_settled(done)
+        else:
+            done(None)
+
+    def found(self, keys: Sequence[bytes], places: Sequence[int]) -> tuple[list[Again], Repeat]:
+        """Look up messages that are stored; whether all of them were found."""
+        record_of = self._deduplication.record_of
+        again = [Again(key, record_of(key, place)) for key, place in zip(keys, places, strict=True)]
+        return again, Repeat.OLDER if any(each.entry is None for each in again) else Repeat.FIRST_RECEIPT
+
+    def receipt(self, again: Again) -> Receipt:
+        """Return the first receipt of a message: its id alone where no more is known."""
+        key, entry = again
+        text = key.decode()
+        if entry is None or entry.topic == SCHEDULE_NAME:
+            return Receipt(text, "", -1)
+        if entry.topic == TIMER_NAME:
+            return Receipt(text, "", -1, self._handle(entry, text))
+        return Receipt(text, f"{self._qid_prefix}{entry.queue_id}", entry.queue_offset)
+
+    def _handle(self, entry: Entry, key: str) -> str | None:
+        topic = find_property(entry.properties, REAL_TOPIC_NAME)
+        out_ms = find_property(entry.properties, b"TIMER_OUT_MS")
+        if not topic or not out_ms or not out_ms.isdigit():
+            return None
+        return str(RecallHandle(topic.decode("utf-8", "replace"), self._broker_name, int(out_ms) + 1, key))
+
+
+def delay_id(again: Again) -> str:
+    """Return the id of a delayed message or loop; "" when it is not known any more."""
+    keys = find_property(again.entry.properties, _KEYS_NAME) if again.entry is not None else None
+    return (keys or b"").partition(b" ")[0].decode("utf-8", "replace")
+
+
+def keyed(put: Put, key: bytes) -> Put:
+    """Return a put with a key of its producer's, where what it was made of had none."""
+    if put.unique_key:
+        return put
+    block = put.properties
+    if block and not block.endswith(b"\x02"):
+        block += b"\x02"
+    return put._replace(properties=b"%bUNIQ_KEY\x01%b\x02" % (block, key), unique_key=key)

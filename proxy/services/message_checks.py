@@ -1,0 +1,329 @@
+"""What every message is asked before it is stored, whichever call brings it: topic, body, properties, type, rate.
+
+A message that passes has its topic's port, its queue (D7), its property block in RocketMQ's form and a `Put`; one that
+does not is a `Refusal` with DDMQ's code (R91, D34).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from broker.format.java import queue_of_hash, string_hash
+from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch
+from broker.format.properties import find_property
+from broker.queues.topics import is_system
+from broker.runtime.leaves import leaf
+from broker.runtime.seams import Buffer, Clock
+from broker.scheduled.delay.puts import DelayedPuts
+from broker.scheduled.timer.puts import TimedPuts
+from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
+from proxy.services.message_rules import Limited, PropertyRules, Refusal
+from proxy.services.topic_ports import TopicPort
+from proxy.wire import SendMessage
+from pyddmq.codes import ResultCode
+from upstream.delivery.limits import TokenBucket
+
+_HASHES_MAX = 65_536
+
+_MISMATCH_CODES = {
+    Mismatch.DELAY: ResultCode.FAIL_TOPIC_IS_NOT_DELAY,
+    Mismatch.NO_DELAY: ResultCode.FAIL_TOPIC_IS_DELAY,
+}
+
+# A copy of Put.__new__'s work without its Python frame: there is one per message.
+_new_put = tuple.__new__
+
+
+class Delay(NamedTuple):
+    """How a message is to wait: by a level, until a moment, or for a while; one of the three is above 0.
+
+    Attributes:
+        level: A delay level.
+        deliver_at_ms: When it is due, ms since the epoch.
+        delay_ms: Ms from receipt to then.
+    """
+
+    level: int
+    deliver_at_ms: int
+    delay_ms: int
+
+
+def _check_none(  # noqa: PLR0917 - what compiled functions take by name costs more
+    messages: Sequence[SendMessage],
+    puts: list[Put],
+    ports: list[TopicPort],
+    known_ports: dict[bytes, TopicPort],
+    body_bytes_max: int,
+    good: dict[tuple[bytes, ...], bytes],
+    key_hash: Callable[[bytes], int],
+    keyed: bool,
+) -> int:
+    """Leave all to the general way, which is the quickest in Python; the leaf `proxy.services.check_leaf` does more.
+
+    Args:
+        messages: What was sent.
+        puts: Gets what becomes of the first messages, as far as they are usual.
+        ports: Gets the port of each of these.
+        known_ports: Published topics.
+        body_bytes_max: Largest body.
+        good: Sets of names that may stand in a message (`PropertyRules.good`).
+        key_hash: Java's hash of a key.
+        keyed: As `MessageChecks.check` has it.
+
+    Returns:
+        How many these are; the next one goes the general way.
+    """
+    return 0
+
+
+_check = leaf("proxy.services.check_leaf", "check", _check_none)
+
+
+class MessageChecks:
+    """The checks of one producer port.
+
+    Args:
+        ports: Published topics by UTF-8 name; read at each call, so that a reload shows at once.
+        store: Where messages go.
+        clock: Wall clock, from which delays count.
+        randomness: For partitionId -2 and below.
+        body_bytes_max: Largest body (R91).
+        auto_create: Makes a topic on its first publish, or answers None where that is off.
+        disabled: Whether a topic is configured and switched off.
+    """
+
+    def __init__(
+        self,
+        ports: dict[bytes, TopicPort],
+        *,
+        store: Store,
+        clock: Clock,
+        randomness: random.Random,
+        body_bytes_max: int,
+        auto_create: Callable[[str], TopicPort | None],
+        disabled: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._ports = ports
+        self._topics = store.topics
+        self._delayed, self._timed = store.waiting(DelayedPuts), store.waiting(TimedPuts)
+        self._clock = clock
+        self._random = randomness
+        self._body_bytes_max = body_bytes_max
+        self._auto_create = auto_create
+        self._disabled = disabled
+        self._rules = PropertyRules()
+        self._hashes: dict[bytes, int] = {}
+
+    def check(
+        self,
+        messages: Sequence[SendMessage],
+        puts: list[Put],
+        ports: list[TopicPort],
+        *,
+        transactional: bool = False,
+        charge: bool = True,
+        keyed: bool = False,
+    ) -> dict[int, Delay]:
+        """Check messages in order and choose their queues: each message itself, its topic, its type, its rate (R102).
+
+        Args:
+            messages: What was sent.
+            puts: Gets each message as it would be stored without a delay.
+            ports: Gets the port of each.
+            transactional: They are half messages, for topics with a message type.
+            charge: Whether they take their rate tokens; where more is to be asked of them, `charge` does afterwards.
+            keyed: They have unique keys of their producer's, which were judged; else none has.
+
+        Returns:
+            What was asked for those that are to wait, by place; `delay` turns their puts into ones that wait.
+
+        Raises:
+            Refusal: The message after those in `puts` and `ports` is refused; rate tokens were taken for these.
+        """
+        known_ports = self._ports
+        body_bytes_max = self._body_bytes_max
+        block_of = self._rules.block
+        delays: dict[int, Delay] = {}
+        done = _check(messages, puts, ports, known_ports, body_bytes_max, self._rules.good, self._key_hash, keyed)
+        if done:
+            if done == len(messages):
+                return delays
+            messages = messages[done:]
+        # Unpacked at once: an attribute of a named tuple costs more than a local, and this runs for every message.
+        for (
+            topic, key, value, hash_id, tags, partition_id, body, _, properties, level, deliver_at, delay, unique_key
+        ) in messages:  # fmt: skip
+            content = value if body is None else body
+            if not content or len(content) > body_bytes_max:
+                raise self._body_refusal(content)
+            if level or deliver_at or delay:
+                delays[len(puts)] = _checked_delay(level, deliver_at, delay)
+            block = block_of(key, tags, properties)
+            if (unique_key is not None) != keyed:
+                raise _mixed_refusal()
+            if unique_key is not None:
+                block = b"%bUNIQ_KEY\x01%b\x02" % (block, unique_key)
+            port = known_ports.get(topic)
+            if port is None:
+                port = self._new_port(topic)
+            queues = port.queue_count
+            if partition_id >= 0:
+                queue_id = partition_id % queues
+            elif partition_id < -1:
+                queue_id = self._random.randrange(queues)
+            elif hash_id:
+                queue_id = queue_of_hash(hash_id, queues)
+            elif key:
+                queue_id = queue_of_hash(self._key_hash(key), queues)
+            else:
+                queue_id = port.round = (port.round + 1) % queues
+            if port.guarded:
+                if port.topic.message_type is not MessageType.MIXED:
+                    ordered = bool(hash_id) or partition_id >= 0
+                    delayed = bool(level or deliver_at or delay)
+                    self._check_type(port.topic, MessageKind(transactional, delayed, ordered or bool(key), ordered))
+                if charge:
+                    self.charge(port)
+            puts.append(
+                _new_put(Put, (port.topic, queue_id, content, block, tags or b"", unique_key or b"", 0, 0, 0, 0))
+            )
+            ports.append(port)
+        return delays
+
+    def delay(self, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]) -> dict[int, int]:
+        """Turn puts, by place, into ones that wait; due times are fixed now (D35).
+
+        Returns:
+            The places of those that wait (a timer whose time has passed does not), with the TIMER_OUT_MS of timers and
+            0 for levels.
+
+        Raises:
+            Refusal: One cannot wait so; it and those behind it are left out, and their rate tokens given back.
+        """
+        now_ms = self._clock.wall_ms()
+        waiting: dict[int, int] = {}
+        for place, (level, deliver_at_ms, delay_ms) in delays.items():
+            put = puts[place]
+            try:
+                if level:
+                    delayed = self._delayed.put(put, level)
+                else:
+                    delayed = self._timed.put(put, deliver_at_ms or now_ms + delay_ms)
+            except StoreError as error:
+                give_tokens_back(ports[place:])
+                del puts[place:], ports[place:]
+                raise store_refusal(error) from error
+            if delayed is not put:
+                puts[place] = delayed
+                waiting[place] = 0 if level else int(find_property(delayed.properties, b"TIMER_OUT_MS") or 0)
+        return waiting
+
+    def _body_refusal(self, content: Buffer | None) -> Refusal:
+        if not content:
+            return Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
+        text = f"the body has {len(content)} bytes, the limit is {self._body_bytes_max}"
+        return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+
+    @staticmethod
+    def _check_type(topic: Topic, kind: MessageKind) -> None:
+        problem = mismatch(topic.message_type, kind)
+        if problem is not None:
+            code = _MISMATCH_CODES.get(problem, ResultCode.FAIL_ILLEGAL_MSG)
+            raise Refusal(code, f"topic {topic.name} is of the type {topic.message_type}: it {problem}")
+
+    @staticmethod
+    def charge(port: TopicPort) -> None:
+        """Take the rate tokens of one message, its topic's and the node's (R94). Raises Limited: one is not there."""
+        limit, node_limit = port.limit, port.node_limit
+        if limit is not None and _spent(limit):
+            raise Limited(f"topic {port.topic.name} is above its maxTps: send more slowly", port.retry_ms)
+        if node_limit is not None:
+            if _spent(node_limit):
+                raise Limited("the node is above its maxTps: send more slowly, or to another node", port.retry_ms)
+            node_limit.take(1)
+        if limit is not None:
+            limit.take(1)
+
+    def _key_hash(self, key: bytes) -> int:
+        """Java's hash of a key, remembered: it costs microseconds in Python, and keys come again."""
+        known = self._hashes.get(key)
+        if known is None:
+            if len(self._hashes) >= _HASHES_MAX:
+                self._hashes.clear()
+            known = self._hashes[key] = string_hash(key.decode())
+        return known
+
+    def _new_port(self, name: bytes) -> TopicPort:
+        try:
+            port = self._auto_create(name.decode())
+        except StoreError as error:
+            raise store_refusal(error) from error
+        if port is None:
+            raise self._no_topic(name.decode())
+        return port
+
+    def _no_topic(self, text: str) -> Refusal:
+        topic = self._topics.get(text)
+        if is_system(text) or (topic is not None and topic.system):
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends"
+            )
+        if self._disabled(text):
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED,
+                f"topic {text} is disabled: set `enabled: true` for it in the configuration",
+            )
+        if topic is not None:
+            return Refusal(
+                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"topic {text} is not served: it is not in the configuration"
+            )
+        return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f"no topic {text!r}: add it under topics in the configuration")
+
+
+def _mixed_refusal() -> Refusal:
+    text = (
+        "some messages of the batch have a uniqKey and this one has not, or the other way round: give it to all or none"
+    )
+    return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+
+
+def store_refusal(error: StoreError) -> Refusal:
+    """Return what a producer is told when the store does not take a message."""
+    if isinstance(error, MessageRefused):
+        return Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error))
+    if isinstance(error, DiskFull):
+        return Refusal(ResultCode.FAIL_UNKNOWN, f"disk full: {error}")
+    return Refusal(ResultCode.FAIL_UNKNOWN, str(error))
+
+
+def give_tokens_back(ports: Sequence[TopicPort]) -> None:
+    """Return the rate tokens of messages that are not stored after all."""
+    for port in ports:
+        if port.limit is not None:
+            port.limit.take(-1)
+        if port.node_limit is not None:
+            port.node_limit.take(-1)
+
+
+def _spent(limit: TokenBucket) -> bool:
+    available = limit.available()
+    return available is not None and available < 1
+
+
+def _checked_delay(level: int | None, deliver_at_ms: int | None, delay_ms: int | None) -> Delay:
+    """Return what a message asks for. Raises Refusal: it cannot be delayed so."""
+    asked = Delay(level or 0, deliver_at_ms or 0, delay_ms or 0)
+    if min(asked) < 0:
+        if asked.level < 0:
+            text = f"delayLevel {level} is negative: use 1 and above (docs/delays.md), or leave it out"
+        elif asked.delay_ms < 0:
+            text = f"delayMs {delay_ms} is negative: give the milliseconds to wait, or leave it out"
+        else:
+            text = f"deliverAtMs {deliver_at_ms} is negative: give milliseconds since 1970, or leave it out"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+    if asked.count(0) < 2:
+        text = "of delayLevel, deliverAtMs and delayMs a message takes one: leave the others out"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+    return asked

@@ -1,0 +1,180 @@
+"""From checked messages to a reply: the append, its refusals, and the answer after the flush that covers it (D1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock
+from broker.store import Position, Put, Store, StoreError
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import Slot
+from proxy.services.message_checks import give_tokens_back, store_refusal
+from proxy.services.message_rules import Refusal
+from proxy.services.topic_ports import TopicPort
+from proxy.wire import Call, TextError, encode_result_reply
+from pyddmq.codes import ResultCode
+from upstream.budget import Budget, Pressure
+
+SENDS_REFUSED = declare(
+    "pyddmq_sends_refused_total", "Messages refused, by result code (docs/protocol.md lists the codes)", ("code",)
+)
+
+_HOSTS_MAX = 65_536
+
+Stored = Callable[[Call, Sequence[Position]], bytes]
+"""Encodes the reply of a call whose messages are stored, given where."""
+Refused = Callable[[Call, ResultCode, str], bytes]
+"""Encodes the reply of a call that is refused: `encode_result_reply`, or that of another result."""
+
+
+class Publishing:
+    """What the calls of a producer port share once their messages are checked.
+
+    Args:
+        store: Where messages go.
+        clock: Wall clock for the born time of messages.
+        metrics: The node's registry.
+        state: The node's state: "ready", "draining" or "failed".
+        budget: The node's account of memory.
+        notices: Where refusals are told.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        state: Callable[[], str],
+        budget: Budget,
+        notices: Notices,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._state = state
+        self._budget = budget
+        self.notices = notices
+        self._born_hosts: dict[str, bytes] = {}
+
+    def append(
+        self,
+        puts: Sequence[Put],
+        ports: list[TopicPort],
+        connection: Connection,
+        call: Call,
+        *,
+        stored: Stored,
+        refused: Refused = encode_result_reply,
+        atomic: bool = False,
+        published: bool = True,
+        slot: Slot | None = None,
+    ) -> list[Position]:
+        """Stage puts; the reply follows the flush that settles them.
+
+        Args:
+            puts: What is appended.
+            ports: The port of each, for counters and rate tokens.
+            connection: Who asked.
+            call: What is answered.
+            stored: Encodes the reply when they are stored.
+            refused: Encodes it when the flush failed.
+            atomic: They are stored together or not at all (D8).
+            published: They count as published with this.
+            slot: The call's place among its connection's requests; the next one when absent.
+
+        Returns:
+            Where each is staged.
+
+        Raises:
+            Refusal: Nothing was staged; rate tokens were given back.
+        """
+        try:
+            self.check_open()
+        except Refusal:
+            give_tokens_back(ports)
+            raise
+
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                self.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(puts))
+                place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
+                return
+            port = ports[0]
+            if not published:
+                pass
+            elif ports.count(port) == len(ports):
+                port.messages.value += len(puts)
+                port.body_bytes.value += sum([len(put[2]) for put in puts])
+            else:
+                for put, port in zip(puts, ports, strict=True):
+                    port.messages.value += 1
+                    port.body_bytes.value += len(put[2])
+            place.answer(stored(call, positions))
+
+        try:
+            positions = self._store.append(
+                puts,
+                born_ms=self._clock.wall_ms(),
+                born_host=self.born_host(connection.address),
+                done=done,
+                atomic=atomic,
+            )
+        except StoreError as error:
+            give_tokens_back(ports)
+            raise store_refusal(error) from error
+        place = connection.later() if slot is None else slot
+        # Puts are slices of the frame and keep all of it until they are written.
+        self._budget.stage(len(call.frame))
+        return positions
+
+    def check_open(self) -> None:
+        """Pass while messages are taken. Raises Refusal: the node is draining, or short of memory."""
+        if self._state() == "draining":
+            text = "the node is draining: send to another node, or again in a moment"
+            raise Refusal(ResultCode.FAIL_SERVER_SHUTDOWN, text)
+        if self._budget.level >= Pressure.REFUSING:
+            text = "the node is short of memory (memoryMax): send again in a moment"
+            raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
+
+    def refuse(
+        self,
+        connection: Connection,
+        call: Call,
+        refusal: Refusal,
+        count: int,
+        refused: Refused = encode_result_reply,
+        *,
+        slot: Slot | None = None,
+    ) -> None:
+        """Answer a call of so many messages with why they are not taken, and count them."""
+        self.tell_refused(refusal.code, refusal.text, connection.address, count)
+        answer = connection.answer if slot is None else slot.answer
+        answer(refused(call, refusal.code, refusal.text))
+
+    def refuse_text(
+        self, connection: Connection, call: Call, error: TextError, refused: Refused = encode_result_reply
+    ) -> None:
+        """Answer a call with a text that is no UTF-8: code 11, which leaves the node in DDMQ's lists (S9)."""
+        self.refuse(connection, call, Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error)), error.count, refused)
+
+    def tell_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
+        """Count messages that were not taken and tell of them, once a minute for each code (D25)."""
+        number = int(code)
+        self._metrics.counter(SENDS_REFUSED, str(number)).add(count)
+        self.notices.note("send_refused", "", count, kind=str(number), code=number, client=client, text=text)
+
+    def born_host(self, address: str) -> bytes:
+        """Client address as RocketMQ's record has it: IPv4 and port in 8 bytes; others become 0.0.0.0."""
+        known = self._born_hosts.get(address)
+        if known is None:
+            if len(self._born_hosts) >= _HOSTS_MAX:
+                self._born_hosts.clear()
+            host, _, port = address.rpartition(":")
+            parts = host.split(".")
+            numbers = [int(part) for part in parts] if len(parts) == 4 and all(p.isdigit() for p in parts) else [0] * 4
+            known = bytes(numbers) + (int(port) if port.isdigit() else 0).to_bytes(4, "big")
+            self._born_hosts[address] = known
+        return known

@@ -1,0 +1,390 @@
+"""TransactionProducerService: halves, decisions, and the checks of those that stay undecided (D33).
+
+A half is checked as any message is (`proxy.services.message_checks`) and stored where nobody reads it. A decision is
+answered when it is durable. A fetch of checks takes the answers that ride on it first, then what is due, or waits in
+its connection's turn like a pull (D18); a check whose reply never left our buffer is given back at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from broker.errors import StoreError
+from broker.format.properties import is_system_property, parse_properties
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.seams import Scheduler
+from broker.store import Position, Put
+from broker.transaction import metrics as counted
+from broker.transaction.checker import Check
+from broker.transaction.names import HALF_NAME, State
+from broker.transaction.outcomes import End, EndOutcome
+from broker.transaction.transactions import Transactions
+from conf import NodeConfig
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import Lost, Slot
+from proxy.port.server import Handler
+from proxy.services.keyed_sends import Again, KeyedSends
+from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
+from proxy.services.message_rules import Refusal
+from proxy.services.publishing import Publishing
+from proxy.services.topic_ports import BYTES_SENT, MESSAGES_SENT, TopicPort
+from proxy.wire import (
+    APPLICATION_INTERNAL_ERROR,
+    Call,
+    CheckCall,
+    CheckRow,
+    Ending,
+    HalfCall,
+    TextError,
+    encode_application_exception,
+    encode_checks_reply,
+    encode_half_reply,
+    encode_result_reply,
+    scan_end,
+    scan_fetch_checks,
+    scan_half,
+)
+from pyddmq.codes import Repeat, ResultCode
+from upstream.budget import Budget, Pressure
+
+FETCHES_REFUSED = declare(
+    "pyddmq_check_fetches_refused_total",
+    "Fetches of checks answered with a TApplicationException, by reason",
+    ("reason",),
+)
+HALVES = declare("pyddmq_transactions_halves_total", "Halves that producers stored, by topic", ("topic",))
+
+CHECKS_MAX = 256
+"""Checks of one reply."""
+STEP_ANSWERS = 64
+"""Answers that are taken at a time; more take several turns."""
+LINGER_MS_MIN = 20
+GROUP_BYTES_MAX = 255
+"""RocketMQ's limit of a group's name."""
+
+_CODES = {
+    End.OK: ResultCode.OK,
+    End.ALREADY_SAME: ResultCode.OK,
+    End.ALREADY_OTHER: ResultCode.FAIL_DECIDED_OTHERWISE,
+    End.DISCARDED: ResultCode.FAIL_DISCARDED,
+    End.UNKNOWN_HANDLE: ResultCode.FAIL_NO_SUCH_HALF,
+    End.WRONG_GROUP: ResultCode.FAIL_OTHER_PRODUCER_GROUP,
+    End.TOO_LATE: ResultCode.FAIL_TOO_LATE,
+    End.REFUSED: ResultCode.FAIL_COMMIT_REFUSED,
+    End.DISK_FULL: ResultCode.FAIL_UNKNOWN,
+    End.FAILED: ResultCode.FAIL_UNKNOWN,
+}
+_STATES = {int(state): state for state in State}
+
+
+class TransactionService:
+    """The handlers of the producer port that have to do with transactions.
+
+    Args:
+        transactions: The broker's.
+        checks: What messages are asked.
+        publishing: Stores and answers.
+        keyed: Knows what was sent before.
+        scheduler: The event loop, for the end of a linger.
+        metrics: The node's registry.
+        state: The node's state: "ready", "draining" or "failed".
+        budget: The node's account of memory.
+        settings: The configuration in force: maxLingerTime, maxRecvMsgsLength and maxParkedPulls hold for fetches too.
+
+    Attributes:
+        parked: Fetches that wait.
+    """
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        checks: MessageChecks,
+        publishing: Publishing,
+        keyed: KeyedSends,
+        *,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        state: Callable[[], str],
+        budget: Budget,
+        settings: Callable[[], NodeConfig],
+    ) -> None:
+        self.parked = 0
+        self._transactions = transactions
+        self._checks = checks
+        self._publishing = publishing
+        self._keyed = keyed
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._state = state
+        self._budget = budget
+        self._settings = settings
+        transactions.on_committed(self._committed)
+
+    def handlers(self) -> dict[str, Handler]:
+        """Method name to handler."""
+        return {"sendHalfSync": self.half, "endTransaction": self.end, "fetchChecks": self.fetch_checks}
+
+    # Halves
+
+    def half(self, connection: Connection, call: Call) -> None:
+        """Store a half; the reply carries its id and its handle."""
+        try:
+            request = scan_half(call)
+        except TextError as error:
+            self._publishing.refuse_text(connection, call, error, encode_half_reply)
+            return
+        puts: list[Put] = []
+        ports: list[TopicPort] = []
+        try:
+            _check_group(request.group)
+            key, judged = request.message.unique_key, None
+            if key is not None:
+                judged = self._keyed.judge([key])
+                if judged.places:
+                    again = partial(self._stored_again, request.message.key)
+                    self._keyed.answer(connection, call, [key], judged, again, refused=encode_half_reply)
+                    return
+            self._checks.check([request.message], puts, ports, transactional=True, keyed=judged is not None)
+            self._make_half(puts, ports, request)
+            stored = partial(self._stored, request.message.key, ports[0].topic.name)
+            positions = self._publishing.append(
+                puts, ports, connection, call, stored=stored, refused=encode_half_reply, published=False
+            )
+            if judged is not None:
+                self._keyed.stored(judged, positions)
+        except Refusal as refusal:
+            self._publishing.refuse(connection, call, refusal, 1, encode_half_reply)
+
+    def _make_half(self, puts: list[Put], ports: list[TopicPort], request: HalfCall) -> None:
+        """Turn the put into a half's, whose delay begins with the commit. Raises Refusal; the token is given back."""
+        message = request.message
+        try:
+            puts[0] = self._transactions.half(
+                puts[0],
+                group=request.group,
+                delay_level=message.delay_level or 0,
+                deliver_at_ms=message.deliver_at_ms or 0,
+                delay_ms=message.delay_ms or 0,
+            )
+        except StoreError as error:
+            give_tokens_back(ports)
+            raise store_refusal(error) from error
+
+    def _stored(self, key: bytes | None, topic: str, call: Call, positions: Sequence[Position]) -> bytes:
+        position = positions[0]
+        self._metrics.counter(HALVES, topic).add()
+        return encode_half_reply(
+            call,
+            ResultCode.OK,
+            "OK",
+            key=key.decode() if key else None,
+            transaction_id=position.unique_key.decode(),
+            handle=self._transactions.handle_of(position),
+            offset=position.offset,
+        )
+
+    def _stored_again(self, key: bytes | None, call: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
+        """Answer a half that was answered before, or should have been."""
+        [(unique_key, entry)] = again
+        handle = offset = None
+        if entry is not None and entry.topic == HALF_NAME:
+            offset = entry.queue_offset
+            handle = self._transactions.handle_of(Position(entry.queue_id, offset, entry.physical, unique_key))
+        return encode_half_reply(
+            call,
+            ResultCode.OK,
+            "OK",
+            key=key.decode() if key else None,
+            transaction_id=unique_key.decode(),
+            handle=handle,
+            offset=offset,
+            repeat=repeat,
+        )
+
+    def _committed(self, topic: str, body_bytes: int) -> None:
+        self._metrics.counter(MESSAGES_SENT, topic).add()
+        self._metrics.counter(BYTES_SENT, topic).add(body_bytes)
+
+    # Decisions
+
+    def end(self, connection: Connection, call: Call) -> None:
+        """Decide a half; answered when the decision is durable."""
+        try:
+            request = scan_end(call)
+        except TextError as error:
+            self._metrics.counter(counted.REFUSED, ResultCode.FAIL_ILLEGAL_MSG.name.lower()).add()
+            connection.answer(encode_result_reply(call, ResultCode.FAIL_ILLEGAL_MSG, str(error)))
+            return
+        try:
+            state = _checked_ending(request, request.group)
+        except Refusal as refusal:
+            self._metrics.counter(counted.REFUSED, refusal.code.name.lower()).add()
+            connection.answer(encode_result_reply(call, refusal.code, refusal.text))
+            return
+        slot, header = connection.later(), call.header()
+
+        def done(outcome: EndOutcome) -> None:
+            code = _CODES[outcome.end]
+            slot.answer(encode_result_reply(header, code, outcome.text or code.text))
+
+        self._end(request, request.group, state, done)
+
+    def _end(self, request: Ending, group: str, state: State, done: Callable[[EndOutcome], None]) -> None:
+        self._transactions.end(
+            request.handle, group=group, state=state, from_check=request.from_check, remark=request.remark, done=done
+        )
+
+    def _take(self, answer: Ending, group: str) -> None:
+        """Take an answer that rides on a fetch; one that cannot count is counted and fails nothing (as D13)."""
+        group = answer.group or group
+        try:
+            state = _checked_ending(answer, group)
+        except Refusal as refusal:
+            self._metrics.counter(counted.REFUSED, refusal.code.name.lower()).add()
+            return
+        # The broker counts what it refuses; a half whose decision could not be kept is checked again.
+        self._end(answer, group, state, lambda _: None)
+
+    # Checks
+
+    def fetch_checks(self, connection: Connection, call: Call) -> None:
+        """Take the answers that ride on the fetch, then what is due, or wait for it."""
+        request = scan_fetch_checks(call)
+        answers, call, request = request.answers, call.header(), request._replace(answers=[])
+        if len(answers) <= STEP_ANSWERS:
+            for answer in answers:
+                self._take(answer, request.group)
+            self._fetch(connection, call, request)
+        else:
+            connection.work(self._taking(answers, connection, call, request))
+
+    def _taking(
+        self, answers: Sequence[Ending], connection: Connection, call: Call, request: CheckCall
+    ) -> Iterator[None]:
+        """Take many answers in steps, then serve the fetch."""
+        for place, answer in enumerate(answers):
+            self._take(answer, request.group)
+            if place % STEP_ANSWERS == STEP_ANSWERS - 1:
+                yield
+        self._fetch(connection, call, request)
+
+    def _fetch(self, connection: Connection, call: Call, request: CheckCall) -> None:
+        problem = self._problem(request)
+        if problem is not None:
+            reason, text = problem
+            self._metrics.counter(FETCHES_REFUSED, reason).add()
+            self._publishing.notices.note("check_fetch_refused", kind=reason, client=connection.address, text=text)
+            connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
+        elif connection.may_start():
+            self._start(None, connection, call, request)
+        else:
+            slot = connection.later()
+            slot.start = partial(self._start, slot, connection, call, request)
+            slot.withdraw = partial(slot.answer, encode_checks_reply(call, []))
+
+    def _problem(self, request: CheckCall) -> tuple[str, str] | None:
+        """Why a fetch is refused: (reason for the counter, sentence); None when it is not."""
+        try:
+            _check_group(request.group)
+        except Refusal as refusal:
+            return "group", refusal.text
+        if self._budget.level >= Pressure.REFUSING:
+            return "memory", "the node is short of memory (memoryMax): fetch again in a moment"
+        if self.parked >= self._settings().max_parked_pulls:
+            return "parked", f"{self.parked} fetches of checks wait already: use fewer connections"
+        return None
+
+    def _start(self, slot: Slot | None, connection: Connection, call: Call, request: CheckCall) -> None:
+        """Serve a fetch whose turn on its connection has come (D18)."""
+        answer = connection.answer if slot is None else slot.answer
+        checks = self._due(request)
+        if checks:
+            self._send(answer, call, checks)
+        elif connection.ended:
+            answer(encode_checks_reply(call, []))
+        else:
+            self._park(connection.later() if slot is None else slot, connection, call, request)
+
+    def _park(self, slot: Slot, connection: Connection, call: Call, request: CheckCall) -> None:
+        """Wait for a check until the linger ends or the client goes."""
+        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self._settings().max_linger_time)
+
+        def leave() -> None:
+            timer.cancel()
+            unregister()
+            slot.withdraw = None
+            self.parked -= 1
+
+        def wake() -> None:
+            if slot.data is None and not connection.closed and (checks := self._due(request)):
+                leave()
+                self._send(slot.answer, call, checks)
+
+        def withdraw() -> None:
+            leave()
+            if not connection.closed:
+                slot.answer(encode_checks_reply(call, []))
+
+        self.parked += 1
+        unregister = self._transactions.on_checks(request.group, wake)
+        timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
+        slot.withdraw = withdraw
+
+    def _due(self, request: CheckCall) -> list[Check]:
+        """Checks for a fetch; none while the node drains."""
+        if self._state() == "draining":
+            return []
+        count_max = min(request.count_max or CHECKS_MAX, CHECKS_MAX)
+        found: list[Check] = []
+        room = self._settings().max_recv_msgs_length
+        while len(found) < (count_max if count_max > 0 else CHECKS_MAX) and room > 0:
+            checks = self._transactions.fetch_checks(request.group, 1)
+            if not checks:
+                break
+            found += checks
+            room -= sum(len(check.body) + len(check.properties) for check in checks)
+        return found
+
+    def _send(self, answer: Callable[[bytes, Lost], None], call: Call, checks: Sequence[Check]) -> None:
+        call = call.header()
+
+        def give_back() -> bytes:
+            for check in checks:
+                self._transactions.give_back(check)
+            return encode_checks_reply(call, [])
+
+        answer(encode_checks_reply(call, [_row(check) for check in checks]), give_back)
+
+
+def _row(check: Check) -> CheckRow:
+    own = parse_properties(check.properties)
+    message = {
+        "topic": check.topic,
+        "key": check.key or None,
+        "tags": check.tags or None,
+        "partitionId": check.queue_id,
+        "hashId": 0,
+        "body": check.body,
+        "properties": {name: value for name, value in own.items() if not is_system_property(name.encode())} or None,
+    }
+    return CheckRow(check.handle, check.transaction_id, check.times, message, check.born_ms)
+
+
+def _check_group(group: str) -> None:
+    """Check the name of a producer group. Raises Refusal."""
+    if not group.strip():
+        raise Refusal(ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, "no producerGroup: name the group that decides it")
+    if len(group.encode()) > GROUP_BYTES_MAX or not group.isprintable():
+        text = f"producerGroup {group[:140]!r} is not allowed: use at most {GROUP_BYTES_MAX} printable bytes"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, text)
+
+
+def _checked_ending(request: Ending, group: str) -> State:
+    """Return the state that is told. Raises Refusal."""
+    _check_group(group)
+    state = _STATES.get(request.state)
+    if state is None:
+        text = f"state {request.state} is none: 8 commits, 12 rolls back, 0 says that it is not known yet"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_TRANSACTION_STATE, text)
+    return state

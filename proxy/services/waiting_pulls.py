@@ -1,0 +1,121 @@
+"""Pulls that wait for messages until their linger ends, the client goes, or a batch comes (R48)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.runtime.seams import Clock, Scheduler
+from proxy.port.reply_slot import Lost, Slot
+from proxy.wire import Call, encode_empty_pull_reply
+from upstream.delivery.group import Batch, ConsumerGroup, Parked
+
+if TYPE_CHECKING:
+    from proxy.port.connection import Connection
+
+_EARLY_SECONDS = 5e-4
+"""Loops round their timers to milliseconds; what ends within this ends now, so that a call never spins for the rest."""
+
+Send = Callable[[Callable[[bytes, Lost], None], Call, ConsumerGroup, Batch, "Connection", int], None]
+"""Assembles a batch's reply, of that number on its connection, and answers with it."""
+
+
+class WaitingPull:
+    """One parked pull; it ends once, by `wake` or by `withdraw`."""
+
+    __slots__ = ("_call", "_connection", "_group", "_lingers", "_parked", "_slot", "deadline", "linger_ms")
+
+    def __init__(self, slot: Slot, call: Call, group: ConsumerGroup, connection: Connection, lingers: Lingers) -> None:
+        self._slot = slot
+        self._call = call
+        self._group = group
+        self._connection = connection
+        self._lingers = lingers
+        self._parked: Parked | None = None
+        self.linger_ms = 0
+        self.deadline = 0.0
+        """Monotonic seconds at which its linger ends."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has been neither answered nor withdrawn."""
+        return self._parked is not None
+
+    def park(self, topic: str | None, count_max: int | None, linger_ms: int) -> None:
+        """Begin to wait, so many milliseconds at most. Raises ParkedFull; nothing has happened then."""
+        self._parked = self._group.park(topic, count_max, self._connection, self.wake)
+        self._slot.withdraw = self.withdraw
+        self.linger_ms = linger_ms
+        self._lingers.add(self)
+
+    def wake(self, batch: Batch) -> None:
+        """Answer with what came."""
+        slot = self._slot
+        slot.withdraw = self._parked = None
+        lingers = self._lingers
+        lingers.remove(self)
+        lingers.send(slot.answer, self._call, self._group, batch, self._connection, slot.number)
+
+    def withdraw(self) -> None:
+        """Wait no longer: answer empty, where there is still somebody to answer."""
+        parked, slot = self._parked, self._slot
+        assert parked is not None, "a wait ends once"
+        slot.withdraw = self._parked = None
+        self._lingers.remove(self)
+        self._group.unpark(parked)
+        if not self._connection.closed:
+            slot.answer(encode_empty_pull_reply(self._call))
+
+
+class Lingers:
+    """The waiting pulls by the length of their linger: one scheduled call for all of a length, not one for each.
+
+    Those of one length end in the order in which they began. A call that finds its pulls answered meanwhile is made
+    again for the first that waits then, so a client that is answered every millisecond costs a call per linger.
+
+    Attributes:
+        send: Assembles the reply for a batch.
+    """
+
+    def __init__(self, *, clock: Clock, scheduler: Scheduler, send: Send) -> None:
+        self.send = send
+        self._clock = clock
+        self._scheduler = scheduler
+        self._waiting: dict[int, dict[WaitingPull, None]] = {}
+
+    def add(self, pull: WaitingPull) -> None:
+        """Have a pull's wait end when its linger has passed."""
+        linger_ms = pull.linger_ms
+        pull.deadline = self._clock.monotonic() + linger_ms / 1000
+        waiting = self._waiting.get(linger_ms)
+        if waiting is None:
+            waiting = self._waiting[linger_ms] = {}
+            self._scheduler.call_later(linger_ms / 1000, self._look, linger_ms)
+        waiting[pull] = None
+
+    def remove(self, pull: WaitingPull) -> None:
+        """Forget a pull; harmless twice."""
+        waiting = self._waiting.get(pull.linger_ms)
+        if waiting is not None:
+            waiting.pop(pull, None)
+
+    def _look(self, linger_ms: int) -> None:
+        """End the waits whose time has come, and come again for the next one."""
+        waiting = self._waiting[linger_ms]
+        now = self._clock.monotonic()
+        ended = []
+        for pull in waiting:
+            if pull.deadline > now + _EARLY_SECONDS:
+                self._scheduler.call_later(pull.deadline - now, self._look, linger_ms)
+                break
+            ended.append(pull)
+        else:
+            # What begins to wait from here on gets a call of its own.
+            del self._waiting[linger_ms]
+        for pull in ended:
+            # One that ended may have led to an answer for another.
+            if pull.waits:
+                pull.withdraw()
+
+
+__all__ = ["Lingers", "WaitingPull"]

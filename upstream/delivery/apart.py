@@ -1,0 +1,113 @@
+"""Jobs that nothing is done with, and that keep their keys, until somebody else has answered or a restart has told.
+
+- UNDECIDED: the disk failed while a message's retry or dead letter was written. Nobody can tell whether it is there;
+  the log says it after a restart (D27).
+- What an earlier generation left unsettled (`Lane.apart`): such a message, and a finished one that a client still
+  has. The new generation reads it like any other, so that it stands in the chain of its key, and leaves it alone in
+  its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.runtime.rate_limited_log import Notices
+from broker.runtime.seams import Clock
+from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.limits import Permits
+from upstream.delivery.timers import Deadlines
+from upstream.job import Delivery, UpstreamJob
+from upstream.state import Event, State, move
+
+
+class Apart:
+    """Those of one subscription.
+
+    Args:
+        group: Name of the group.
+        permits, counters, deadlines: The subscription's.
+        clock: Monotonic time.
+        notices: Rate-limited log lines.
+        over: Forgets a job that just became FINISHED and holds no permit; its key goes on.
+        pump: Called when something was freed.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        permits: Permits,
+        counters: SubscriptionCounters,
+        deadlines: Deadlines,
+        clock: Clock,
+        notices: Notices,
+        over: Callable[[UpstreamJob], None],
+        pump: Callable[[], None],
+    ) -> None:
+        self._group = group
+        self._permits = permits
+        self._counters = counters
+        self._deadlines = deadlines
+        self._clock = clock
+        self._notices = notices
+        self._over = over
+        self._pump = pump
+
+    def take(self, job: UpstreamJob) -> bool:
+        """Whether a READY job is one that an earlier generation left unsettled; then it takes that one's place.
+
+        Its key waits on: for the answer of who holds a finished message, or for a restart to tell whether its retry or
+        dead letter is there.
+        """
+        lane, offset = job.lane, job.offset
+        if offset not in lane.apart:
+            return False
+        lane.apart.discard(offset)
+        if not lane.tracker.is_finished(offset):
+            if offset not in lane.tracker.undecided:
+                return False
+            move(job, Event.LEAVE)
+            return True
+        delivery = lane.adopted.pop(offset, None)
+        if delivery is not None and delivery.deadline > self._clock.monotonic():
+            move(job, Event.HOLD)
+            self._permits.used += 1
+            self.adopt(job, delivery)
+        else:
+            move(job, Event.SUCCEED)
+            self._over(job)
+        return True
+
+    def adopt(self, job: UpstreamJob, delivery: Delivery) -> None:
+        """Make a delivery of an earlier generation one of this."""
+        job.deliveries = 1
+        job.delivery = delivery.moved_on([job])
+        self._deadlines.add_in_order(job.delivery)
+
+    def leave(self, job: UpstreamJob, *, held_permit: bool) -> None:
+        """Leave a job alone until a restart: the disk failed after the record that takes its place was appended.
+
+        It holds its key and no permit. A success that came meanwhile has finished it, whatever the log says.
+        """
+        move(job, Event.SYNC_FAILS)
+        if held_permit:
+            self._permits.release(1)
+        if job.lane.tracker.is_finished(job.offset):
+            self.settle(job)
+            return
+        self._counters.undecided.add()
+        self._notices.note("message_undecided", self._group, topic=job.topic, qid=job.qid, offset=job.offset)
+
+    def settle(self, job: UpstreamJob) -> None:
+        """End an UNDECIDED job whose offset is finished: by a late success, or by its record after all."""
+        job.lane.tracker.undecided.pop(job.offset, None)
+        move(job, Event.SETTLE)
+        self._over(job)
+        self._pump()
+
+
+def settle_successor(job: UpstreamJob) -> None:
+    """End the job that took the place of one whose generation has ended, if its record is durable by now."""
+    successor = job.lane.live.get(job.offset)
+    if successor is not None and successor.state is State.UNDECIDED and job.lane.tracker.is_finished(job.offset):
+        successor.subscription.settle_undecided(successor)

@@ -1,0 +1,105 @@
+"""What the consuming side counts, per group and topic."""
+
+from __future__ import annotations
+
+from broker.runtime.metrics import Counter, Metrics, declare
+
+_LABELS = ("group", "topic")
+_REASONS = ("group", "topic", "reason")
+
+DELIVERED = declare("pyddmq_delivered_messages_total", "Messages handed to pulls, redeliveries included", _LABELS)
+PULLS = declare("pyddmq_delivered_batches_total", "Pulls answered with at least one message", _LABELS)
+FINISHED = declare("pyddmq_finished_messages_total", "Messages finished by a success or by an action", _LABELS)
+FAILED = declare("pyddmq_failed_attempts_total", "Attempts failed by a client's fail or an action's FAIL", _LABELS)
+ERRORS = declare("pyddmq_error_attempts_total", "Attempts failed by an exception in an action", _LABELS)
+TIMEOUTS = declare("pyddmq_timeout_attempts_total", "Deliveries whose timeout passed without an answer", _LABELS)
+GIVEN_BACK = declare("pyddmq_given_back_messages_total", "Messages whose reply never left the node (D18)", _LABELS)
+LATE = declare("pyddmq_late_successes_total", "Successes of an earlier delivery or connection that counted", _LABELS)
+REPEATED = declare("pyddmq_repeated_successes_total", "Successes of offsets that were finished already", _LABELS)
+STALE = declare(
+    "pyddmq_stale_results_total",
+    "Offsets in results that changed nothing; by reason: unknown_offset, never_delivered, stale_fail, "
+    "already_finished, sent_back",
+    _REASONS,
+)
+UNKNOWN_QUEUE = declare(
+    "pyddmq_unknown_queue_results_total",
+    "Offsets in results for a topic or queue that the group does not have",
+    ("group",),
+)
+SKIPPED = declare(
+    "pyddmq_skipped_messages_total",
+    "Messages finished without delivery; by reason: tag_filter, pressure_traffic, damaged, gone, expired, "
+    "dead_letter_exhausted, operator",
+    _REASONS,
+)
+UNORDERED = declare("pyddmq_unordered_messages_total", "Messages without an order key where one is asked for", _LABELS)
+DEAD_LETTERS = declare("pyddmq_dead_letters_total", "Messages moved to the group's dead-letter topic", _REASONS)
+DEAD_LETTERS_REFUSED = declare(
+    "pyddmq_dead_letters_refused_total", "Dead-letter appends refused by the store; retried, the key waits", _LABELS
+)
+UNDECIDED = declare(
+    "pyddmq_messages_undecided_total",
+    "Messages whose dead letter or retry was being written when the disk failed; the log says after the restart "
+    "whether it is there, and their keys wait until then",
+    _LABELS,
+)
+BODIES_UNUSABLE = declare(
+    "pyddmq_bodies_unusable_total",
+    "Messages dead-lettered because their body cannot be unpacked; by reason: too_large, damaged, unknown_compression, "
+    "no_library, inner_batch",
+    _REASONS,
+)
+KEPT_IN_PLACE = declare(
+    "pyddmq_retries_kept_in_place_total",
+    "Failures with `retryTopic` that are retried in place, since another delivery of the message may still be answered",
+    _LABELS,
+)
+SENT_BACK_AGAIN = declare(
+    "pyddmq_retries_sent_back_again_total",
+    "Failed messages sent back to the retry topic that had failed five times or more",
+    _LABELS,
+)
+PARKED_REFUSED = declare("pyddmq_parked_pulls_refused_total", "Pulls refused because too many wait", ("group",))
+READING_STOPPED = declare(
+    "pyddmq_reading_stopped_total", "Times that reading stopped because too many jobs wait behind their keys", _LABELS
+)
+
+
+class SubscriptionCounters:
+    """The series of one group on one topic, looked up once."""
+
+    def __init__(self, metrics: Metrics, group: str, topic: str) -> None:
+        self._metrics = metrics
+        self._labels = (group, topic)
+        self.delivered = metrics.counter(DELIVERED, group, topic)
+        self.batches = metrics.counter(PULLS, group, topic)
+        self.finished = metrics.counter(FINISHED, group, topic)
+        self.failed = metrics.counter(FAILED, group, topic)
+        self.errors = metrics.counter(ERRORS, group, topic)
+        self.timeouts = metrics.counter(TIMEOUTS, group, topic)
+        self.given_back = metrics.counter(GIVEN_BACK, group, topic)
+        self.late = metrics.counter(LATE, group, topic)
+        self.repeated = metrics.counter(REPEATED, group, topic)
+        self.unordered = metrics.counter(UNORDERED, group, topic)
+        self.sent_back_again = metrics.counter(SENT_BACK_AGAIN, group, topic)
+        self.kept_in_place = metrics.counter(KEPT_IN_PLACE, group, topic)
+        self.undecided = metrics.counter(UNDECIDED, group, topic)
+        self.refused = metrics.counter(DEAD_LETTERS_REFUSED, group, topic)
+        self.reading_stopped = metrics.counter(READING_STOPPED, group, topic)
+
+    def stale(self, reason: str) -> Counter:
+        """Results that changed nothing, for one reason."""
+        return self._metrics.counter(STALE, *self._labels, reason)
+
+    def skipped(self, reason: str) -> Counter:
+        """Messages finished without delivery, for one reason."""
+        return self._metrics.counter(SKIPPED, *self._labels, reason)
+
+    def dead_letters(self, reason: str) -> Counter:
+        """Messages moved to the dead-letter topic, for one kind of reason."""
+        return self._metrics.counter(DEAD_LETTERS, *self._labels, reason)
+
+    def bodies_unusable(self, reason: str) -> Counter:
+        """Messages whose body cannot be unpacked, for one reason."""
+        return self._metrics.counter(BODIES_UNUSABLE, *self._labels, reason)

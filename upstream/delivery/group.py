@@ -1,0 +1,493 @@
+"""A consumer group of the configuration, over all generations of its subscriptions.
+
+What `proxy` calls: pull, park, apply, give_back. Trackers, lanes and the pull buffer belong to the group and outlive
+generations, so that a reload of one topic disturbs neither parked pulls nor deliveries of another (D22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.errors import BodyUnusable
+from broker.queues.queue_locks import QueuesOwned
+from broker.queues.topics import retry_topic
+from conf.models import GroupConfig, SubscriptionConfig
+from pyddmq.actions import Action, BodyUnprocessable
+from upstream.budget import Budget
+from upstream.delivery.buffer import Batch, Parked, ParkedFull, PullBuffer
+from upstream.delivery.counters import PARKED_REFUSED, UNKNOWN_QUEUE
+from upstream.delivery.generations import Generations, Slot, same_generation
+from upstream.delivery.group_lanes import GroupLanes, UnknownTopic
+from upstream.delivery.group_parts import GroupLimits, GroupParts, Runtime
+from upstream.delivery.pauses import Pause
+from upstream.delivery.results import Applied, Result, apply_result
+from upstream.delivery.stats import LISTED_MAX, GroupStats, StatsReader, TopicOffsets, TopicStats
+from upstream.delivery.subscription import Subscription
+from upstream.job import Holder, Lane, UpstreamJob
+from upstream.progress.ownership import QueueOwnership
+from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
+from upstream.retry.retry_topic import RetryTopic, recover_retries
+from upstream.state import State
+
+if TYPE_CHECKING:
+    from broker.queues.topics import Topic
+
+_new = tuple.__new__
+
+MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
+"""Makes the pipeline of one subscription: one instance per entry of `actions`."""
+
+
+class ConsumerGroup:
+    """One group. All methods are called from the loop's thread.
+
+    Attributes:
+        name: Its name; `name_bytes` in UTF-8.
+        config: The configuration in force.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        runtime: Runtime,
+        make_actions: MakeActions,
+        qid_prefix: str,
+        limits: GroupLimits | None = None,
+        budget: Budget | None = None,
+        paused: Callable[[str], Pause | None] = lambda _: None,
+        client_id: str = "proxy",
+    ) -> None:
+        """Set up; nothing is read before `start`.
+
+        Args:
+            config: The group as configured.
+            runtime: What it has of its node.
+            make_actions: Makes the actions of a subscription; raises when one cannot be made.
+            qid_prefix: Text before the queue number in a qid: `<brokerCluster>_<brokerName>_` (section 1.5).
+            limits: Its bounds; the defaults when absent.
+            budget: The node's account of memory; without one there is no ceiling.
+            paused: The pause that holds for a topic; asked when a generation starts and by `apply_pauses`.
+            client_id: Who the proxy is where queue locks are held (D36): `proxy@` and the node's name.
+
+        Raises:
+            Exception: What `make_actions` raised.
+        """
+        limits = limits or GroupLimits()
+        store, progress, notices = runtime.store, runtime.progress, runtime.notices
+        self.name = config.group
+        self.name_bytes = config.group.encode()
+        self.config = config
+        self._runtime = runtime
+        self._progress = progress
+        self._notices = notices
+        self._make_actions = make_actions
+        self._waiting_max = limits.waiting_max
+        self._paused = paused
+        self._buffer = PullBuffer(clock=runtime.clock, limits=limits.buffer, budget=budget)
+        self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=runtime.scheduler)
+        self._retry_topic = RetryTopic(
+            config.group, store=store, progress=progress, metrics=runtime.metrics, notices=notices
+        )
+        self._parts = GroupParts(
+            group=config.group,
+            runtime=runtime,
+            buffer=self._buffer,
+            dead_letters=self._dead_letters,
+            retry_topic=self._retry_topic,
+        )
+        self._queues = GroupLanes(
+            config.group, store=store, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
+        )
+        self._lanes = self._queues.by_topic
+        self._slots = {each.topic: Slot(each, make_actions(each)) for each in config.enabled_topics}
+        self._ownership = QueueOwnership(
+            config.group,
+            client_id,
+            store=store,
+            progress=progress,
+            scheduler=runtime.scheduler,
+            metrics=runtime.metrics,
+            notices=notices,
+            lost=self._lost,
+        )
+        self._generations = Generations(
+            config.group,
+            self._slots,
+            make=self._subscription,
+            clock=runtime.clock,
+            scheduler=runtime.scheduler,
+            notices=notices,
+            drain_seconds=limits.drain_seconds,
+            ended=self._ended,
+        )
+
+    # Pulls
+
+    @property
+    def consumes(self) -> bool:
+        """Whether it subscribes any topic; without one no pull can ever get a message (W6, W24)."""
+        for slot in self._slots.values():  # noqa: SIM110 - asked at every pull
+            if slot.config is not None:
+                return True
+        return False
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the group subscribes this topic."""
+        slot = self._slots.get(topic)
+        return slot is not None and slot.config is not None
+
+    def works_on(self, topic: str) -> bool:
+        """Whether a generation reads this topic, or one that is to end has not drained."""
+        self._generations.end_drained()
+        return topic in self._slots
+
+    def topic_names(self) -> list[str]:
+        """Return the topics that it subscribes."""
+        return [name for name, slot in self._slots.items() if slot.config is not None]
+
+    def pull(self, topic: str | None, count_max: int | None, holder: Holder) -> Batch | None:
+        """Hand out what is there: one batch of one (topic, queue), or None.
+
+        Args:
+            topic: Only this topic; None: any of the group's, in rotation (R38).
+            count_max: Messages wanted at most; None, 0 and below: the topic's maxPullBatchSize (R40).
+            holder: The connection that gets them.
+        """
+        return self._buffer.take(topic, count_max, holder)
+
+    def park(self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[Batch], None]) -> Parked:
+        """Let a pull wait until something arrives; the caller ends the wait with `unpark`.
+
+        Raises:
+            ParkedFull: Too many pulls of the group wait.
+        """
+        try:
+            return self._buffer.park(topic, count_max, holder, wake)
+        except ParkedFull:
+            self._runtime.metrics.counter(PARKED_REFUSED, self.name).add()
+            raise
+
+    def unpark(self, parked: Parked) -> None:
+        """Withdraw a parked pull; harmless after it was answered."""
+        self._buffer.unpark(parked)
+
+    def give_back(self, batch: Batch, holder: Holder) -> None:
+        """Take back a batch whose reply never left the node: at once available again and uncounted (D18, W9)."""
+        subscription = self._generation_with(batch.jobs[0]) if batch.jobs else None
+        if subscription is not None:
+            subscription.outcomes.give_back(batch.jobs, holder)
+
+    @property
+    def reply_bytes_max(self) -> int:
+        """Bytes of one reply beyond which no further message goes into it."""
+        return self._buffer.limits.reply_bytes_max
+
+    def drop_unreadable(self, batch: Batch, jobs: Sequence[UpstreamJob]) -> None:
+        """Finish jobs of a batch whose records turned out damaged or gone when the reply was assembled."""
+        subscription = self._generation_with(jobs[0]) if jobs else None
+        if subscription is None:
+            return
+        for job in jobs:
+            if job.state is State.OUT:
+                subscription.outcomes.leave_delivery(job)
+                subscription.outcomes.skip(job, "damaged")
+        subscription.pump()
+
+    def drop_unusable(self, jobs: Sequence[tuple[UpstreamJob, BodyUnusable]]) -> None:
+        """Dead-letter jobs of a batch whose bodies cannot be unpacked, as the reply's assembly found (D17)."""
+        subscription = self._generation_with(jobs[0][0]) if jobs else None
+        if subscription is None:
+            return
+        for job, error in jobs:
+            if job.state is State.OUT:
+                subscription.outcomes.leave_delivery(job)
+                subscription.outcomes.error(job, BodyUnprocessable(error.reason, str(error)))
+        subscription.pump()
+
+    def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Take back jobs of a batch that its reply has no room for: at once available again and uncounted (D18)."""
+        subscription = self._generation_with(jobs[0]) if jobs else None
+        if subscription is not None:
+            subscription.outcomes.return_undelivered([job for job in jobs if job.delivery is not None])
+
+    def generation_of(self, lane: Lane) -> Subscription | None:
+        """Return the generation that reads a lane; None while none does."""
+        slot = self._slots.get(lane.line.topic)
+        running = None if slot is None else slot.subscription
+        return running if running is lane.subscription else None
+
+    def _generation_with(self, job: UpstreamJob) -> Subscription | None:
+        """The generation that a job is of; None once that has ended."""
+        running = self.generation_of(job.lane)
+        return running if running is job.subscription else None
+
+    # Results
+
+    def apply(  # noqa: PLR0917 - it runs for every result
+        self,
+        topic: str,
+        queue_id_text: str,
+        success: Sequence[int],
+        fail: Sequence[int],
+        holder: Holder,
+        deliveries: dict[int, int] | None = None,
+        reasons: dict[int, bytes] | None = None,
+    ) -> Applied:
+        """Apply a client's result; never an error for what it holds (D13).
+
+        Args:
+            topic, queue_id_text: Topic and qid of the context.
+            success, fail, holder, deliveries, reasons: As those of `Result`.
+        """
+        lane: Lane | None
+        try:
+            lane = self._lanes[topic][queue_id_text]
+        except KeyError:
+            lane = None
+        if lane is None or self._progress.failed is not None:
+            # Unknown, or the ack journal cannot be written: then no ack counts and keys wait (D5).
+            ignored = len(success) + len(fail)
+            self._runtime.metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
+            if ignored:
+                reason = "unknown_queue" if lane is None else "acks_refused"
+                self._notices.note(
+                    "result_ignored", self.name, ignored, kind=reason, reason=reason, topic=topic, qid=queue_id_text
+                )
+            return Applied(ignored=ignored)
+        # `generation_of`, inline.
+        slot = self._slots.get(topic)
+        running = None if slot is None else slot.subscription
+        if running is not lane.subscription:
+            running = None
+        return apply_result(running, lane, _new(Result, (success, fail, holder, deliveries, reasons)))
+
+    # By an operator's hand
+
+    def lane(self, topic: str, queue_id: int, offset: int = -1) -> Lane | None:
+        """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupLanes.find`."""
+        return self._queues.find(topic, queue_id, offset)
+
+    def lanes(self) -> list[Lane]:
+        """Return all queues that this group has read."""
+        return [lane for lanes in self._lanes.values() for lane in lanes.values()]
+
+    def drain_topic(self, topic: str) -> Subscription | None:
+        """Read and hand out nothing more of a topic; returns what drains, None when none runs.
+
+        To be followed by `restart_topic` or `undrain_topic`.
+        """
+        slot = self._slots.get(topic)
+        if slot is None or slot.subscription is None:
+            return None
+        slot.subscription.begin_drain()
+        return slot.subscription
+
+    def undrain_topic(self, topic: str) -> None:
+        """Start a topic's generation anew where `drain_topic` has ended it and nothing else has begun; else nothing."""
+        slot = self._slots.get(topic)
+        drains = slot is not None and slot.subscription is not None and slot.subscription.draining
+        if slot is not None and slot.config is not None and drains and slot.replace_at is None:
+            self._generations.renew(slot, slot.config, self._make_actions(slot.config))
+
+    def restart_topic(self, topic: str, change: Callable[[], None] = lambda: None) -> None:
+        """End a topic's generation at once, run `change`, and start it anew from where its trackers then stand.
+
+        Raises:
+            Exception: An action cannot be made, and nothing has happened; or what `change` raised.
+        """
+        slot = self._slots.get(topic)
+        if slot is not None and slot.subscription is not None:
+            if slot.config is not None:
+                slot.actions = self._make_actions(slot.config)
+            slot.subscription.stop()
+            slot.subscription = slot.replace_at = None
+        try:
+            change()
+        finally:
+            for lane in self._lanes.get(topic, {}).values():
+                for offset in [each for each in lane.adopted if lane.tracker.is_finished(each)]:
+                    del lane.adopted[offset]
+            if slot is not None:
+                self._generations.start_slot(slot)
+
+    def apply_pauses(self) -> None:
+        """Bring running subscriptions in line with what is paused now."""
+        for name, slot in self._slots.items():
+            if slot.subscription is not None:
+                slot.subscription.set_paused(self._paused(name) is not None)
+
+    # Life
+
+    def start(self) -> None:
+        """Finish what retries and dead letters prove to be finished, make the trackers and begin to read."""
+        recover_retries(self.name, store=self._runtime.store, progress=self._progress, begin=self._begin)
+        self._retry_topic.recovered = True
+        recover_dead_letters(self.name, store=self._runtime.store, progress=self._progress, begin=self._begin)
+        self._generations.start()
+
+    def _begin(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where this group starts in a queue that it subscribes; None for any other."""
+        config = next((each for each in self.config.enabled_topics if each.topic == topic), None)
+        return None if group != self.name or config is None else self._queues.begin(config, queue_id)
+
+    def reconfigure(self, config: GroupConfig, limits: GroupLimits | None = None) -> None:
+        """Take a changed configuration (D22): limits live, the rest as new generations, removed topics end (W24).
+
+        Args:
+            config: The configuration.
+            limits: Changed bounds; as they are when absent.
+
+        Raises:
+            Exception: An action cannot be made; nothing has changed then.
+        """
+        wanted = {each.topic: each for each in config.enabled_topics}
+        made = {
+            name: self._make_actions(each)
+            for name, each in wanted.items()
+            if name not in self._slots or not same_generation(self._slots[name].config, each)
+        }
+        self.config = config
+        if limits is not None:
+            self._buffer.limits = limits.buffer
+            self._waiting_max = limits.waiting_max
+            self._generations.drain_seconds = limits.drain_seconds
+        self._generations.reconfigure(wanted, made, waiting_max=self._waiting_max)
+
+    @property
+    def live_jobs(self) -> int:
+        """Unfinished jobs that were read; each takes memory."""
+        return sum(len(lane.live) for lanes in self._lanes.values() for lane in lanes.values())
+
+    def go_on(self) -> None:
+        """Read and hand out what was held back for want of memory."""
+        self._buffer.serve()
+        for subscription in self._generations.running():
+            subscription.pump()
+
+    def begin_drain(self) -> None:
+        """Read and hand out nothing more; answers to what is out still count."""
+        self._generations.begin_drain()
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is out and every dead letter is settled."""
+        return self._generations.drained
+
+    def stop(self) -> None:
+        """End all generations at once; nothing acknowledged is lost."""
+        self._generations.stop()
+        self._dead_letters.stop()
+        self._retry_topic.stop()
+
+    def stats(self) -> GroupStats:
+        """Lag, what is out to whom since when, and keys that hold others up."""
+        reader = StatsReader(store=self._runtime.store, clock=self._runtime.clock)
+        topics, out = [], []
+        for name, slot in self._slots.items():
+            lanes = self._lanes.get(name, {}).values()
+            pause = self._paused(name)
+            loss = self._progress.losses.of(self.name, name)
+            stats, deliveries = reader.topic(
+                name,
+                self._generations.state_of(slot),
+                lanes,
+                slot.subscription,
+                pause,
+                loss=loss,
+                owner=slot.owner,
+                problem=slot.problem,
+            )
+            topics.append(stats)
+            out += deliveries
+        topics += self._retry_stats(reader)
+        out.sort(key=lambda each: each.since_ms)
+        return GroupStats(
+            group=self.name,
+            topics=topics,
+            in_flight=out[:LISTED_MAX],
+            in_flight_total=len(out),
+            parked=self._buffer.parked_count,
+            buffered_bytes=self._buffer.bytes,
+        )
+
+    def offsets(self, topic: str | None = None) -> list[TopicOffsets]:
+        """Return where each topic, or the one named, stands, whatever is unfinished in it."""
+        found = []
+        for name in self._slots:
+            lanes = self._lanes.get(name, {}).values()
+            found.append(TopicOffsets.of(name, [lane for lane in lanes if not lane.retries]))
+        retries = {lane.queue_id: lane for lane in self.lanes() if lane.retries}
+        if retries:
+            found.append(TopicOffsets.of(retry_topic(self.name), retries.values()))
+        return [each for each in found if topic is None or each.topic == topic]
+
+    def _retry_stats(self, reader: StatsReader) -> list[TopicStats]:
+        """The retry topic, apart from those whose failed messages it holds."""
+        lanes = {lane.queue_id: lane for lane in self.lanes() if lane.retries}
+        if not lanes:
+            return []
+        name = retry_topic(self.name)
+        running = any(each.reads_retries and not each.draining for each in self._generations.running())
+        loss = self._progress.losses.of(self.name, name)
+        queues = [reader.queue(lane) for lane in lanes.values()]
+        return [
+            TopicStats(topic=name, state="running" if running else "stopped", queues=queues, stuck_keys=[], loss=loss)
+        ]
+
+    def _subscription(self, config: SubscriptionConfig, slot: Slot) -> Subscription:
+        """Make the next generation of a topic, paused where the topic is. Raises UnknownTopic, QueuesOwned, others."""
+        topic = self._queues.topic(config.topic)
+        self._ownership.take(topic)
+        retries = self._queues.retries(config)
+        lanes = [self._queues.lane(topic, queue, config) for queue in topic.queues]
+        if retries is not None:
+            try:
+                self._ownership.take(retries)
+            except QueuesOwned:
+                self._ownership.release(topic.name)
+                raise
+            lanes += self._queues.retry_lanes(topic, retries)
+        for lane in lanes:
+            self._progress.follow(lane.tracker)
+        subscription = Subscription(
+            self._parts,
+            config,
+            topic=topic,
+            retries=retries,
+            lanes=lanes,
+            more_lanes=lambda: self._more_lanes(topic, slot.config),
+            actions=slot.actions,
+            waiting_max=self._waiting_max,
+        )
+        if self._paused(config.topic) is not None:
+            subscription.set_paused(True)
+        return subscription
+
+    def _more_lanes(self, topic: Topic, config: SubscriptionConfig | None) -> list[Lane]:
+        """Take the queues that a topic got since; none while somebody else consumes one of them."""
+        try:
+            self._ownership.take(topic)
+        except QueuesOwned as owned:
+            self._notices.note("queues_owned", self.name, topic=topic.name, owner=owned.owner)
+            return []
+        return self._queues.more(topic, config)
+
+    def _ended(self, topic: str | None) -> None:
+        """Give up the queues of a topic that is consumed no more, and the retry topic's with the last that reads it."""
+        self._ownership.release(topic)
+        if topic is not None and not any(each.reads_retries for each in self._generations.running()):
+            self._ownership.release(retry_topic(self.name))
+
+    def _lost(self, topic: str) -> None:
+        """End the generations that read a topic: somebody else consumes it. They start again when it is free."""
+        for slot in list(self._slots.values()):
+            running = slot.subscription
+            if running is not None and any(lane.topic == topic for lane in running.lanes):
+                running.stop()
+                slot.subscription = slot.replace_at = None
+                self._generations.start_slot(slot)
+
+
+__all__ = ["Applied", "Batch", "ConsumerGroup", "Holder", "Parked", "ParkedFull", "UnknownTopic"]

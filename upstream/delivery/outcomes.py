@@ -1,0 +1,475 @@
+"""What becomes of a job: consumed, tried again, timed out, dead-lettered, skipped. One object per subscription.
+
+Whatever ends a job ends in `over`, which runs once per job (the state table has no way out of FINISHED), so that
+permit and key are released exactly once (W36, W41).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from conf.models import SubscriptionConfig
+from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Unprocessable
+from upstream.delivery.apart import Apart, settle_successor
+from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.group_parts import GroupParts
+from upstream.delivery.limits import Permits
+from upstream.delivery.order import OrderQueue
+from upstream.delivery.timers import Deadlines, DueJobs
+from upstream.history import FAILING_ATTEMPTS, History
+from upstream.job import Delivery, UpstreamJob
+from upstream.progress.tracker import FailureKind
+from upstream.retry.dead_letters import UNDECIDED, is_dead_letter_topic
+from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
+from upstream.state import Event, State, move
+
+WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY)
+"""States in which a job holds no permit."""
+PAUSED_LOOK_SECONDS = 1.0
+"""How long a retry that is due while its subscription is paused waits until it is looked at again."""
+
+
+class Outcomes:
+    """Settles the jobs of one subscription.
+
+    Attributes:
+        order: Chains per key.
+        permits: Concurrency.
+        ready: Jobs that are first of their key and wait for a permit.
+        deadlines: Deliveries that are out.
+        apart: Jobs that nothing is done with for now.
+        burying: Jobs on their way to the dead letters or to the retry topic, without those that are UNDECIDED.
+        draining: The generation ends: no key is released, no retry comes.
+        paused: An operator paused it: nothing is run or handed out.
+        stopped: It has ended.
+    """
+
+    def __init__(
+        self,
+        parts: GroupParts,
+        config: SubscriptionConfig,
+        counters: SubscriptionCounters,
+        *,
+        rerun: Callable[[list[UpstreamJob]], None],
+        delay_gate: Callable[[float], None],
+        pump: Callable[[], None],
+    ) -> None:
+        """Set up.
+
+        Args:
+            parts: What the subscription has of its group.
+            config: Intervals and counts; replaced when they change live.
+            counters: Series of the subscription.
+            rerun: Runs RUNNING jobs through their actions again.
+            delay_gate: Keeps the order gate closed for so many seconds, for a job that failed before it.
+            pump: Called when something was freed outside a call of the subscription.
+        """
+        clock, scheduler, notices = parts.runtime.clock, parts.runtime.scheduler, parts.runtime.notices
+        self.group = parts.group
+        self.config = config
+        self.counters = counters
+        self.order = OrderQueue()
+        self.permits = Permits(config.concurrency)
+        self.ready: deque[UpstreamJob] = deque()
+        self.burying = 0
+        self.draining = False
+        self.paused = False
+        self.stopped = False
+        self._buffer = parts.buffer
+        self._dead_letters = parts.dead_letters
+        self._retry_topic = parts.retry_topic
+        self._progress = parts.runtime.progress
+        self._clock = clock
+        self._notices = notices
+        self._rerun = rerun
+        self._delay_gate = delay_gate
+        self._pump = pump
+        self._due = DueJobs(clock=clock, scheduler=scheduler, due=self._come_again)
+        self.deadlines = Deadlines(clock=clock, scheduler=scheduler, expired=self._expire)
+        self.apart = Apart(
+            parts.group,
+            permits=self.permits,
+            counters=counters,
+            deadlines=self.deadlines,
+            clock=clock,
+            notices=notices,
+            over=partial(self.over, held_permit=False),
+            pump=pump,
+        )
+
+    def begin_drain(self) -> None:
+        """From here on no key is released and no retry comes."""
+        self.draining = True
+        self._due.clear()
+        self.ready.clear()
+        self.order.clear()
+
+    def stop(self) -> None:
+        """Nothing happens any more."""
+        self.stopped = True
+        self.deadlines.clear()
+
+    def postponed(self, job: UpstreamJob) -> bool:
+        """Whether a job that failed before a restart still waits; it keeps its permit and its place in the key."""
+        history = job.history
+        assert history is not None, "only jobs in trouble are asked about"
+        wait_ms = history.due_wall_ms - self._clock.wall_ms()
+        if wait_ms <= 0:
+            return False
+        # A wall clock that went back must not turn a short wait into a long one (D35).
+        longest = max(*self.config.retry_intervals, error_delay_ms(history.errors), 0)
+        job.drop_data()
+        job.step = -1
+        move(job, Event.RETRY)
+        self._due.add(job, self._clock.monotonic() + min(wait_ms, longest) / 1000)
+        return True
+
+    # Ends
+
+    def succeed(self, job: UpstreamJob) -> None:
+        """Finish a consumed job: its offset is finished, its permit free, its key released."""
+        held_permit = job.state is not State.READ
+        move(job, Event.SUCCEED)
+        job.lane.tracker.finish(job.offset)
+        self.counters.finished.value += 1
+        self.over(job, held_permit=held_permit)
+
+    def succeed_unstarted(self, job: UpstreamJob) -> None:
+        """Finish a job that was delivered before a restart and has not come to its turn again.
+
+        Behind its key it stays in the chain as a finished link, which `OrderQueue.release` passes over.
+        """
+        first = job.state is State.READY
+        move(job, Event.SUCCEED)
+        job.lane.tracker.finish(job.offset)
+        job.lane.forget(job.offset)
+        self.counters.finished.value += 1
+        if first and job.key is not None and not self.draining:
+            self._release(job)
+
+    def over(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
+        """Forget a job that just became FINISHED, free its permit and let its key go on."""
+        lane = job.lane
+        if lane.adopted or lane.unanswered:
+            lane.forget(job.offset)
+        else:
+            lane.live.pop(job.offset, None)
+        if held_permit:
+            self.permits.release(1)
+        if job.key is not None and not self.draining:
+            self._release(job)
+
+    def let_go(self, job: UpstreamJob) -> None:
+        """End a HELD job: who had it answered, or is waited for no longer."""
+        if job.delivery is not None:
+            self.leave_delivery(job)
+        move(job, Event.SETTLE)
+        self.over(job)
+
+    def _release(self, job: UpstreamJob) -> None:
+        following = self.order.release(job)
+        if following is not None:
+            self.ready.append(following)
+
+    def fail(self, job: UpstreamJob, reason: str) -> None:
+        """Note a business failure: next entry of retryIntervals, or the dead letters when none is left (R45, D17)."""
+        if self._was_finished(job):
+            return
+        history = self._history(job, reason)
+        wait_ms = next_interval_ms(self.config.retry_intervals, history.fails)
+        history.fails += 1
+        self.counters.failed.value += 1
+        if wait_ms is None:
+            self.bury(job, "fails", f"failed {history.fails} times: {reason}")
+        else:
+            self._retry(job, FailureKind.FAIL, history.fails, wait_ms)
+
+    def error(self, job: UpstreamJob, error: Exception) -> None:
+        """Settle a job for which an action raised, by what the exception says about the message."""
+        if isinstance(error, MessageUnreadable):
+            self.skip(job, str(error))
+            return
+        if self._was_finished(job):
+            return
+        if isinstance(error, BodyUnprocessable):
+            self.counters.bodies_unusable(error.reason).add()
+        if isinstance(error, Unprocessable):
+            self._history(job, str(error))
+            self.bury(job, "unprocessable", str(error))
+            return
+        reason = f"{type(error).__name__}: {error}"
+        history = self._history(job, reason)
+        self.counters.errors.value += 1
+        self._notices.note("action_error", self.group, topic=job.topic, qid=job.qid, offset=job.offset, error=reason)
+        earlier = history.errors + history.timeouts
+        history.errors += 1
+        if may_retry_error(earlier, self.config.max_retry):
+            self._retry(job, FailureKind.ERROR, history.errors, error_delay_ms(earlier))
+        else:
+            self.bury(job, "errors", reason)
+
+    def _was_finished(self, job: UpstreamJob) -> bool:
+        """Whether a late success finished the offset while an action had the job; then the job is over."""
+        if not job.lane.tracker.is_finished(job.offset):
+            return False
+        held_permit = job.state is not State.READ
+        move(job, Event.SUCCEED)
+        self.over(job, held_permit=held_permit)
+        return True
+
+    def _history(self, job: UpstreamJob, reason: str) -> History:
+        history = job.history
+        if history is None:
+            history = job.history = History(self._clock.monotonic())
+        history.reason = reason
+        return history
+
+    def _retry(self, job: UpstreamJob, kind: FailureKind, count: int, wait_ms: int) -> None:
+        """Note the attempt before the redelivery that it causes (D17), and wait in place."""
+        now = self._clock.monotonic()
+        due_wall_ms = self._clock.wall_ms() + wait_ms
+        self._progress.fail(job.lane.tracker, job.offset, kind=kind, count=count, due_wall_ms=due_wall_ms)
+        history = job.history
+        assert history is not None
+        history.due_wall_ms = due_wall_ms
+        job.drop_data()
+        job.step = -1
+        if job.state is State.READ:
+            # Its key is not known yet, so it keeps its place by holding up the gate.
+            self._delay_gate(wait_ms / 1000)
+            return
+        if self.config.retry_topic and self._send_back(job, wait_ms):
+            return
+        move(job, Event.RETRY)
+        if not self.draining:
+            self._due.add(job, now + wait_ms / 1000)
+
+    def _send_back(self, job: UpstreamJob, wait_ms: int) -> bool:
+        """Put a failed job into the retry topic (D37); False when it is to be retried in place.
+
+        That is so where the store takes no record, and where somebody else may still answer for the message: a
+        delivery of it timed out, or may have been made before this generation. Such a success must count (D12), and
+        what has left its queue can no longer be finished there. So too where retention has appended a dead letter.
+        """
+        history = job.history
+        assert history is not None, "only what failed is sent back"
+        if history.timeouts or job.offset < job.lane.delivered_until or job.offset in job.lane.tracker.expiring:
+            self.counters.kept_in_place.value += 1
+            return False
+        held_permit = job.state not in WITHOUT_PERMIT
+        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
+            return False
+        if history.attempts >= FAILING_ATTEMPTS:
+            self.counters.sent_back_again.value += 1
+        move(job, Event.SEND_BACK)
+        self.burying += 1
+        return True
+
+    def _sent_back(self, held_permit: bool, job: UpstreamJob, durable: bool) -> None:
+        if self.stopped:
+            settle_successor(job)
+            return
+        self.burying -= 1
+        if durable:
+            move(job, Event.SETTLE)
+            self.over(job, held_permit=held_permit)
+        else:
+            self.apart.leave(job, held_permit=held_permit)
+        self._pump()
+
+    def _come_again(self, jobs: list[UpstreamJob]) -> None:
+        """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
+        jobs = [job for job in jobs if job.state is State.RETRYING]
+        rerun = [job for job in jobs if not job.deliveries]
+        if self.paused:
+            for job in rerun:
+                self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
+            rerun = []
+        for job in rerun:
+            move(job, Event.RERUN)
+        self._buffer.put_back([job for job in jobs if job.deliveries])
+        if rerun:
+            self._rerun(rerun)
+        self._pump()
+
+    def skip(self, job: UpstreamJob, reason: str) -> None:
+        """Finish, count and report a job whose record cannot be read."""
+        held_permit = job.state is not State.READ
+        move(job, Event.SKIP)
+        job.lane.tracker.finish(job.offset)
+        self.counters.skipped(reason).add()
+        self._notices.note(
+            "message_unreadable", self.group, topic=job.topic, qid=job.qid, offset=job.offset, reason=reason
+        )
+        self.over(job, held_permit=held_permit)
+
+    def bury(self, job: UpstreamJob, kind: str, reason: str) -> None:
+        """Give up on a job: to the dead letters; its key waits until that is durable (D16).
+
+        Args:
+            job: READ, RUNNING or OUT; for an operator in any state but WAITING and HELD.
+            kind: Label of the counter: fails, errors, timeouts, unprocessable or operator.
+            reason: Sentence for the record.
+        """
+        held_permit = job.state not in WITHOUT_PERMIT
+        job.drop_data()
+        move(job, Event.BURY)
+        if is_dead_letter_topic(job.topic):
+            # No dead letter of a dead letter: the message stays readable where it is (D16).
+            move(job, Event.SKIP)
+            job.lane.tracker.finish(job.offset)
+            self.counters.skipped("dead_letter_exhausted").add()
+            self._notices.note("dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason)
+            self.over(job, held_permit=held_permit)
+            return
+        self.burying += 1
+        if not self._dead_letters.bury(job, reason, partial(self._buried, kind, held_permit)):
+            self.counters.refused.add()
+            self._notices.note("dead_letter_refused", self.group, topic=job.topic, qid=job.qid, offset=job.offset)
+
+    def _buried(self, kind: str, held_permit: bool, job: UpstreamJob, problem: str | None) -> None:
+        if self.stopped:
+            settle_successor(job)
+            return
+        self.burying -= 1
+        if problem == UNDECIDED:
+            self.apart.leave(job, held_permit=held_permit)
+            self._pump()
+            return
+        if problem is None:
+            self.counters.dead_letters(kind).add()
+            self._notices.note(
+                "message_dead_lettered",
+                self.group,
+                topic=job.topic,
+                qid=job.qid,
+                offset=job.offset,
+                reason=job.history.reason if job.history else kind,
+            )
+        else:
+            job.lane.tracker.finish(job.offset)
+            self.counters.skipped(problem).add()
+        move(job, Event.SETTLE)
+        self.over(job, held_permit=held_permit)
+        self._pump()
+
+    def give_up(self, job: UpstreamJob, reason: str) -> None:
+        """Bury a job because an operator says so; see `bury`."""
+        self._history(job, reason)
+        self.bury(job, "operator", reason)
+
+    def retry_now(self, job: UpstreamJob) -> None:
+        """End the wait of a RETRYING job before its time."""
+        self._due.discard(job)
+        self._come_again([job])
+
+    def forget_wait(self, job: UpstreamJob) -> None:
+        """Let a RETRYING job wait no longer: it is about to end."""
+        self._due.discard(job)
+
+    def withdraw_burial(self, job: UpstreamJob) -> bool:
+        """Finish a BURYING job if its dead letter can still be called off, its append having been refused so far."""
+        if not self.call_off_burial(job):
+            return False
+        self.succeed(job)
+        return True
+
+    def burial_refused(self, job: UpstreamJob) -> bool:
+        """Whether the dead letter of a BURYING job has been refused so far; it is tried again."""
+        return self._dead_letters.refused(job)
+
+    def call_off_burial(self, job: UpstreamJob) -> bool:
+        """Give up writing the dead letter of a BURYING job; False when that is under way or done."""
+        if not self._dead_letters.withdraw(job):
+            return False
+        self.burying -= 1
+        return True
+
+    # Deliveries
+
+    def leave_delivery(self, job: UpstreamJob) -> None:
+        """Take an answered job (OUT or HELD) out of its delivery."""
+        delivery = job.delivery
+        assert delivery is not None, "only a delivered job is out"
+        job.delivery = None
+        delivery.open -= 1
+        if not delivery.open:
+            self.deadlines.close(delivery)
+
+    def _expire(self, expired: list[Delivery]) -> None:
+        """End deliveries whose timeout passed: to the front of their queues, or to the dead letters (W14, D17)."""
+        back: list[UpstreamJob] = []
+        for delivery in expired:
+            jobs, delivery.jobs = delivery.jobs, None
+            for job in jobs or ():
+                if job.delivery is not delivery:
+                    continue
+                job.delivery = None
+                if job.state is State.HELD:
+                    move(job, Event.SETTLE)
+                    self.over(job)
+                elif job.state is State.OUT:
+                    self._time_out(job, delivery, back)
+        self._buffer.put_back(back)
+        self._pump()
+
+    def _time_out(self, job: UpstreamJob, delivery: Delivery, back: list[UpstreamJob]) -> None:
+        self.counters.timeouts.value += 1
+        job.lane.note_unanswered(job.offset, delivery)
+        reason = f"no answer from {delivery.holder.address} within {self.config.timeout} ms"
+        history = self._history(job, reason)
+        history.since = min(history.since, delivery.since)
+        earlier = history.errors + history.timeouts
+        history.timeouts += 1
+        if not may_retry_error(earlier, self.config.max_retry):
+            self.bury(job, "timeouts", reason)
+        elif self.draining:
+            self._retry(job, FailureKind.TIMEOUT, history.timeouts, 0)
+        else:
+            wall_ms = self._clock.wall_ms()
+            self._progress.fail(
+                job.lane.tracker, job.offset, kind=FailureKind.TIMEOUT, count=history.timeouts, due_wall_ms=wall_ms
+            )
+            back.append(job)
+
+    def give_back(self, jobs: list[UpstreamJob], holder: object) -> None:
+        """Put jobs whose reply never left the node to the front, at once and uncounted (D18)."""
+        self.return_undelivered(
+            [job for job in jobs if (out := job.delivery) is not None and out.jobs is jobs and out.holder is holder]
+        )
+
+    def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Put jobs that are in a delivery, and were not sent after all, to the front, at once and uncounted."""
+        back = []
+        for job in jobs:
+            if job.state is State.OUT:
+                self.leave_delivery(job)
+                job.deliveries -= 1
+                back.append(job)
+            elif job.state is State.HELD:
+                self.let_go(job)
+        self.counters.given_back.value += len(back)
+        if self.draining:
+            for job in back:
+                del job.lane.live[job.offset]
+                move(job, Event.ABANDON)
+        else:
+            self._buffer.put_back(back)
+        self._pump()
+
+    def readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
+        """Take jobs out that an earlier generation handed out and whose timeout has not passed: still in flight."""
+        now = self._clock.monotonic()
+        left = []
+        for job in jobs:
+            delivery = job.lane.adopted.pop(job.offset, None)
+            if delivery is None or delivery.deadline <= now:
+                if delivery is not None:
+                    job.lane.note_unanswered(job.offset, delivery)
+                left.append(job)
+                continue
+            move(job, Event.TAKE)
+            self.apart.adopt(job, delivery)
+        return left

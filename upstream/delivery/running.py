@@ -1,0 +1,71 @@
+"""Jobs on their way through the actions behind the order gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyddmq.actions import Status
+from upstream.delivery.pipeline import Pipeline, run_action
+from upstream.job import UpstreamJob
+from upstream.state import Event, State, next_state
+
+if TYPE_CHECKING:
+    from upstream.delivery.outcomes import Outcomes
+
+_RUNNING = next_state(State.READY, Event.ADMIT)
+_HELD = State.HELD
+_CONTINUE = Status.CONTINUE
+_ASYNCHRONIZED = Status.ASYNCHRONIZED
+
+
+class Running:
+    """Runs the jobs of one subscription."""
+
+    def __init__(self, pipeline: Pipeline, outcomes: Outcomes) -> None:
+        self._pipeline = pipeline
+        self._outcomes = outcomes
+
+    def run(self, jobs: list[UpstreamJob]) -> None:
+        """Run RUNNING jobs through the actions behind the gate, rebuilding their data where it was dropped (D15)."""
+        if self._pipeline.rebuilds:
+            bare = [job for job in jobs if job.step < 0]
+            for action in self._pipeline.before if bare else ():
+                bare = self._answered(bare, run_action(action, bare))
+            jobs = [job for job in jobs if job.state is _RUNNING]
+        self.run_from(0, jobs)
+
+    def run_from(self, step: int, jobs: list[UpstreamJob]) -> None:
+        """Run them through the actions from one behind the gate on; those that pass the last have succeeded."""
+        actions = self._pipeline.after
+        many = len(actions) > 1
+        while jobs and step < len(actions):
+            for job in jobs if many else ():
+                job.step = step
+            answers = run_action(actions[step], jobs)
+            if answers.count(_ASYNCHRONIZED) == len(jobs):
+                return
+            jobs = self._answered(jobs, answers)
+            step += 1
+        for job in jobs:
+            # R15: past the last action a job has succeeded.
+            self._outcomes.succeed(job)
+
+    def _answered(self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
+        """Settle what an action decided (R16); returns the jobs that go on."""
+        onward = []
+        for job, answer in zip(jobs, answers, strict=True):
+            if job.state is not _RUNNING:
+                # The action settled it by itself, or a late success has finished it and its key waited for the action.
+                if job.state is _HELD and job.delivery is None and answer is not _ASYNCHRONIZED:
+                    self._outcomes.let_go(job)
+                continue
+            if answer is _CONTINUE:
+                onward.append(job)
+            elif answer is Status.FINISH:
+                self._outcomes.succeed(job)
+            elif answer is Status.FAIL:
+                self._outcomes.fail(job, "an action answered FAIL")
+            elif isinstance(answer, Exception):
+                self._outcomes.error(job, answer)
+        return onward

@@ -1,0 +1,448 @@
+"""One generation of a group on one topic: it reads, keeps order per key, runs the actions and settles jobs.
+
+`pump` is the heart: it admits ready jobs while there are permits and rate tokens, and reads on while nothing ready is
+left over. Everything that frees something (an ack, an arrival, a retry, a token) calls it. All of it runs in the
+loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.runtime.seams import Handle
+from conf.models import SubscriptionConfig
+from conf.order_key import is_json_path
+from pyddmq.actions import Action, Message
+from upstream.delivery import job_loops
+from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.gate import Gate
+from upstream.delivery.group_parts import GroupParts
+from upstream.delivery.limits import TokenBucket
+from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
+from upstream.delivery.pipeline import Pipeline
+from upstream.delivery.running import Running
+from upstream.job import Delivery, Lane, UpstreamJob
+from upstream.source import EmbeddedSource
+from upstream.state import Event, State, move, next_state
+
+if TYPE_CHECKING:
+    from broker.queues.topics import Topic
+
+READ_JOBS = 256
+"""Jobs read at once."""
+GATED_JOBS = 16
+"""Jobs read at once at least where the order key is in the body: one permit must not mean one look-up per job."""
+READ_AHEAD_JOBS = 256
+"""Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
+WAITING_EASED = 10_000
+"""Jobs that may wait behind their keys while nothing is read ahead: what one silent key must not hold up (D15)."""
+READS_PER_PUMP = 8
+"""Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
+
+_RUNNING = next_state(State.READY, Event.ADMIT)
+_READY = State.READY
+_WAITING = State.WAITING
+_KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING, State.UNDECIDED)
+
+
+class Subscription:
+    """One generation of (group, topic).
+
+    Attributes:
+        group: Name of the group.
+        config: Its configuration; limits in it may change live (`configure`).
+        hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
+    """
+
+    def __init__(
+        self,
+        parts: GroupParts,
+        config: SubscriptionConfig,
+        *,
+        topic: Topic,
+        retries: Topic | None,
+        lanes: Sequence[Lane],
+        more_lanes: Callable[[], Sequence[Lane]],
+        actions: Sequence[Action],
+        waiting_max: int,
+    ) -> None:
+        """Set up; nothing is read before `start`.
+
+        Args:
+            parts: What it has of its group.
+            config: What it reads, and how.
+            topic: The topic in the store.
+            retries: The group's retry topic in the store, if messages of this topic may come from there.
+            lanes: The topic's queues as the group sees them, and the retry topic's.
+            more_lanes: Makes the lanes of queues that were added since; called when the topic grew.
+            actions: The pipeline, first action first; each instance belongs to this subscription.
+            waiting_max: Jobs that may wait behind their keys; then reading stops (D15).
+        """
+        runtime, buffer = parts.runtime, parts.buffer
+        self.group = parts.group
+        self.config = config
+        self.topic = topic
+        self._topics = [topic] if retries is None else [topic, retries]
+        self.lanes = list(lanes)
+        self._retry_lanes = sum(lane.retries for lane in lanes)
+        self.hands_out = True
+        self.waiting_max = waiting_max
+        self.buffer = buffer
+        self.counters = SubscriptionCounters(runtime.metrics, parts.group, config.topic)
+        self.outcomes = Outcomes(
+            parts, config, self.counters, rerun=self._run, delay_gate=self._delay_gate, pump=self.pump
+        )
+        self.order = self.outcomes.order
+        self.permits = self.outcomes.permits
+        self.deadlines = self.outcomes.deadlines
+        self.make_ready = self.outcomes.ready.append
+        self._ready = self.outcomes.ready
+        self._more_lanes = more_lanes
+        self._line = buffer.line(config.topic)
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._notices = runtime.notices
+        self._bucket = TokenBucket(config.tps_max, runtime.clock)
+        path = config.order_key if is_json_path(config.order_key) else None
+        self._pipeline = Pipeline(actions, json_path=path is not None)
+        self._running = Running(self._pipeline, self.outcomes)
+        self._gate = None if path is None else Gate(self.outcomes, self._pipeline, path)
+        self._source = EmbeddedSource(
+            self, self.lanes, runtime=runtime, counters=self.counters, keeps_record=self._gate is not None
+        )
+        self._adopting = False
+        self._pumping = False
+        self._gate_timer: Handle | None = None
+        self._again: Handle | None = None
+        self.reading_stopped = False
+        self._set_limits(config)
+
+    # Life
+
+    def start(self) -> None:
+        """Open the actions, listen to the topic and begin to read.
+
+        Raises:
+            Exception: What an action's `open` raised; nothing is started then.
+        """
+        self._pipeline.open()
+        for lane in self.lanes:
+            lane.rewind()
+            lane.subscription = self
+        self._adopting = any(lane.adopted for lane in self.lanes)
+        for topic in self._topics:
+            topic.listeners.append(self._arrived)
+        self.pump()
+
+    def configure(self, config: SubscriptionConfig, waiting_max: int) -> None:
+        """Change limits, timeouts, intervals and batch sizes of the running generation (D22)."""
+        self.config = self.outcomes.config = config
+        self.waiting_max = waiting_max
+        self._bucket.configure(config.tps_max)
+        self._set_limits(config)
+        self.deadlines.set_timeout(self.timeout_seconds)
+        self.pump()
+
+    def _set_limits(self, config: SubscriptionConfig) -> None:
+        self.permits.maximum = config.concurrency
+        self.batch_max = config.max_pull_batch_size
+        self._read_ahead = max(READ_AHEAD_JOBS, 2 * config.max_pull_batch_size)
+        self.timeout_seconds = config.timeout / 1000
+        self._source.lag_max = config.consume_lag_max
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop reading, running actions and handing out, or go on; what is out may be answered."""
+        self.outcomes.paused = paused
+        self.hands_out = not paused and not self.draining
+        if self.hands_out:
+            self.buffer.wake(self._line)
+            self.pump()
+
+    @property
+    def draining(self) -> bool:
+        """Whether `begin_drain` was called."""
+        return self.outcomes.draining
+
+    @property
+    def reads_retries(self) -> bool:
+        """Whether messages of it may come back from the group's retry topic."""
+        return self._retry_lanes > 0
+
+    def begin_drain(self) -> None:
+        """Read and hand out nothing more; what is out may still be answered."""
+        if self.draining:
+            return
+        self.hands_out = False
+        for topic in self._topics:
+            topic.listeners.remove(self._arrived)
+        self.buffer.drop(self.lanes)
+        self.outcomes.begin_drain()
+        if self._again is not None:
+            self._again.cancel()
+        for lane in self.lanes:
+            # What was handed out before may be answered after its job is gone: such an answer must count.
+            lane.uncertain_until = max(lane.uncertain_until, lane.queue.max_offset)
+            lane.delivered_until = max(lane.delivered_until, lane.next)
+            for job in list(lane.live.values()):
+                if job.state not in _KEPT_BY_DRAIN:
+                    del lane.live[job.offset]
+                    move(job, Event.ABANDON)
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is out, in an action or on its way to the dead letters."""
+        if not self.draining or self.deadlines.open or self.outcomes.burying:
+            return False
+        return not any(_is_in_action(job) for lane in self.lanes for job in lane.live.values())
+
+    def stop(self) -> None:
+        """End this generation. What is still out stays in flight for the next one until its deadline (D12).
+
+        So do the keys of finished messages that are still out, and of those that are undecided: see `Lane.apart`.
+        """
+        if self.outcomes.stopped:
+            return
+        self.begin_drain()
+        self.outcomes.stop()
+        for lane in self.lanes:
+            for job in list(lane.live.values()):
+                delivery = job.delivery
+                if job.state in (State.OUT, State.HELD) and delivery is not None:
+                    lane.adopted[job.offset] = delivery.moved_on([])
+                move(job, Event.ABANDON)
+            lane.live.clear()
+            lane.subscription = None
+        try:
+            self._pipeline.close()
+        except Exception as error:
+            self._notices.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
+
+    def _arrived(self) -> None:
+        """Read what became visible; the topic's listener."""
+        if len(self.topic.queues) != len(self.lanes) - self._retry_lanes:
+            for lane in self._more_lanes():
+                lane.subscription = self
+                self.lanes.append(lane)
+                self._source.add_lane(lane)
+        self._source.arrived()
+        self.pump()
+
+    # Reading and admission
+
+    def pump(self) -> None:
+        """Admit and read as far as permits, rate, caps and lag allow. Harmless to call at any time."""
+        if self._pumping or self.outcomes.draining or self.outcomes.paused:
+            return
+        self._pumping = True
+        try:
+            if self._source.lag_max is not None:
+                self._source.arrived()
+            self._pump()
+        finally:
+            self._pumping = False
+
+    def _pump(self) -> None:
+        source, ready = self._source, self._ready
+        for _ in range(READS_PER_PUMP):
+            while ready:
+                if not self._admit():
+                    return
+            if (source.caught_up and not self.reading_stopped) or not self._may_read():
+                return
+            jobs = source.read(READ_JOBS if self._gate is None else self._read_max())
+            if jobs:
+                self.buffer.budget.add_jobs(len(jobs))
+                self._take_in(jobs)
+        self._pump_later(0.0)
+
+    def _read_max(self) -> int:
+        """Jobs to read at once. Those left over without a permit are light, but for data parsed before the gate."""
+        return READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS))
+
+    def _take_in(self, jobs: list[UpstreamJob]) -> None:
+        """Take jobs to the order gate and through it: READY, or WAITING behind their key."""
+        if self.config.order_key is None:
+            for job in jobs:
+                job.state = _READY
+            self._ready.extend(jobs)
+            return
+        if self._gate is not None:
+            jobs = self._gate.pass_on(jobs)
+        unordered = self.order.submit_many(jobs, self.make_ready)
+        if unordered:
+            self.counters.unordered.value += unordered
+        if self._pipeline.rebuilds:
+            for job in jobs:
+                if job.state is _WAITING:
+                    job.drop_data()
+                    job.step = -1
+
+    def _delay_gate(self, seconds: float) -> None:
+        """Hold the gate for a job that failed before it: what was read with and after it waits so long."""
+        self._gate_timer = self._scheduler.call_later(seconds, self.reopen_gate)
+
+    @property
+    def gate_holder(self) -> UpstreamJob | None:
+        """The job that holds the order gate closed until its retry, if there is one."""
+        gate = self._gate
+        return gate.backlog[0] if gate is not None and gate.closed and gate.backlog else None
+
+    def reopen_gate(self) -> None:
+        """End the wait of the job that holds the gate; harmless when none does."""
+        if self._gate_timer is not None:
+            self._gate_timer.cancel()
+            self._gate_timer = None
+        if self._gate is None or self.draining:
+            return
+        if self.outcomes.paused:
+            self._delay_gate(PAUSED_LOOK_SECONDS)
+            return
+        self._take_in(self._gate.reopen())
+        self.pump()
+
+    def _may_read(self) -> bool:
+        buffer = self.buffer
+        waiting_max = self.waiting_max
+        if waiting_max > WAITING_EASED and buffer.budget.level:
+            waiting_max = WAITING_EASED
+        if self.order.waiting >= waiting_max:
+            if not self.reading_stopped:
+                self.reading_stopped = True
+                self.counters.reading_stopped.add()
+                self._notices.note(
+                    "reading_stopped_by_keys", self.group, topic=self.config.topic, waiting=self.order.waiting
+                )
+            return False
+        self.reading_stopped = False
+        if self._gate is not None and self._gate.closed:
+            return False
+        if self._line.jobs >= self._read_ahead:
+            return False
+        permits = self.permits
+        return permits.used < permits.maximum and buffer.has_room(self._line, self.batch_max)
+
+    def _admit(self) -> bool:
+        """Run ready jobs as far as permits and rate tokens go, which are taken together (W42); whether any could go."""
+        ready = self._ready
+        permits, bucket = self.permits, self._bucket
+        room = min(len(ready), permits.free)
+        if bucket.rate is not None:
+            tokens = bucket.available()
+            if tokens is not None and tokens < room:
+                if not tokens:
+                    self._pump_later(bucket.wait_seconds())
+                room = tokens
+        admitted = job_loops.admit(ready, room)
+        taken = len(admitted)
+        while taken < room and ready:
+            job = ready.popleft()
+            if job.state is not _READY or self.outcomes.apart.take(job):
+                continue
+            job.state = _RUNNING
+            taken += 1
+            if job.history is not None and self.outcomes.postponed(job):
+                continue
+            admitted.append(job)
+        permits.used += taken
+        if bucket.rate is not None:
+            bucket.take(taken)
+        if admitted:
+            self._running.run(admitted)
+        return taken > 0 or not ready
+
+    def _pump_later(self, seconds: float) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        self._again = self._scheduler.call_later(seconds, self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._again = None
+        self.pump()
+
+    # Actions
+
+    def _run(self, jobs: list[UpstreamJob]) -> None:
+        self._running.run(jobs)
+
+    def offer(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Put RUNNING jobs into the pull buffer; what PullServer does."""
+        if self._pipeline.reads_data:
+            for job in jobs:
+                job.drop_data()
+        if self._adopting:
+            jobs = self.outcomes.readopt(jobs)
+            self._adopting = any(lane.adopted for lane in self.lanes)
+        if jobs:
+            self.buffer.offer(jobs)
+
+    def resume(self, job: UpstreamJob) -> None:
+        """Go on with a job that an action kept; see `UpstreamJob.resume`."""
+        if job.state is _RUNNING and not self.outcomes.stopped:
+            step = job.step + 1
+            job.step = step
+            self._running.run_from(step, [job])
+            self.pump()
+        elif _is_in_action(job) and not self.outcomes.stopped:
+            self.outcomes.let_go(job)
+            self.pump()
+
+    def settle(self, job: UpstreamJob, success: bool, reason: str) -> bool:
+        """Settle a job that an action kept; see `UpstreamJob.finish`."""
+        if self.outcomes.stopped and success:
+            # The next generation may have the message again; its consumption counts all the same.
+            return job.lane.tracker.finish(job.offset)
+        if not _is_in_action(job):
+            return False
+        if job.state is not _RUNNING:
+            self.outcomes.let_go(job)
+        elif success:
+            self.outcomes.succeed(job)
+        else:
+            self.outcomes.fail(job, reason or "an action finished it without success")
+        self.pump()
+        return True
+
+    # For jobs, source and gate
+
+    def handed_out(self, delivery: Delivery) -> None:
+        """Watch a batch that the buffer gave to a client."""
+        self.deadlines.add(delivery)
+        self.counters.delivered.value += delivery.open
+        self.counters.batches.value += 1
+        if not self._pumping and self._line.jobs < self._read_ahead:
+            self.pump()
+
+    def settle_undecided(self, job: UpstreamJob) -> None:
+        """End an UNDECIDED job whose offset is finished: its record, of an earlier generation, is durable after all."""
+        self.outcomes.apart.settle(job)
+
+    def expire(self, job: UpstreamJob) -> None:
+        """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
+        state = job.state
+        if state is State.BUFFERED:
+            self.buffer.forget(job)
+        move(job, Event.EXPIRE)
+        job.drop_data()
+        if state in (State.READ, State.WAITING):
+            # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
+            job.lane.forget(job.offset)
+        else:
+            self.outcomes.over(job, held_permit=state is not State.READY)
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock.monotonic()
+
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Read a job's body; raises MessageUnreadable."""
+        return self._source.body(job)
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a job's message; raises MessageUnreadable."""
+        return self._source.load(job)
+
+
+def _is_in_action(job: UpstreamJob) -> bool:
+    """Whether an action has a job, also one that a late success has finished meanwhile."""
+    return job.state is _RUNNING or (job.state is State.HELD and job.delivery is None)

@@ -1,0 +1,141 @@
+"""Many due times behind one scheduled call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from broker.runtime.seams import Clock, Handle, Scheduler
+from upstream.job import Delivery, UpstreamJob
+
+_EARLY_SECONDS = 1e-4
+"""Loops round their timers; what is due within this is due now, so that a call never spins for the rest."""
+
+
+class _Armed:
+    """A single scheduled call that runs at the earliest time asked for."""
+
+    def __init__(self, *, clock: Clock, scheduler: Scheduler, run: Callable[[float], None]) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._run = run
+        self._handle: Handle | None = None
+        self._at = 0.0
+
+    def arm(self, at: float) -> None:
+        """Run at `at` (monotonic seconds), unless it runs earlier anyway."""
+        if self._handle is not None:
+            if self._at <= at:
+                return
+            self._handle.cancel()
+        self._at = at
+        self._handle = self._scheduler.call_later(max(0.0, at - self._clock.monotonic()), self._fire)
+
+    def cancel(self) -> None:
+        """Do not run."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._run(self._clock.monotonic() + _EARLY_SECONDS)
+
+
+class DueJobs:
+    """Jobs that wait for a time, earliest first."""
+
+    def __init__(self, *, clock: Clock, scheduler: Scheduler, due: Callable[[list[UpstreamJob]], None]) -> None:
+        self._heap: list[tuple[float, int, UpstreamJob]] = []
+        self._numbers = 0
+        self._due = due
+        self._call = _Armed(clock=clock, scheduler=scheduler, run=self._run)
+
+    def add(self, job: UpstreamJob, at: float) -> None:
+        """Report `job` at `at` (monotonic seconds)."""
+        self._numbers += 1
+        heappush(self._heap, (at, self._numbers, job))
+        self._call.arm(at)
+
+    def discard(self, job: UpstreamJob) -> None:
+        """Forget one job; harmless when it does not wait here."""
+        kept = [entry for entry in self._heap if entry[2] is not job]
+        if len(kept) < len(self._heap):
+            self._heap = kept
+            heapify(kept)
+
+    def clear(self) -> None:
+        """Forget all jobs."""
+        self._heap.clear()
+        self._call.cancel()
+
+    def _run(self, now: float) -> None:
+        heap = self._heap
+        due = []
+        while heap and heap[0][0] <= now:
+            due.append(heappop(heap)[2])
+        if heap:
+            self._call.arm(heap[0][0])
+        if due:
+            self._due(due)
+
+
+class Deadlines:
+    """Deliveries that are out, in the order of their deadlines: one timeout for all keeps that the order of entry."""
+
+    def __init__(self, *, clock: Clock, scheduler: Scheduler, expired: Callable[[list[Delivery]], None]) -> None:
+        self.open: dict[Delivery, None] = {}
+        """Deliveries with a job unanswered."""
+        self._expired = expired
+        self._call = _Armed(clock=clock, scheduler=scheduler, run=self._run)
+        self._armed = False
+
+    def add(self, delivery: Delivery) -> None:
+        """Watch a delivery until `close`."""
+        self.open[delivery] = None
+        if not self._armed:
+            self._armed = True
+            self._call.arm(delivery.deadline)
+
+    def add_in_order(self, delivery: Delivery) -> None:
+        """Watch a delivery that began before others did: of an earlier generation."""
+        self.open = dict.fromkeys(sorted((*self.open, delivery), key=lambda each: each.deadline))
+        self._armed = True
+        self._call.arm(delivery.deadline)
+
+    def close(self, delivery: Delivery) -> None:
+        """Every job of it is answered: let go of them."""
+        delivery.jobs = None
+        self.open.pop(delivery, None)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Give every open delivery a new deadline, counted from when it was handed out (D22)."""
+        for delivery in self.open:
+            delivery.deadline = delivery.since + seconds
+        self._armed = bool(self.open)
+        if self.open:
+            self._call.arm(min(delivery.deadline for delivery in self.open))
+
+    def clear(self) -> None:
+        """Forget all deliveries."""
+        self.open.clear()
+        self._armed = False
+        self._call.cancel()
+
+    def _run(self, now: float) -> None:
+        expired = []
+        for delivery in self.open:
+            if delivery.deadline > now:
+                break
+            expired.append(delivery)
+        for delivery in expired:
+            del self.open[delivery]
+        first = next(iter(self.open), None)
+        self._armed = first is not None
+        if first is not None:
+            self._call.arm(first.deadline)
+        if expired:
+            self._expired(expired)
+
+
+__all__ = ["Deadlines", "DueJobs"]

@@ -1,0 +1,270 @@
+"""What an operator does by hand to a job that is stuck: retry it now, give it up to the dead letters, or pass over it.
+
+The operator names a message by topic, queue and offset, having seen it as the first of its key; it is looked for again
+here, and where another message stands first by now nothing is done (`HeadRefused`). A job that is out with a client, or
+in an action, is left alone unless the operator insists (`force`). Then its holder may still be at work on it: the next
+of its key goes out beside it, which promise 3 excludes otherwise. A success that still comes counts (D12), or finds
+the offset finished.
+
+Order is kept: a message that is passed over is journaled, durably, before the next of its key is let go, and one that
+is given up releases its key when its dead letter is durable (D16).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.queues.topics import retry_topic
+from upstream.delivery.outcomes import WITHOUT_PERMIT
+from upstream.job import Lane, UpstreamJob, text_of
+from upstream.progress.tracker import FailureKind
+from upstream.retry.dead_letters import is_dead_letter_topic
+from upstream.state import Event, State, move
+
+if TYPE_CHECKING:
+    from broker.runtime.seams import Clock
+    from upstream.delivery.group import ConsumerGroup
+    from upstream.delivery.subscription import Subscription
+    from upstream.progress.progress import Progress
+
+
+_UNDECIDED = (
+    "The disk failed while its dead letter or retry was written; a restart tells whether that is there, and nothing "
+    "can be done to it before."
+)
+_SENDING = "It is on its way to the retry topic; in a moment it is finished here, and comes again from there."
+
+
+class HeadRefused(Exception):
+    """The message is not where the operator saw it, or is not to be touched now; nothing was done."""
+
+
+class Handled(NamedTuple):
+    """What was done to a message.
+
+    Attributes:
+        changed: Whether anything was; False when it is already as it was to become.
+        text: A sentence for the operator.
+    """
+
+    changed: bool
+    text: str
+
+
+class Head(NamedTuple):
+    """An unfinished job that waits behind no other, and the generation that has it."""
+
+    job: UpstreamJob
+    subscription: Subscription
+
+
+def find_head(group: ConsumerGroup, lane: Lane, offset: int, *, key: str | None = None) -> Head:
+    """Return the unfinished job at `offset` that waits behind no other.
+
+    Args:
+        group: Its group.
+        lane: Its queue.
+        offset: Its offset.
+        key: If given, the order key that it must have.
+
+    Raises:
+        HeadRefused: There is no such job now.
+    """
+    subscription = group.generation_of(lane)
+    if subscription is None or subscription.draining:
+        raise HeadRefused(f"The subscription of topic {lane.topic} starts, drains or has ended; try again in a moment.")
+    job = lane.live.get(offset)
+    if job is None or job.state in (State.FINISHED, State.ABANDONED):
+        raise HeadRefused(_why_absent(lane, offset))
+    found = text_of(job.key)
+    if key is not None and found != key:
+        raise HeadRefused(f"Offset {offset} of queue {lane.queue_id} has the order key {found!r}, not {key!r}.")
+    if job.state is State.WAITING:
+        head = _head_of(subscription, job)
+        where = f": queue {head.queue_id}, offset {head.offset}" if head is not None else ""
+        raise HeadRefused(f"Offset {offset} waits behind another message of key {found!r}{where}; name that one.")
+    return Head(job, subscription)
+
+
+def _why_absent(lane: Lane, offset: int) -> str:
+    queue = lane.queue
+    if not queue.min_offset <= offset < queue.max_offset:
+        return f"Queue {lane.queue_id} of {queue.topic} holds offsets {queue.min_offset} to {queue.max_offset - 1}."
+    if lane.tracker.is_finished(offset):
+        return f"Offset {offset} of queue {lane.queue_id} is finished already.{_where_retried(lane)}"
+    return f"Offset {offset} of queue {lane.queue_id} has not been read yet; nothing waits for it."
+
+
+def _where_retried(lane: Lane) -> str:
+    """Where to look for a message that has failed, for a subscription that sends those to the group's retry topic."""
+    subscription = lane.subscription
+    if subscription is None or not subscription.config.retry_topic:
+        return ""
+    name = retry_topic(subscription.group)
+    return (
+        f" If it failed, it comes again from {name}: `pyddmq timers list --topic '{name}'` lists what waits for its "
+        "next attempt, `timers reschedule ID --at now` lets that come now, `timers cancel ID` ends it. "
+        "Once it is there, name it with that topic, as `groups stuck` shows it."
+    )
+
+
+def _head_of(subscription: Subscription, waiting: UpstreamJob) -> UpstreamJob | None:
+    """The first job of a waiting job's key."""
+    jobs = (job for lane in subscription.lanes for job in lane.live.values())
+    return next((job for job in jobs if job.key == waiting.key and job.state is not State.WAITING), None)
+
+
+def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> Handled:
+    """Make the next attempt due now; the attempts so far stay counted.
+
+    Raises:
+        HeadRefused: It is out or in an action and `force` is not given, or its dead letter is being written.
+    """
+    job, subscription = head
+    outcomes = subscription.outcomes
+    if job.state is State.RETRYING or subscription.gate_holder is job:
+        _journal_due_now(job, progress, clock)
+        if job.state is State.RETRYING:
+            outcomes.retry_now(job)
+        else:
+            subscription.reopen_gate()
+        return Handled(True, "Its wait is over: the next pull gets it.")
+    if job.state is State.OUT:
+        holder = _insist(job, force)
+        assert job.delivery is not None, "only a delivered job is out"
+        job.lane.note_unanswered(job.offset, job.delivery)
+        outcomes.leave_delivery(job)
+        subscription.buffer.put_back([job])
+        return Handled(
+            True, f"It was taken back from {holder}: the next pull gets it. A success from there still counts."
+        )
+    if job.state is State.HELD:
+        return _let_go(head, force)
+    if job.state is State.BURYING:
+        raise HeadRefused("It is out of attempts and its dead letter is being written; `skip` can still end it.")
+    if job.state is State.SENDING:
+        raise HeadRefused(_SENDING)
+    if job.state is State.UNDECIDED:
+        raise HeadRefused(_UNDECIDED)
+    if job.state is State.RUNNING:
+        raise HeadRefused("An action has it; it comes again when that has failed. `skip` or `dead-letter` end it.")
+    return Handled(False, "It waits for nothing: the next pull gets it, as far as concurrency and rate allow.")
+
+
+def _journal_due_now(job: UpstreamJob, progress: Progress, clock: Clock) -> None:
+    """So that a restart does not wait either."""
+    failure = job.lane.tracker.failures.get(job.offset)
+    now_ms = clock.wall_ms()
+    if job.history is not None:
+        job.history.due_wall_ms = now_ms
+    for kind in FailureKind if failure is not None else ():
+        if failure is not None and failure.count(kind):
+            progress.fail(job.lane.tracker, job.offset, kind=kind, count=failure.count(kind), due_wall_ms=now_ms)
+
+
+def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
+    """Finish a message without a dead letter: counted, journaled durably, and only then its key goes on.
+
+    Raises:
+        HeadRefused: It is out or in an action and `force` is not given, or its dead letter is being written.
+        ProgressFailed: The journal cannot be written; the message may come again.
+    """
+    job, subscription = head
+    if job.state is State.HELD:
+        return _let_go(head, force)
+    text = _may_end(head, force)
+    job.lane.tracker.finish(job.offset)
+    progress.sync()
+    held_permit = job.state not in WITHOUT_PERMIT
+    held_gate = _take_out(head)
+    move(job, Event.SKIP)
+    subscription.counters.skipped("operator").add()
+    subscription.outcomes.over(job, held_permit=held_permit)
+    _go_on(subscription, held_gate)
+    return Handled(True, f"It is finished without a dead letter.{text}")
+
+
+def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
+    """Give a message up to the group's dead letters; its key goes on when that record is durable.
+
+    To be followed by the end of the turn; a job that is BURYING after it could not be written yet and is tried again.
+
+    Args:
+        head: The message.
+        force: Also when it is out or in an action.
+        who: Stands in the record's reason.
+
+    Raises:
+        HeadRefused: It is out or in an action and `force` is not given, is on its way there already, or is a dead
+            letter itself (D16).
+    """
+    job, subscription = head
+    if is_dead_letter_topic(job.topic):
+        raise HeadRefused("It is a dead letter, and there are none of those; `skip` finishes it where it is.")
+    if job.state is State.HELD:
+        raise HeadRefused("It is finished already; its key waits for the answer of its present holder. See `skip`.")
+    if job.state is State.BURYING:
+        raise HeadRefused("It is on its way to the dead letters already, as soon as the store takes the record.")
+    text = _may_end(head, force)
+    held_gate = _take_out(head)
+    subscription.outcomes.give_up(job, f"given up by an operator at {who}")
+    _go_on(subscription, held_gate)
+    return Handled(True, f"It is in the dead letters.{text}")
+
+
+def _may_end(head: Head, force: bool) -> str:
+    """Refuse to end a job that somebody has, unless forced; returns what there is to say about that."""
+    job, subscription = head
+    if job.state is State.OUT:
+        return f" {_insist(job, force)} had it and may still be at work."
+    if job.state is State.RUNNING:
+        if not force:
+            raise HeadRefused("An action has it. With `force` it ends all the same, and what the action does is lost.")
+        return " An action had it and may still be at work."
+    if job.state is State.SENDING:
+        raise HeadRefused(_SENDING)
+    if job.state is State.UNDECIDED:
+        raise HeadRefused(_UNDECIDED)
+    if job.state is State.BURYING and not subscription.outcomes.call_off_burial(job):
+        raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
+    return ""
+
+
+def _insist(job: UpstreamJob, force: bool) -> str:
+    """Return the address of a job's holder; refuse without `force`."""
+    holder = job.delivery.holder.address if job.delivery is not None else "an action"
+    if not force:
+        raise HeadRefused(
+            f"It is out with {holder}, which may still answer. With `force` it is taken back; then the next of its key "
+            "may run beside it."
+        )
+    return holder
+
+
+def _take_out(head: Head) -> bool:
+    """Take a job that is about to end out of where it stands; returns whether it held the order gate."""
+    job, subscription = head
+    held_gate = subscription.gate_holder is job
+    if job.state is State.OUT:
+        subscription.outcomes.leave_delivery(job)
+    elif job.state is State.BUFFERED:
+        subscription.buffer.forget(job)
+    elif job.state is State.RETRYING:
+        subscription.outcomes.forget_wait(job)
+    return held_gate
+
+
+def _go_on(subscription: Subscription, held_gate: bool) -> None:
+    """Use what a job's end has freed."""
+    if held_gate:
+        subscription.reopen_gate()
+    subscription.pump()
+
+
+def _let_go(head: Head, force: bool) -> Handled:
+    """Let the key of a finished job go on although its present holder has not answered."""
+    job, subscription = head
+    holder = _insist(job, force)
+    subscription.outcomes.let_go(job)
+    subscription.pump()
+    return Handled(True, f"It was finished already; its key no longer waits for {holder}.")

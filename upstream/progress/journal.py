@@ -1,0 +1,419 @@
+"""AckJournal: the checksummed segments under `pyddmq/acks/` that make acks survive (D9, D10).
+
+What it guarantees, and which faults it survives:
+
+- A block that `append` returned from is in the page cache: it survives SIGKILL. After `sync` it survives power loss.
+- A segment begins with a snapshot of everything, so only one segment is ever replayed. A new segment is synced, and
+  its name made durable, before the one before it is given up: a crash at any point leaves one that is whole. Both may
+  go on beside the loop (`begin_segment`): the new one holds all that the one before it does, and what is appended
+  meanwhile, so it counts wherever its snapshot came through.
+- A torn tail is ignored; a damaged block in the middle is skipped by looking for the next valid one, and counted. What
+  it held comes again (acks name their offsets, so losing one never finishes another).
+- The space of a segment is claimed before it is used, and a spare of the same size stands ready, so a full disk does
+  not stop acks (D5). The segment given up becomes the spare, so its space never leaves our hands.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from broker.errors import StoreFormatNewer
+from broker.opening.opening import run_to_end
+from broker.runtime.names import is_number
+from broker.runtime.seams import Buffer, Disk, DiskFile, Syncing, Syncs, Told
+from broker.runtime.unreadable import read_around
+from upstream.progress.journal_format import (
+    BLOCK_HEADER,
+    END_OF_BLOCKS,
+    FORMAT_VERSION,
+    MAGIC,
+    Entry,
+    Header,
+    JournalDamaged,
+    Scanned,
+    SnapshotEnd,
+    TrackerEntry,
+    decode,
+    encode_block,
+    encode_header,
+    read_block,
+)
+
+SEGMENT_BYTES = 2 << 20
+SEGMENT_BYTES_MIN = 4096
+_STEP_ENTRIES = 1024
+_ZEROS = memoryview(bytes(1 << 18))
+_SUFFIX = ".acks"
+_SPARE = "spare"
+_BLOCK_OVERHEAD = BLOCK_HEADER.size + len(END_OF_BLOCKS)
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentContent:
+    """What one segment holds."""
+
+    number: int
+    entries: list[Entry] = field(default_factory=list)
+    """Everything readable, in the order in which it was written."""
+    whole: bool = False
+    """Whether the snapshot at its beginning is there to its end."""
+    intact: bool = False
+    """Whether, besides, nothing before the snapshot's end is damaged."""
+    holes: int = 0
+    """Damaged places with valid blocks behind them."""
+    damaged_at: list[int] = field(default_factory=list)
+    """Where in the file the damaged places begin."""
+    torn: bool = False
+    """Whether bytes that are no valid block stand behind the last valid one."""
+
+
+class AckJournal:
+    """The segments of one node's ack journal; `read` once, then `roll`, then `append`.
+
+    Attributes:
+        folder: Where it is kept.
+        disk: What holds that.
+    """
+
+    def __init__(self, folder: str, disk: Disk, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+        """Keep the journal in `folder`; a segment takes `segment_bytes` besides its snapshot."""
+        if segment_bytes < SEGMENT_BYTES_MIN:
+            raise ValueError(
+                f"a segment of the ack journal has at least {SEGMENT_BYTES_MIN} bytes, not {segment_bytes}"
+            )
+        self.folder = folder
+        self.disk = disk
+        self._segment_bytes = segment_bytes
+        self._number = 0
+        self._file: DiskFile | None = None
+        self._earlier: DiskFile | None = None
+        """The segment before the current one, while that is not durable."""
+        self._position = 0
+        self._capacity = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes written to the current segment."""
+        return self._position
+
+    @property
+    def number(self) -> int:
+        """Number of the current segment; 0 before the first `roll`."""
+        return self._number
+
+    def read(self) -> SegmentContent | None:
+        """Do `reading` in one go."""
+        return run_to_end(self.reading())
+
+    def reading(self) -> Generator[None, None, SegmentContent | None]:
+        """Read the segment that counts, in steps: the newest whose snapshot is intact, or whole, or else the newest.
+
+        Returns:
+            None for a journal that was never written.
+
+        Raises:
+            OSError: The folder or a file cannot be read.
+            StoreFormatNewer: A newer version wrote it.
+        """
+        self.disk.make_folder(self.folder)
+        numbers = self._numbers()
+        best: SegmentContent | None = None
+        for number in reversed(numbers):
+            content = yield from self._read_segment(number)
+            # Without any whole snapshot the newest readable segment is all there is; acks that it names hold.
+            if best is None or _worth(content) > _worth(best):
+                best = content
+            if best.intact:
+                break
+        self._number = numbers[-1] if numbers else 0
+        if best is not None and best.whole and (len(numbers) == 1 or self._is_made_durable(best.number)):
+            self._reclaim(best.number)
+        return best
+
+    def roll(self, payloads: Sequence[Buffer]) -> None:
+        """Begin a new segment with these blocks (a snapshot), make it durable, and give up all earlier ones.
+
+        Raises:
+            OSError: As `begin_segment`; of the syncs: nothing may be written any more.
+        """
+        self.begin_segment(payloads)
+        self.sync()
+        self.disk.sync_folder(self.folder)
+        self.give_up_earlier()
+
+    def begin_segment(self, payloads: Sequence[Buffer]) -> None:
+        """Begin a new segment with these blocks (a snapshot of all that was appended); `append` goes on there.
+
+        It is durable, and so is what is appended to it, when its file and then `folder` were synced after this. Call
+        `give_up_earlier` then, and begin no other one before.
+
+        Raises:
+            OSError: ENOSPC leaves the journal as it was, to be tried again; after any other error nothing may be
+                written any more.
+        """
+        assert self._earlier is None, "the segment before this one is not durable"
+        number = self._number + 1
+        buffers: list[Buffer] = []
+        position = 0
+        for payload in [encode_header(number), *payloads]:
+            buffers += (encode_block(number, position, payload), payload)
+            position += BLOCK_HEADER.size + len(payload)
+        buffers.append(END_OF_BLOCKS)
+        file, capacity, is_clean = self._claim(number, position)
+        try:
+            file.write(0, buffers)
+            if not is_clean:
+                _clear(file, position + len(END_OF_BLOCKS))
+        except OSError:
+            file.close()
+            raise
+        self._earlier = self._file
+        self._file, self._number, self._position, self._capacity = file, number, position, capacity
+
+    def give_up_earlier(self) -> None:
+        """Make the segment before this one, which is durable now, the spare, and see to it that there is one."""
+        self._close_earlier()
+        self._reclaim(self._number)
+        try:
+            self.ensure_spare()
+        except OSError:
+            # The new segment is whole and in use, and a later call may have better luck.
+            return
+
+    def sync_earlier(self) -> None:
+        """Sync the segment before the current one, whose own sync failed. Raises OSError; once is all."""
+        if self._earlier is not None:
+            self._earlier.sync()
+
+    def append(self, payload: Buffer) -> bool:
+        """Write one block, with one write call.
+
+        Returns:
+            False, with nothing written, when the segment is full: `roll` then.
+
+        Raises:
+            OSError: The write failed; nothing may be written any more, except after ENOSPC, which asks for a `roll`.
+        """
+        file = self._file
+        assert file is not None, "append before roll"
+        position = self._position
+        if position + len(payload) + _BLOCK_OVERHEAD > self._capacity:
+            return False
+        file.write(position, (encode_block(self._number, position, payload), payload, END_OF_BLOCKS))
+        self._position = position + BLOCK_HEADER.size + len(payload)
+        return True
+
+    def sync(self) -> None:
+        """Make all appended blocks durable. Raises OSError; never to be tried again after that."""
+        assert self._file is not None, "sync before roll"
+        self._file.sync()
+
+    @property
+    def file(self) -> DiskFile:
+        """The current segment."""
+        assert self._file is not None, "asked before roll"
+        return self._file
+
+    def begin_sync(self, syncs: Syncs, done: Told) -> Syncing:
+        """Begin to make the blocks appended so far durable; `done` is told, and of an error what `sync` says holds."""
+        assert self._file is not None, "sync before roll"
+        return syncs.begin(self._file, done)
+
+    def ensure_spare(self) -> bool:
+        """Claim the space of the next segment when it is not set aside yet; False when the disk is full.
+
+        Raises:
+            OSError: Anything but ENOSPC.
+        """
+        path = self._path(_SPARE)
+        if self.disk.exists(path):
+            return True
+        file = self.disk.open(path, create=True)
+        try:
+            file.allocate(self._segment_bytes)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self.disk.remove(path)
+            return False
+        finally:
+            file.close()
+        return True
+
+    def close(self) -> None:
+        """Close the current segment; what was appended and not synced stays in the page cache."""
+        self._close_earlier()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+    def _segment_path(self, number: int) -> str:
+        return self._path(f"{number:016d}{_SUFFIX}")
+
+    def _numbers(self) -> list[int]:
+        names = self.disk.list(self.folder)
+        stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
+        return sorted(int(stem) for stem in stems if is_number(stem))
+
+    def _read_segment(self, number: int) -> Generator[None, None, SegmentContent]:
+        file = self.disk.open(self._segment_path(number))
+        try:
+            # What the disk does not give out is damage: blocks in it are passed over.
+            data, _ = read_around(file, 0, file.size())
+        finally:
+            file.close()
+        return (yield from scanning_segment(number, data, folder=self.folder))
+
+    def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int, bool]:
+        """Return a file of the segment's name with its space claimed, from the spare where there is one.
+
+        Last in the tuple: whether no block in it can carry this number. A spare of a life before this one may have been
+        a segment of it, whose name did not survive a power loss, and so may what is left of an attempt.
+        """
+        path, spare = self._segment_path(number), self._path(_SPARE)
+        wanted = snapshot_bytes + self._segment_bytes
+        from_spare = self.disk.exists(spare)
+        if from_spare:
+            self.disk.replace(spare, path)
+        file = self.disk.open(path, create=True)
+        size = file.size()
+        is_clean = not size or (from_spare and self._file is not None)
+        try:
+            if size < wanted:
+                file.allocate(wanted)
+                size = wanted
+        except OSError as error:
+            # A little room behind the snapshot is enough to go on with: acks matter more than even segments.
+            if error.errno == errno.ENOSPC and size >= snapshot_bytes + SEGMENT_BYTES_MIN // 2:
+                return file, size, is_clean
+            file.close()
+            if from_spare:
+                self.disk.replace(path, spare)
+            else:
+                self.disk.remove(path)
+            raise
+        return file, size, is_clean
+
+    def _close_earlier(self) -> None:
+        if self._earlier is not None:
+            self._earlier.close()
+            self._earlier = None
+
+    def _is_made_durable(self, number: int) -> bool:
+        """Sync the segment that counts: a process that was killed may not have done it, and the others are given up."""
+        try:
+            file = self.disk.open(self._segment_path(number))
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self.disk.sync_folder(self.folder)
+        except OSError:
+            # The next segment is another file, and what is kept here until then is looked at again.
+            return False
+        return True
+
+    def _reclaim(self, keep: int) -> None:
+        """Turn segments other than `keep` into the spare, or delete them; trouble here costs space only."""
+        spare = self._path(_SPARE)
+        try:
+            for number in self._numbers():
+                if number == keep:
+                    continue
+                path = self._segment_path(number)
+                if self._fits_as_spare(path) and not self.disk.exists(spare):
+                    self.disk.replace(path, spare)
+                else:
+                    self.disk.remove(path)
+        except OSError:
+            # Whatever is left is looked at again when the next segment begins.
+            return
+
+    def _fits_as_spare(self, path: str) -> bool:
+        file = self.disk.open(path)
+        try:
+            return self._segment_bytes <= file.size() <= 2 * self._segment_bytes
+        finally:
+            file.close()
+
+
+def _worth(content: SegmentContent) -> tuple[bool, bool, bool]:
+    """Order segments by how much they may be relied on."""
+    return content.intact, content.whole, bool(content.entries)
+
+
+def _clear(file: DiskFile, position: int) -> None:
+    """Overwrite what an earlier life left in a file from a position on."""
+    size = file.size()
+    for start in range(position, size, len(_ZEROS)):
+        file.write(start, [_ZEROS[: size - start]])
+
+
+def scan_segment(number: int, data: bytes, *, folder: str = "") -> SegmentContent:
+    """Do `scanning_segment` in one go."""
+    return run_to_end(scanning_segment(number, data, folder=folder))
+
+
+def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator[None, None, SegmentContent]:
+    """Read all valid blocks of a segment, over damaged places, in steps of some blocks.
+
+    The bytes behind the last block are zeros, or blocks of an earlier life of the file, whose sums are salted with
+    another number.
+
+    Raises:
+        StoreFormatNewer: Its header says a newer format.
+    """
+    content = SegmentContent(number=number)
+    view = memoryview(data)
+    position = trackers = shown = 0
+    while True:
+        if len(content.entries) - shown >= _STEP_ENTRIES:
+            shown = len(content.entries)
+            yield
+        payload = read_block(number, view, position)
+        if payload is None:
+            found = _next_block(number, data, view, position)
+            if found is None:
+                tail = data[position : position + len(END_OF_BLOCKS)]
+                content.torn = any(tail)
+                return content
+            content.holes += 1
+            content.damaged_at.append(position)
+            position = found
+            continue
+        begin = position
+        position += BLOCK_HEADER.size + len(payload)
+        try:
+            entries = list(decode(payload))
+        except JournalDamaged:
+            content.holes += 1
+            content.damaged_at.append(begin)
+            continue
+        for entry in entries:
+            if isinstance(entry, TrackerEntry):
+                trackers += 1
+            elif isinstance(entry, SnapshotEnd):
+                content.whole = entry.trackers == trackers
+                content.intact = content.whole and not content.holes
+            elif isinstance(entry, Header) and entry.version > FORMAT_VERSION:
+                raise StoreFormatNewer(folder, entry.version, FORMAT_VERSION)
+        if content.holes:
+            # They say that earlier entries finished the origins; those may be what is missing. So these dead letters
+            # are looked at again, but none from before a reset, which begins a new segment (D16).
+            entries = [entry for entry in entries if not isinstance(entry, Scanned)]
+        content.entries += entries
+
+
+def _next_block(number: int, data: bytes, view: memoryview, position: int) -> int | None:
+    """Return the position of the next valid block behind a bad place."""
+    found = data.find(MAGIC, position + 1)
+    while found >= 0:
+        if read_block(number, view, found) is not None:
+            return found
+        found = data.find(MAGIC, found + 1)
+    return None

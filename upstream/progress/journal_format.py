@@ -1,0 +1,436 @@
+"""The ack journal's bytes: blocks that carry a sum, entries inside blocks, sets of offsets inside snapshots.
+
+No I/O. docs/progress.md describes the same layout for people. All integers are little endian.
+
+A segment is a row of blocks: magic, payload length, CRC-32, payload. The sum is salted with the segment's number and
+the block's position, so that bytes that a recycled file still holds from an earlier life are never taken for blocks of
+this one. A payload is a row of entries, each beginning with its kind.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.format.record import crc32
+from broker.runtime.names import is_stored
+from broker.runtime.seams import Buffer
+from upstream.progress.tracker import AHEAD_MAX, Failure, FailureKind
+
+FORMAT_VERSION = 1
+MAGIC = b"\xa5AJ1"
+BLOCK_HEADER = struct.Struct("<4sII")  # magic, payload bytes, CRC-32
+END_OF_BLOCKS = bytes(BLOCK_HEADER.size)
+"""Written behind the last block, so that a clean end is told from a torn one; the next block goes over it."""
+
+_SALT = struct.Struct("<QQI")  # segment number, position, payload bytes
+
+HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED = range(1, 12)
+
+_HEADER = struct.Struct("<BHQ")
+_TRACKER = struct.Struct("<BIHHIqqqBBII")
+_SNAPSHOT_END = struct.Struct("<BI")
+_ACKED = struct.Struct("<BIqqIH")
+_FAILED = struct.Struct("<BIqBIq")
+_DEAD = struct.Struct("<BIq")
+_RESET = struct.Struct("<BIq")
+_TRUNCATED = struct.Struct("<BIqq")
+_WRITING = struct.Struct("<BIq")
+_WRITTEN = struct.Struct("<B")
+_SCANNED = struct.Struct("<BHIq")
+
+OFFSET_MAX = 1 << 51
+"""No queue gets this far: at a million messages a second it would take seventy years."""
+_U32_MAX = (1 << 32) - 1
+_RANGES_MAX = 1000
+_RUN = struct.Struct("<II")
+_FORM_RUNS, _FORM_BITMAP = 1, 2
+_TO_DIGITS = bytes([0x30]) + bytes([0x31]) * 255
+_TO_MARKS = bytes(1 if each == 0x31 else 0 for each in range(256))
+
+
+class Header(NamedTuple):
+    """First entry of a segment."""
+
+    version: int
+    number: int
+
+
+class TrackerEntry(NamedTuple):
+    """A tracker as it stands: in a snapshot, and when it is first declared. Its id is good for this segment."""
+
+    tracker_id: int
+    group: str
+    topic: str
+    queue_id: int
+    watermark: int
+    fence: int
+    """Physical offset of the record below the watermark; -1 unknown."""
+    high_fence: int
+    """Physical offset of the highest finished record above the watermark; -1 none or unknown."""
+    file_values: tuple[int, ...]
+    """What consumerOffset.json may hold for it by our own hand; empty before the first write."""
+    marks: bytes
+    """One byte per offset from the watermark on, 1 finished."""
+
+
+class SnapshotEnd(NamedTuple):
+    """Closes a segment's snapshot: how many trackers it holds."""
+
+    trackers: int
+
+
+class Acked(NamedTuple):
+    """Finished offsets of one tracker: flat pairs start, end (exclusive)."""
+
+    tracker_id: int
+    fence: int
+    """Physical offset of the highest of them; -1 unknown."""
+    ranges: list[int]
+
+
+class Failed(NamedTuple):
+    """A failed attempt: the count of this kind is now `count`."""
+
+    tracker_id: int
+    offset: int
+    kind: FailureKind
+    count: int  # type: ignore[assignment]  # a count like any other; tuple.count is not used
+    due_wall_ms: int
+
+
+class Dead(NamedTuple):
+    """The offset's dead-letter record is durable; it counts as finished."""
+
+    tracker_id: int
+    offset: int
+
+
+class Reset(NamedTuple):
+    """The tracker was set to `offset`; nothing above it is finished."""
+
+    tracker_id: int
+    offset: int
+
+
+class Truncated(NamedTuple):
+    """Recovery cut the log at `physical`; the tracker's queue ends at `end`."""
+
+    tracker_id: int
+    end: int
+    physical: int
+
+
+class Writing(NamedTuple):
+    """`value` is about to be written to consumerOffset.json; synced before that file is touched."""
+
+    tracker_id: int
+    value: int
+
+
+class Written(NamedTuple):
+    """All values announced by `Writing` are durable in consumerOffset.json."""
+
+
+class Scanned(NamedTuple):
+    """Dead letters of (topic, queue) below `offset` have their origins finished in this journal."""
+
+    topic: str
+    queue_id: int
+    offset: int
+
+
+Entry = (
+    Header | TrackerEntry | SnapshotEnd | Acked | Failed | Dead | Reset | Truncated | Writing | Written | Scanned
+)  # fmt: skip
+
+
+class JournalDamaged(Exception):
+    """A block whose sum is right holds an entry that cannot be read: a defect of the writer, or a newer format."""
+
+
+def encode_block(number: int, position: int, payload: Buffer) -> bytes:
+    """Return the block's header for `payload` at `position` of segment `number`."""
+    size = len(payload)
+    return BLOCK_HEADER.pack(MAGIC, size, crc32(payload, crc32(_SALT.pack(number, position, size))))
+
+
+def read_block(number: int, data: memoryview, position: int) -> memoryview | None:
+    """Return the payload of the block at `position`, or None when there is no valid block."""
+    start = position + BLOCK_HEADER.size
+    if start > len(data):
+        return None
+    magic, size, crc = BLOCK_HEADER.unpack_from(data, position)
+    if magic != MAGIC or size == 0 or start + size > len(data):
+        return None
+    payload = data[start : start + size]
+    if crc32(payload, crc32(_SALT.pack(number, position, size))) != crc:
+        return None
+    return payload
+
+
+def encode_header(number: int) -> bytes:
+    """Encode the first entry of segment `number`."""
+    return _HEADER.pack(HEADER, FORMAT_VERSION, number)
+
+
+def encode_tracker(entry: TrackerEntry) -> bytes:
+    """Encode a tracker's state; the finished offsets run-length or as a bitmap, whichever is shorter."""
+    group, topic = entry.group.encode(), entry.topic.encode()
+    form, finished = encode_marks(entry.marks)
+    head = _TRACKER.pack(
+        TRACKER,
+        entry.tracker_id,
+        len(group),
+        len(topic),
+        entry.queue_id,
+        entry.watermark,
+        entry.fence,
+        entry.high_fence,
+        len(entry.file_values),
+        form,
+        len(entry.marks),
+        len(finished),
+    )
+    values = struct.pack(f"<{len(entry.file_values)}q", *entry.file_values)
+    return b"".join((head, group, topic, values, finished))
+
+
+def encode_snapshot_end(trackers: int) -> bytes:
+    """Encode the end of a snapshot of so many trackers."""
+    return _SNAPSHOT_END.pack(SNAPSHOT_END, trackers)
+
+
+def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
+    """Encode finished ranges: flat pairs start, end; ascending, disjoint, at least one pair.
+
+    The first range is an i64 start and a u32 length, every further one a u32 gap and a u32 length: 8 bytes. Ranges
+    that this cannot express, or too many of them, make several entries.
+    """
+    start, end = ranges[0], ranges[1]
+    if len(ranges) == 2 and end - start <= _U32_MAX:
+        return _ACKED.pack(ACKED, tracker_id, fence, start, end - start, 0)
+    steps = list(map(operator.sub, ranges[1:], ranges))  # length, gap, length, gap, ..., length
+    if len(ranges) <= 2 * _RANGES_MAX and max(steps) <= _U32_MAX:
+        more = len(ranges) // 2 - 1
+        return _ACKED.pack(ACKED, tracker_id, fence, start, steps[0], more) + struct.pack(f"<{2 * more}I", *steps[1:])
+    if len(ranges) == 2:
+        pieces = []
+        while end - start > _U32_MAX:
+            pieces.append(_ACKED.pack(ACKED, tracker_id, -1, start, _U32_MAX, 0))
+            start += _U32_MAX
+        pieces.append(_ACKED.pack(ACKED, tracker_id, fence, start, end - start, 0))
+        return b"".join(pieces)
+    middle = len(ranges) // 4 * 2
+    return encode_acked(tracker_id, -1, ranges[:middle]) + encode_acked(tracker_id, fence, ranges[middle:])
+
+
+def encode_failed(tracker_id: int, offset: int, kind: FailureKind, count: int, due_wall_ms: int) -> bytes:
+    """Encode a failed attempt."""
+    return _FAILED.pack(FAILED, tracker_id, offset, kind, count, due_wall_ms)
+
+
+def encode_failure(tracker_id: int, offset: int, failure: Failure) -> bytes:
+    """Encode all failed attempts of one offset: an entry per kind that there was."""
+    return b"".join(
+        encode_failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms)
+        for kind in FailureKind
+        if failure.count(kind)
+    )
+
+
+def encode_dead(tracker_id: int, offset: int) -> bytes:
+    """Encode that an offset was dead-lettered."""
+    return _DEAD.pack(DEAD, tracker_id, offset)
+
+
+def encode_reset(tracker_id: int, offset: int) -> bytes:
+    """Encode an operator's reset."""
+    return _RESET.pack(RESET, tracker_id, offset)
+
+
+def encode_truncated(tracker_id: int, end: int, physical: int) -> bytes:
+    """Encode that the log lost its tail."""
+    return _TRUNCATED.pack(TRUNCATED, tracker_id, end, physical)
+
+
+def encode_writing(tracker_id: int, value: int) -> bytes:
+    """Encode that consumerOffset.json is about to get this value."""
+    return _WRITING.pack(WRITING, tracker_id, value)
+
+
+def encode_written() -> bytes:
+    """Encode that consumerOffset.json has every announced value."""
+    return _WRITTEN.pack(WRITTEN)
+
+
+def encode_scanned(topic: str, queue_id: int, offset: int) -> bytes:
+    """Encode how far a dead-letter queue is settled."""
+    name = topic.encode()
+    return _SCANNED.pack(SCANNED, len(name), queue_id, offset) + name
+
+
+def decode(payload: memoryview) -> Iterator[Entry]:
+    """Yield a payload's entries in the order in which they were written.
+
+    Raises:
+        JournalDamaged: An unknown kind, or an entry that runs over the end.
+    """
+    position, end = 0, len(payload)
+    try:
+        while position < end:
+            entry, position = _DECODERS[payload[position]](payload, position)
+            yield entry
+    except (struct.error, KeyError, ValueError) as error:
+        raise JournalDamaged(f"unreadable entry at byte {position} of a block: {error}") from error
+
+
+def _check_offsets(*offsets: int) -> None:
+    """Refuse what no queue reaches: a right sum over nonsense must not make ranges of 2**63 offsets."""
+    if not 0 <= min(offsets) <= max(offsets) <= OFFSET_MAX:
+        raise ValueError(f"offsets {offsets} lie outside of any queue")
+
+
+def _decode_header(data: memoryview, at: int) -> tuple[Entry, int]:
+    _, version, number = _HEADER.unpack_from(data, at)
+    return Header(version, number), at + _HEADER.size
+
+
+def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
+    (_, tracker_id, group_size, topic_size, queue_id, watermark, fence, high_fence, values, form, span, size) = (
+        _TRACKER.unpack_from(data, at)
+    )
+    at += _TRACKER.size
+    group = str(data[at : at + group_size], "utf-8")
+    at += group_size
+    topic = str(data[at : at + topic_size], "utf-8")
+    at += topic_size
+    file_values = struct.unpack_from(f"<{values}q", data, at)
+    at += 8 * values
+    marks = decode_marks(form, span, bytes(data[at : at + size]))
+    if watermark < 0:
+        raise ValueError(f"a watermark of {watermark}")
+    if not (is_stored(group) and is_stored(topic)):
+        raise ValueError(f"{group[:40]!r} or {topic[:40]!r} is no name of a group or topic")
+    entry = TrackerEntry(tracker_id, group, topic, queue_id, watermark, fence, high_fence, file_values, marks)
+    return entry, at + size
+
+
+def _decode_snapshot_end(data: memoryview, at: int) -> tuple[Entry, int]:
+    return SnapshotEnd(_SNAPSHOT_END.unpack_from(data, at)[1]), at + _SNAPSHOT_END.size
+
+
+def _decode_acked(data: memoryview, at: int) -> tuple[Entry, int]:
+    _, tracker_id, fence, start, length, more = _ACKED.unpack_from(data, at)
+    at += _ACKED.size
+    ranges = [start, start + length]
+    if more:
+        edge = start + length
+        for step in struct.unpack_from(f"<{2 * more}I", data, at):
+            edge += step
+            ranges.append(edge)
+    _check_offsets(ranges[0], ranges[-1])
+    return Acked(tracker_id, fence, ranges), at + 8 * more
+
+
+def _decode_failed(data: memoryview, at: int) -> tuple[Entry, int]:
+    _, tracker_id, offset, kind, count, due = _FAILED.unpack_from(data, at)
+    return Failed(tracker_id, offset, FailureKind(kind), count, due), at + _FAILED.size
+
+
+def _decode_dead(data: memoryview, at: int) -> tuple[Entry, int]:
+    return Dead(*_DEAD.unpack_from(data, at)[1:]), at + _DEAD.size
+
+
+def _decode_reset(data: memoryview, at: int) -> tuple[Entry, int]:
+    return Reset(*_RESET.unpack_from(data, at)[1:]), at + _RESET.size
+
+
+def _decode_truncated(data: memoryview, at: int) -> tuple[Entry, int]:
+    return Truncated(*_TRUNCATED.unpack_from(data, at)[1:]), at + _TRUNCATED.size
+
+
+def _decode_writing(data: memoryview, at: int) -> tuple[Entry, int]:
+    return Writing(*_WRITING.unpack_from(data, at)[1:]), at + _WRITING.size
+
+
+def _decode_written(data: memoryview, at: int) -> tuple[Entry, int]:
+    return Written(), at + _WRITTEN.size
+
+
+def _decode_scanned(data: memoryview, at: int) -> tuple[Entry, int]:
+    _, size, queue_id, offset = _SCANNED.unpack_from(data, at)
+    at += _SCANNED.size
+    topic = str(data[at : at + size], "utf-8")
+    if not is_stored(topic):
+        raise ValueError(f"{topic[:40]!r} is no name of a topic")
+    return Scanned(topic, queue_id, offset), at + size
+
+
+_DECODERS = {
+    HEADER: _decode_header,
+    TRACKER: _decode_tracker,
+    SNAPSHOT_END: _decode_snapshot_end,
+    ACKED: _decode_acked,
+    FAILED: _decode_failed,
+    DEAD: _decode_dead,
+    RESET: _decode_reset,
+    TRUNCATED: _decode_truncated,
+    WRITING: _decode_writing,
+    WRITTEN: _decode_written,
+    SCANNED: _decode_scanned,
+}
+
+
+def encode_marks(marks: bytes | bytearray) -> tuple[int, bytes]:
+    """Encode a row of bytes 0 and 1.
+
+    Returns:
+        The form, and the bytes: u32 pairs (zeros, ones) while those are shorter, else a bit per offset. Both are made
+        by C loops over the row, so that a snapshot of a million scattered acks takes milliseconds.
+    """
+    runs = marks.count(b"\x00\x01") + (marks[:1] == b"\x01")
+    if runs * _RUN.size > len(marks) // 8:
+        digits = marks.translate(_TO_DIGITS)
+        return _FORM_BITMAP, int(digits, 2).to_bytes((len(marks) + 7) // 8, "big")
+    pairs = bytearray()
+    edge = 0
+    start = marks.find(1)
+    while start >= 0:
+        end = marks.find(0, start)
+        if end < 0:
+            end = len(marks)
+        pairs += _RUN.pack(start - edge, end - start)
+        edge = end
+        start = marks.find(1, end)
+    return _FORM_RUNS, bytes(pairs)
+
+
+def decode_marks(form: int, span: int, data: bytes) -> bytes:
+    """Return the row of `span` bytes 0 and 1 that `encode_marks` was given (zeros behind the last 1 may be missing).
+
+    Raises:
+        ValueError: Unknown form, or more offsets than `span`.
+    """
+    if span > AHEAD_MAX + 1:
+        raise ValueError(f"a span of {span} offsets")
+    if not span:
+        return b""
+    if form == _FORM_BITMAP:
+        bits = int.from_bytes(data, "big")
+        if bits >> span:
+            raise ValueError("a bitmap is longer than its span")
+        return f"{bits:0{span}b}".encode().translate(_TO_MARKS)
+    if form != _FORM_RUNS:
+        raise ValueError(f"unknown form {form} of finished offsets")
+    pieces = []
+    total = 0
+    for zeros, ones in _RUN.iter_unpack(data):
+        total += zeros + ones
+        if total > span:
+            raise ValueError("runs are longer than their span")
+        pieces.append(bytes(zeros))
+        pieces.append(b"\x01" * ones)
+    return b"".join(pieces)

@@ -1,0 +1,498 @@
+"""Progress: what every group has finished, kept through crashes. One per node.
+
+It owns the trackers of all (group, topic, queue)s, the ack journal and `consumerOffset.json`, and keeps three promises:
+
+- What `flush` returned from survives SIGKILL; what `sync` returned from, or is 100 ms old, survives power loss (D9).
+- `consumerOffset.json` holds watermarks only and is never ahead of the journal (D10): `commit` first makes the journal
+  durable, together with the values that it is about to write. So a value found there that the journal does not know
+  was put there by somebody else, and wins.
+- Nothing is taken for finished that was not: after damage, a lost log tail or a foreign file, what is in doubt comes
+  again (D11).
+
+After a write or sync of the journal failed, `failed` is set and every `flush` raises: acks are refused, visibly. A
+full disk, with the reserve gone too, refuses in the same way and ends by itself (D5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from typing import Literal, NamedTuple
+
+import structlog
+
+from broker.opening.opening import run_to_end
+from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.offsets import ConsumerOffsets
+from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
+from broker.runtime.file_writes import Saving, Savings
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.seams import Clock, Disk, Scheduler
+from upstream.losses import Losses
+from upstream.progress import journal_format as form
+from upstream.progress.ack_writer import AckWriter, ProgressFailed, ProgressFull
+from upstream.progress.journal import SEGMENT_BYTES, AckJournal
+from upstream.progress.lost_snapshot import LostSnapshot
+from upstream.progress.offset_commits import OffsetCommits
+from upstream.progress.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
+from upstream.progress.replay import UNKNOWN, LogStore, LogView, Replay, raise_to_minimum, replaying
+from upstream.progress.taking_over import Popped, in_hand, take_over
+from upstream.progress.tracker import Failure, FailureKind, OffsetTracker
+from upstream.progress.tracker_table import Known, TrackerTable
+
+log = structlog.get_logger()
+
+DEAD_LETTERS_RECOVERED = declare(
+    "pyddmq_dead_letters_recovered_total", "Messages finished at start because their dead letter exists.", ("group",)
+)
+
+
+class Origin(NamedTuple):
+    """The message that a dead-letter record stands for."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    physical: int = UNKNOWN
+    """Its commit-log offset, compared with the log's where given."""
+
+
+Begin = Callable[[str, str, int], int | None]
+"""Tells the first offset of a group in a queue of a topic; None for what it does not subscribe."""
+
+
+def _nowhere(group: str, topic: str, queue_id: int) -> int | None:
+    return None
+
+
+class Progress:
+    """Trackers, ack journal and committed offsets of one node; see the module's text for what it promises."""
+
+    def __init__(
+        self,
+        *,
+        journal: AckJournal,
+        offsets: ConsumerOffsets,
+        view: LogView,
+        metrics: Metrics,
+        clock: Clock,
+        scheduler: Scheduler,
+        ack_flush: Literal["async", "sync"],
+        lost: LostSnapshot,
+        disk: Disk,
+        savings: Savings,
+    ) -> None:
+        """Assemble; use `open`."""
+        self._table = TrackerTable(view)
+        self.trackers = self._table.by_key
+        """Every tracker known, also of groups that are no longer configured (D6)."""
+        self.losses = Losses(metrics, clock)
+        self.offsets = offsets
+        self._view = view
+        self._metrics = metrics
+        self._writer = AckWriter(
+            journal,
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            sync_each_flush=ack_flush == "sync",
+            fence=self._table.fence,
+            snapshot=self._table.snapshot,
+            syncs=savings.syncs,
+        )
+        self._commits = OffsetCommits(
+            offsets, known=self._table.known, writer=self._writer, disk=disk, savings=savings, metrics=metrics
+        )
+        offsets.settle = savings.finish
+        self.timers_read = False
+        """Whether the retry records among the timers were read since the start (`upstream.retry.retry_topic`)."""
+        self._commit_next = False
+        self._lost = lost
+        self._snapshot_lost = False
+        self._groups_known = False
+
+    @classmethod
+    def open(
+        cls,
+        root: str,
+        *,
+        store: LogStore,
+        disk: Disk,
+        clock: Clock,
+        metrics: Metrics,
+        scheduler: Scheduler,
+        ack_flush: Literal["async", "sync"] = "async",
+        segment_bytes: int = SEGMENT_BYTES,
+        savings: Savings | None = None,
+    ) -> Progress:
+        """Read the journal and consumerOffset.json, and bring both in line with the log; durable on return.
+
+        Args:
+            root: The store's root; the journal lies in `pyddmq/acks` below it.
+            store: Recovered, and nothing appended to it since (D11).
+            disk: Where both live.
+            clock: Stamps consumerOffset.json, and the duration in the log line.
+            metrics: Counts what was found.
+            scheduler: Runs the sync that is due after a flush.
+            ack_flush: "sync" makes every `flush` durable.
+            segment_bytes: Size at which a new journal segment begins.
+            savings: The store's; makes what nobody waits for beside the loop where it has `syncs`.
+
+        Raises:
+            ProgressFailed: The journal cannot be read or written.
+            StoreFormatNewer: A newer version wrote it.
+            StoreUnreadable: consumerOffset.json and its copies are damaged.
+        """
+        return run_to_end(
+            cls.opening(
+                root,
+                store=store,
+                disk=disk,
+                clock=clock,
+                metrics=metrics,
+                scheduler=scheduler,
+                ack_flush=ack_flush,
+                segment_bytes=segment_bytes,
+                savings=savings,
+            )
+        )
+
+    @classmethod
+    def opening(
+        cls,
+        root: str,
+        *,
+        store: LogStore,
+        disk: Disk,
+        clock: Clock,
+        metrics: Metrics,
+        scheduler: Scheduler,
+        ack_flush: Literal["async", "sync"] = "async",
+        segment_bytes: int = SEGMENT_BYTES,
+        savings: Savings | None = None,
+    ) -> Generator[None, None, Progress]:
+        """`open` in steps of bounded work. Nothing but a note is written before the last, which may be left out."""
+        started = clock.monotonic()
+        journal = AckJournal(f"{root}/pyddmq/acks", disk, segment_bytes=segment_bytes)
+        try:
+            content = yield from journal.reading()
+            offsets = ConsumerOffsets.open(root, disk=disk, clock=clock, metrics=metrics)
+            lost = LostSnapshot(root, disk=disk)
+            snapshot_lost = lost.noted
+            if content is not None and not content.whole:
+                snapshot_lost = True
+                lost.note()
+        except OSError as error:
+            raise ProgressFailed("reading", error) from error
+        view = LogView(store.topics)
+        progress = cls(
+            journal=journal,
+            offsets=offsets,
+            view=view,
+            metrics=metrics,
+            clock=clock,
+            scheduler=scheduler,
+            ack_flush=ack_flush,
+            lost=lost,
+            disk=disk,
+            savings=savings or Savings(disk),
+        )
+        entries = content.entries if content is not None else []
+        found = yield from replaying(entries)
+        if content is not None:
+            report_damage(content, found, metrics)
+        progress._snapshot_lost = snapshot_lost
+        hand = (yield from in_hand(store, offsets)) if content is None or offsets.changed_outside else None
+        progress._adopt(found, UNKNOWN if store.recovery.truncated_to is None else store.recovery.truncated_to, hand)
+        log.info(
+            "acks_replayed",
+            trackers=len(progress.trackers),
+            entries=len(entries),
+            seconds=round(clock.monotonic() - started, 3),
+        )
+        return progress
+
+    # Trackers
+
+    def tracker(self, group: str, topic: str, queue_id: int, *, first_offset: Callable[[], int]) -> OffsetTracker:
+        """Return the tracker of a queue.
+
+        A known one stands where it stood, or at the oldest message where that is later. A new one starts at the value
+        that consumerOffset.json has for it, or else at `first_offset()`; that is durable with the next flush (D6).
+        """
+        queue = self._view.queue(topic, queue_id)
+        tracker = self.trackers.get((group, topic, queue_id))
+        if tracker is None:
+            tracker = self._new_tracker(group, topic, queue_id, queue, first_offset)
+        self._table.known[tracker.tracker_id].queue = queue
+        self._skip_expired(tracker, queue)
+        return tracker
+
+    def _at_committed(self, group: str, topic: str, queue_id: int) -> OffsetTracker:
+        return self.tracker(group, topic, queue_id, first_offset=int)
+
+    def _new_tracker(
+        self, group: str, topic: str, queue_id: int, queue: ConsumeQueue | None, first_offset: Callable[[], int]
+    ) -> OffsetTracker:
+        value = self.offsets.get(group, topic, queue_id)
+        if value is not None:
+            start = value
+        elif self._snapshot_lost and queue is not None:
+            # Whether this group is new or its tracker was lost cannot be told; nothing may be skipped.
+            start = queue.min_offset
+        else:
+            start = first_offset()
+        if queue is not None and start > queue.max_offset:
+            start = queue.max_offset
+            self._metrics.counter(OFFSETS_CLAMPED, group).add()
+        tracker = OffsetTracker(group, topic, queue_id, watermark=start)
+        known = self._register(tracker, [] if value is None else [value])
+        self._writer.stage(self._table.entry(known), durable=True)
+        return tracker
+
+    def _register(self, tracker: OffsetTracker, file_values: list[int]) -> Known:
+        known = self._table.add(tracker, file_values)
+        tracker.stage_to(self._writer.add_dirty)
+        return known
+
+    def _skip_expired(self, tracker: OffsetTracker, queue: ConsumeQueue | None) -> None:
+        expired = raise_to_minimum(tracker, queue)
+        if expired:
+            self.losses.add(tracker.group, tracker.topic, expired)
+            log.warning("messages_expired_unfinished", count=expired, **names_of(tracker), offset=tracker.watermark)
+
+    # What happens to messages
+
+    def fail(self, tracker: OffsetTracker, offset: int, *, kind: FailureKind, count: int, due_wall_ms: int) -> None:
+        """Note a failed attempt: the offset's count of `kind` is now `count`, and it is due again at `due_wall_ms`.
+
+        Ignored for a finished offset.
+        """
+        if tracker.is_finished(offset):
+            return
+        before = tracker.failures.get(offset, Failure())
+        tracker.failures[offset] = before.with_count(kind, count, due_wall_ms)
+        self._writer.stage(form.encode_failed(tracker.tracker_id, offset, kind, count, due_wall_ms))
+
+    def failures(self, tracker: OffsetTracker) -> dict[int, Failure]:
+        """Return the failed attempts of a tracker's unfinished offsets, by offset; a copy."""
+        return dict(tracker.failures)
+
+    def dead_lettered(self, tracker: OffsetTracker, offset: int) -> None:
+        """Note that the offset's dead-letter record is durable, and finish it (D16)."""
+        if tracker.finish(offset):
+            self._writer.stage(form.encode_dead(tracker.tracker_id, offset))
+
+    def scan_position(self, topic: str, queue_id: int) -> int:
+        """Return the first dead letter of this queue whose origin may not be finished here; 0 when never scanned."""
+        return self._table.scanned.get((topic, queue_id), 0)
+
+    def dead_letters_settled(self, topic: str, queue_id: int, offset: int) -> None:
+        """Remember that all dead letters of this queue below `offset` have their origins finished here.
+
+        Called after `dead_lettered` of the record at `offset - 1`; dead letters settle in the order of their queue.
+        """
+        if offset > self._table.scanned.get((topic, queue_id), 0):
+            self._table.scanned[topic, queue_id] = offset
+            self._writer.stage(form.encode_scanned(topic, queue_id, offset))
+
+    def mark_dead_lettered_from(
+        self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin], *, begin: Begin = _nowhere
+    ) -> int:
+        """Finish the origins of dead letters that the journal did not hear of (D16), and remember the position.
+
+        The caller reads the records from `scan_position` to `offset` (exclusive) of a dead-letter queue, before the
+        group starts, and flushes afterwards. `begin` tells where the group starts in a queue that neither journal nor
+        committed offsets know: what became of a message there is told by its dead letter alone.
+
+        Returns:
+            How many origins were not finished before.
+        """
+        found = 0
+        for tracker, origin in self._unfinished(origins, begin):
+            self.dead_lettered(tracker, origin.offset)
+            self._metrics.counter(DEAD_LETTERS_RECOVERED, origin.group).add()
+            found += 1
+        self.dead_letters_settled(topic, queue_id, offset)
+        return found
+
+    def mark_sent_back_from(
+        self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin], *, begin: Begin = _nowhere
+    ) -> int:
+        """As `mark_dead_lettered_from`, for what retry records replace (D37)."""
+        found = 0
+        for tracker, origin in self._unfinished(origins, begin):
+            tracker.finish(origin.offset)
+            self._metrics.counter(RETRIES_RECOVERED, origin.group).add()
+            found += 1
+        self.dead_letters_settled(topic, queue_id, offset)
+        return found
+
+    def _unfinished(self, origins: Iterable[Origin], begin: Begin) -> Iterator[tuple[OffsetTracker, Origin]]:
+        for origin in origins:
+            key = (origin.group, origin.topic, origin.queue_id)
+            tracker = self.trackers.get(key)
+            if tracker is None:
+                # The journal is lost, and with it what it knew above the committed offset, if that is not lost, too.
+                first = 0 if self.offsets.get(*key) is not None else begin(*key)
+                if first is not None:
+                    tracker = self.tracker(*key, first_offset=partial(int, first))
+            if tracker is None or not self._is_same_record(origin) or tracker.is_finished(origin.offset):
+                continue
+            yield tracker, origin
+
+    def _is_same_record(self, origin: Origin) -> bool:
+        queue = self._view.queue(origin.topic, origin.queue_id)
+        if queue is not None and origin.offset >= queue.max_offset:
+            return False
+        held = self._view.physical(queue, origin.offset)
+        return UNKNOWN in (held, origin.physical) or held == origin.physical
+
+    def reset(self, tracker: OffsetTracker, offset: int) -> None:
+        """Set a tracker to `offset`, forgetting acks and failures above it; durable with the next flush.
+
+        The next flush begins a new segment, so that no damage can bring back acks from before, and writes
+        consumerOffset.json.
+        """
+        tracker.reset(offset)
+        known = self._table.known[tracker.tracker_id]
+        known.fence_offset = -1
+        known.let_go = False
+        self._writer.stage_segment(form.encode_reset(tracker.tracker_id, offset))
+        self._commit_next = True
+
+    def follow(self, tracker: OffsetTracker) -> None:
+        """Take over the committed offset that a consumer inside the program left for this queue, if one did (D36)."""
+        value = self.offsets.get(tracker.group, tracker.topic, tracker.queue_id)
+        known = self._table.known[tracker.tracker_id]
+        known.let_go = False
+        if value is None or value in (known.file_values or [tracker.watermark]):
+            # The journal knows it: nobody else put it there.
+            return
+        queue = self._view.queue(tracker.topic, tracker.queue_id)
+        self.reset(tracker, value if queue is None else min(value, queue.max_offset))
+
+    def let_go(self, group: str, topic: str | None = None) -> None:
+        """Leave committed offsets of a group, or of one topic of it, to who consumes next, until `follow` (D36)."""
+        for known in self._table.known:
+            tracker = known.tracker
+            known.let_go = known.let_go or (tracker.group == group and topic in (None, tracker.topic))
+
+    # Writing
+
+    @property
+    def failed(self) -> ProgressFailed | None:
+        """Set while acks are refused: by a full disk until there is space, by anything else until a restart."""
+        return self._writer.failed
+
+    @property
+    def pending(self) -> bool:
+        """Whether something is staged."""
+        return self._writer.pending
+
+    @property
+    def on_pending(self) -> Callable[[], None] | None:
+        """Called when the first entry is staged after a flush."""
+        return self._writer.on_pending
+
+    @on_pending.setter
+    def on_pending(self, callback: Callable[[], None] | None) -> None:
+        self._writer.on_pending = callback
+
+    def on_failed(self, told: Callable[[str, OSError], object]) -> None:
+        """Have `told` called, once, with what failed and the error when journal or offsets are written no more."""
+        self._writer.on_failed = told
+
+    def flush(self) -> None:
+        """Write everything staged, in one write; to be called before the replies that promise it.
+
+        Raises:
+            ProgressFailed: It could not be written. What was applied stays applied in memory, so nothing is delivered
+                twice by this process; no reply may promise it.
+        """
+        self._writer.flush()
+        if self._commit_next:
+            self._commit_next = False
+            self.commit()
+
+    def sync(self) -> None:
+        """Make everything durable, staged entries too. Free when nothing changed since the last one.
+
+        Raises:
+            ProgressFailed: The write or the sync failed.
+        """
+        self.flush()
+        self._writer.sync()
+
+    def syncing(self) -> Saving:
+        """`sync` in steps. Raises ProgressFailed: as `sync`."""
+        return self._writer.syncing()
+
+    def sync_after_log(self) -> None:
+        """Begin to sync now that the log was, but not more often than every 20 ms; the timer sees to the rest (D9).
+
+        Raises:
+            ProgressFailed: As `flush`.
+        """
+        if self._writer.is_sync_due:
+            self.flush()
+            self._writer.begin_sync()
+
+    def commit(self) -> None:
+        """Write the watermarks that moved to consumerOffset.json, after making the journal durable.
+
+        A failed write of that file is counted and logged, and made up for by the next commit.
+
+        Raises:
+            ProgressFailed: The journal cannot be written; the file stays as it was.
+        """
+        self._commits.commit()
+        self._committed()
+
+    def begin_commit(self) -> None:
+        """`commit` beside the loop, unless one is under way. Raises ProgressFailed: as `flush`."""
+        self.flush()
+        self._commits.begin(self._committed)
+
+    def _committed(self) -> None:
+        if self._groups_known:
+            self._groups_known = not self._lost.forget()
+
+    def groups_started(self) -> None:
+        """Every configured group has its trackers: after the next commit an unknown one is new for certain (D6)."""
+        self._groups_known = True
+
+    def close(self) -> None:
+        """Commit and close; after a failure, only close.
+
+        Raises:
+            ProgressFailed: What was staged could not be written.
+        """
+        try:
+            if self.failed is None or isinstance(self.failed, ProgressFull):
+                self.commit()
+                self.sync()
+        finally:
+            self._writer.close()
+
+    def _adopt(self, found: Replay, truncated_to: int, hand: Popped | None) -> None:
+        """Take over what the journal says, as far as file and log agree, and make that the new beginning."""
+        reconciler = Reconciler(self.offsets, self._view, self._metrics, truncated_to)
+        for each in found.trackers.values():
+            tracker = each.tracker
+            self._register(tracker, each.file_values)
+            reconciler.settle(each)
+            self._skip_expired(tracker, self._view.queue(tracker.topic, tracker.queue_id))
+        reconciler.clamp_others(self.trackers)
+        for (topic, queue_id), offset in found.scanned.items():
+            queue = self._view.queue(topic, queue_id)
+            self._table.scanned[topic, queue_id] = offset if queue is None else min(offset, queue.max_offset)
+        taken = hand is not None and take_over(hand, self._at_committed, self._view, self.offsets, self._metrics)
+        self._writer.stage_segment(*reconciler.markers)
+        self.flush()
+        if reconciler.changed or taken:
+            self.commit()
+
+
+__all__ = ["Origin", "Progress", "ProgressFailed", "ProgressFull"]

@@ -1,0 +1,173 @@
+"""The look at a whole data directory: the broker's part, and the ack journal and committed offsets on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from broker.errors import StoreError
+from broker.opening.recovery import ProgressCallback
+from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.names import is_number
+from broker.runtime.read_only_disk import ReadingDisk
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.state_file import read_whole
+from broker.tools.check import Check, Finding, Severity
+from broker.tools.check.small_files import foreign
+from upstream.progress.journal import SegmentContent, scan_segment
+from upstream.progress.replay import Replay, replay
+
+FOLDER = "pyddmq/acks"
+_SUFFIX = ".acks"
+_COME_AGAIN = "messages whose acks were in it come again; none is lost"
+_ROLLED = "the journal is opened, which begins a new segment with all that could be read"
+
+
+def check_data(check: Check, progress: ProgressCallback | None = None) -> Iterator[Finding]:
+    """Yield what is wrong with a data directory, or worth knowing.
+
+    Args:
+        check: The look at the broker's part; run here.
+        progress: Called now and then with (bytes of the log looked at, bytes of the log).
+
+    Raises:
+        StoreUnreadable: There is no store.
+        StoreFormatNewer: A newer version wrote it, or its journal.
+        OSError: A folder cannot be read.
+    """
+    disk = ReadingDisk(check.disk)
+    # The journal is read before the log: what it says is then in the log for certain.
+    found = list(check_journal(check.root, disk=disk))
+    yield from check.run(progress)
+    yield from found
+    if not check.live and check.records is not None:
+        yield from _check_offsets(check.root, check.records.queue_ends(), disk=disk, clock=check.clock)
+
+
+def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
+    """Check the segments of the ack journal. Raises StoreFormatNewer."""
+    numbers = []
+    for name in disk.list(f"{root}/{FOLDER}"):
+        stem = name.removesuffix(_SUFFIX)
+        if name.endswith(_SUFFIX) and is_number(stem):
+            numbers.append(int(stem))
+        elif name != "spare":
+            yield foreign(f"{FOLDER}/{name}")
+    contents = [content for number in numbers if (content := read_segment(root, number, disk=disk)) is not None]
+    whole = [content for content in contents if content.whole]
+    if contents and not whole:
+        yield _finding(
+            "journal_snapshot_lost",
+            contents[-1].number,
+            text="no segment has a whole snapshot",
+            costs="acks above the offsets in consumerOffset.json may be lost; " + _COME_AGAIN,
+            repair="a new segment; groups that are known nowhere else begin at the oldest message",
+        )
+    elif whole:
+        intact = [content for content in whole if content.intact]
+        yield from _check_segment((intact or whole)[-1])
+    elif disk.exists(f"{root}/config/consumerOffset.json"):
+        yield Finding(
+            kind="journal_missing",
+            severity=Severity.WARNING if disk.exists(f"{root}/pyddmq/consumerOffset.json") else Severity.NOTE,
+            file=FOLDER,
+            text="there is no ack journal",
+            costs="deliveries go on at the offsets of consumerOffset.json: messages acknowledged above them come again",
+            repair=_ROLLED,
+        )
+
+
+def read_segment(root: str, number: int, *, disk: Disk) -> SegmentContent | None:
+    """Return what a segment holds, None when its owner has given it up. Raises StoreFormatNewer."""
+    raw = read_whole(disk, f"{root}/{FOLDER}/{number:016d}{_SUFFIX}")
+    return None if raw is None else scan_segment(number, raw, folder=f"{root}/{FOLDER}")
+
+
+def _check_segment(content: SegmentContent) -> Iterator[Finding]:
+    for position in content.damaged_at:
+        yield _finding(
+            "journal_damaged", content.number, position=position, text="a block is damaged", costs=_COME_AGAIN
+        )
+    orphans = replay(content.entries).orphans
+    if orphans:
+        yield _finding(
+            "journal_orphans",
+            content.number,
+            text=f"{orphans} entries belong to queues whose declaration is damaged",
+            costs=_COME_AGAIN,
+            count=orphans,
+        )
+    if content.torn:
+        yield Finding(
+            kind="journal_torn",
+            severity=Severity.NOTE,
+            file=_path(content.number),
+            text="a write at its end was interrupted",
+            costs="nothing that was acknowledged",
+        )
+
+
+def _check_offsets(
+    root: str, ends: Mapping[tuple[str, int], int], *, disk: ReadingDisk, clock: Clock
+) -> Iterator[Finding]:
+    """Look for offsets and acks beyond the end of their queue."""
+    try:
+        offsets = list(ConsumerOffsets.open(root, disk=disk, clock=clock).items())
+    except (StoreError, OSError):
+        # Its file is reported already, or its folder is not there.
+        offsets = []
+    for group, topic, queue_id, offset in offsets:
+        end = ends.get((topic, queue_id))
+        if end is not None and offset > end:
+            yield _beyond("config/consumerOffset.json", group, topic, queue_id, offset, end)
+    for each in _journal(root, disk).trackers.values():
+        tracker = each.tracker
+        end = ends.get((tracker.topic, tracker.queue_id))
+        if end is not None and tracker.high > end:
+            yield _beyond(FOLDER, tracker.group, tracker.topic, tracker.queue_id, tracker.high, end)
+
+
+def _journal(root: str, disk: Disk) -> Replay:
+    names = [name.removesuffix(_SUFFIX) for name in disk.list(f"{root}/{FOLDER}") if name.endswith(_SUFFIX)]
+    for number in sorted((int(name) for name in names if is_number(name)), reverse=True):
+        content = read_segment(root, number, disk=disk)
+        if content is not None and content.whole:
+            return replay(content.entries)
+    return Replay()
+
+
+def _beyond(file: str, *place: str | int) -> Finding:
+    group, topic, queue_id, offset, end = place
+    return Finding(
+        kind="offset_beyond_log",
+        severity=Severity.WARNING,
+        file=file,
+        text=f"group {group} stands at {offset} of queue {queue_id} of topic {topic}, which ends at {end}",
+        costs="nothing: the next start sets it to the end, so that no later message is skipped",
+        repair="set to the end of its queue",
+    )
+
+
+def _finding(
+    kind: str,
+    number: int,
+    *,
+    text: str,
+    costs: str,
+    position: int | None = None,
+    count: int = 1,
+    repair: str = _ROLLED,
+) -> Finding:
+    return Finding(
+        kind=kind,
+        severity=Severity.DAMAGE,
+        file=_path(number),
+        position=position,
+        text=text,
+        costs=costs,
+        count=count,
+        repair=repair,
+    )
+
+
+def _path(number: int) -> str:
+    return f"{FOLDER}/{number:016d}{_SUFFIX}"
