@@ -12,7 +12,7 @@ import pytest
 
 from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import PYDDMQ, NodeProcess, StartNode, command, environment
-from tests.patient import Consumer, Producer
+from tests.patient import Consumer, Producer, until
 
 CONFIGURATION = """
 topics:
@@ -53,6 +53,8 @@ def node(start_node: StartNode) -> NodeProcess:
         for _ in range(2):
             producer.send("notes", b"no json")
     fail(node, "billing", 30)
+    # They are written after their fails are answered.
+    until(lambda: [each["deadLetters"] for each in asked(node, "list")["groups"]] == [32], "32 dead letters")
     return node
 
 
