@@ -25,6 +25,10 @@ struct Message {
   4: i64 offset,
   /* The sender's own properties; absent when there are none. */
   5: optional map<string, string> properties,
+  /* Milliseconds since the epoch: when it was stored. In replies to fetches with FetchRequest.onlyNamed alone. */
+  101: optional i64 storeTimestamp,
+  /* Likewise: when its producer says that it was made. */
+  102: optional i64 bornTimestamp,
   /*
    * Tells this delivery of the message from others; absent where it cannot have been delivered before. A client that
    * hands it back in ConsumeResult.deliveries is never misunderstood; one that ignores it loses nothing.
@@ -101,7 +105,7 @@ struct ConsumeStats {
   4: map<string, i64> produceOffsets,
 }
 
-/* Low level: a client that keeps its own offsets. */
+/* Low level: a client that keeps its own offsets (docs/low-level.md). */
 struct FetchRequest {
   1: required string consumerId,
   2: required string groupId,
@@ -112,6 +116,11 @@ struct FetchRequest {
   /* Milliseconds. */
   11: optional i32 maxLingerTime,
   60: optional string version,
+  /*
+   * True: exactly the queues of fetchOffset, whoever owns them; the caller becomes no fetcher and owns nothing, so that
+   * many connections may read ranges side by side. Present, also when false: messages come with their times.
+   */
+  101: optional bool onlyNamed,
 }
 
 struct QidResponse {
@@ -123,6 +132,7 @@ struct QidResponse {
 }
 
 struct FetchResponse {
+  /* Why nothing is served, a code of PullException; absent when the call is served. */
   1: optional i32 code,
   10: required list<QidResponse> results,
 }
