@@ -2,7 +2,7 @@
 
 `StoreError` is the root. Opening raises `NotAStore`, `StoreInUse`, `StoreUnwritable`, `StoreFormatNewer`,
 `StoreGeometryDiffers`, `StoreForeign`, `StoreUnreadable` or `FeatureMissing`; appending `MessageRefused`, `DiskFull` or
-`StoreFailed`; reading `DamagedRecord` or `RecordGone`, unpacking a body `BodyUnusable`.
+`StoreFailed`; reading `DamagedRecord` or `RecordGone`, unpacking a body `BodyUnusable`; consuming `QueuesOwned`.
 """
 
 from __future__ import annotations
@@ -204,3 +204,23 @@ class BodyUnusable(StoreError):
         super().__init__(f"the body cannot be handed out: {text}")
         self.reason = reason
         self.text = text
+
+
+class QueuesOwned(StoreError):
+    """Queues of a group are consumed by somebody else.
+
+    Attributes:
+        group: The group.
+        owner: Client id of who holds them.
+        place: One of the queues: topic and queue id.
+    """
+
+    def __init__(self, group: str, owner: str, place: tuple[str, int]) -> None:
+        topic, queue_id = place
+        super().__init__(
+            f"queue {queue_id} of topic {topic!r} is consumed by {owner!r} for group {group!r}: a group belongs to the "
+            "proxy or to consumers inside the program; stop that one, or use another group"
+        )
+        self.group = group
+        self.owner = owner
+        self.place = place

@@ -23,6 +23,7 @@ from broker.log.walk import walk
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.time_search import offset_at, offset_from
 from broker.queues.topics import Topic
+from broker.runtime.steps import run_now
 
 __all__ = [
     "KeyQuery",
@@ -182,13 +183,12 @@ class Query(ABC):
         self.damaged = 0
 
     @abstractmethod
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, None, None]:
         """Do the work, yielding after each bounded piece. Raises OSError."""
 
     def run(self) -> Self:
         """Do all of it at once."""
-        for _ in self.steps():
-            pass
+        run_now(self.steps())
         return self
 
 
@@ -260,7 +260,7 @@ class KeyQuery(Query):
         self._unique = unique
         self._places: dict[int, Entry] = {}
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, None, None]:
         """Search; see `Query.steps`."""
         index = self._index
         # Each round but the last found a file to be damaged, which is then made anew.
@@ -275,7 +275,7 @@ class KeyQuery(Query):
             except (DamagedRecord, RecordGone):
                 self.damaged += 1
 
-    def _catch_up(self) -> Iterator[None]:
+    def _catch_up(self) -> Generator[None, None, None]:
         for _ in range(CATCH_UP_RECORDS_MAX // _STEP_RECORDS):
             if not self._index.step(_STEP_RECORDS):
                 return
@@ -301,7 +301,7 @@ class KeyQuery(Query):
                 break
         return True
 
-    def _search_file(self, file: IndexFile, topic: bytes) -> Iterator[None]:
+    def _search_file(self, file: IndexFile, topic: bytes) -> Generator[None, None, None]:
         key_hash = self._index.hash(topic, self._key)
         left = self._limit
         for count, physical in enumerate(file.find(key_hash, self._begin_ms, self._end_ms), 1):
@@ -326,8 +326,7 @@ class KeyQuery(Query):
             if file.sums is None or physical >= log.visible_end:
                 raise IndexDamaged(file, f"an entry leads to commit-log offset {physical}, where no record begins")
             # The file was as it had been saved: if it still is, the record is what is damaged.
-            for _ in file.verify(again=True):
-                pass
+            run_now(file.verify(again=True))
             self.damaged += 1
             return False
         if self._wanted(entry.topic, entry.properties, entry.store_ms):
@@ -342,7 +341,7 @@ class KeyQuery(Query):
             return False
         return self._key in (unique_keys_of(block) if self._unique else keys_of(block))
 
-    def _scan(self) -> Iterator[None]:
+    def _scan(self) -> Generator[None, None, None]:
         """Read what the index does not cover, the newest first."""
         left = SCAN_BYTES_MAX
         log = self._index.log
@@ -410,7 +409,7 @@ class Listing(Query):
         self._limit = limit
         self._bytes_max = bytes_max
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, None, None]:
         """List; see `Query.steps`."""
         streams = []
         for queue in list(self._queues):

@@ -3,16 +3,19 @@
 A log file is due by age (of its last record), by the size of the log, or by the use of the disk. It goes only when
 
 - the checkpoint covers records behind it: so the last file never goes, and recovery never begins in what is gone;
-- every `Keeper` has put what is pending in it elsewhere. A keeper may need many steps, and the file waits for it;
+- every `RetentionHold` has put what is pending in it elsewhere. One may need many steps, and the file waits for it;
   it may not refuse: nothing pins a file for good but a disk that takes no append.
 
 One file goes like this:
 
-1. `rescue` of every keeper, until all of them say in one turn of the loop that nothing pending is left.
+1. `relocate` of every hold, until all of them say in one turn of the loop that nothing pending is left.
 2. In that turn the file is deleted; queues begin at their first unit whose record is kept, in memory.
-3. Its folder is synced, then keepers are told (`dropped`).
+3. Its folder is synced, then holds are told (`dropped`).
 4. The next checkpoint says where queues begin, too.
 5. Queue files and index files that hold nothing any more are deleted, never the last ones.
+
+A disk without a free byte takes no checkpoint, and without one no file could go that would make room. Then the space
+that is set aside for the broker's own records is given back until the checkpoint is written (`SegmentSpace.give_back`).
 
 Nothing of this holds the loop while the disk syncs, but for one case: where a group is about to lose messages that
 nobody was given, the sync of 3 is made in the turn of 2. Else one of them could be handed out in between, and be gone.
@@ -32,20 +35,22 @@ import structlog
 
 from broker.errors import DamagedRecord, StoreFailed
 from broker.format.record import store_timestamp
-from broker.log.awaited import AwaitedSteps, Saves, run_now, saved, saving_nothing
+from broker.log.awaited import AwaitedSteps, WritesFiles, saved, writing_nothing
 from broker.log.commit_log import CommitLog
 from broker.log.scan import scan
+from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import DEAD_LETTER_PREFIX, Topic, Topics
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.file_writes import at_once as run_at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
+from broker.runtime.steps import Ended, run_now, step
 from broker.runtime.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_WAITS
 
-RESCUES_PER_STEP = 256
-"""Messages that a keeper puts again in one step, so that the loop does other things in between."""
+RELOCATED_PER_STEP = 256
+"""Messages that a hold puts again in one step, so that the loop does other things in between."""
 
 log = structlog.get_logger()
 
@@ -57,7 +62,7 @@ class RetentionLimits:
     Attributes:
         age_ms: A file whose last record is older.
         log_bytes: The oldest file while the log's files take more.
-        disk_ratio: The oldest file while more of the disk is used (0 to 1), if no keeper needs anything in it.
+        disk_ratio: The oldest file while more of the disk is used (0 to 1), if no hold needs anything in it.
         disk_ratio_forced: The same, needed or not.
     """
 
@@ -68,7 +73,7 @@ class RetentionLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Doomed:
+class ExpiringSegment:
     """A log file that is about to go.
 
     Attributes:
@@ -98,8 +103,8 @@ class Left(NamedTuple):
     share: float | None
 
 
-class Rescue(Enum):
-    """How far a keeper is with a file."""
+class Relocation(Enum):
+    """How far a hold is with a file."""
 
     DONE = "done"
     """Nothing pending is left in it."""
@@ -111,26 +116,26 @@ class Rescue(Enum):
     """Nothing can be done now: the disk takes no append."""
 
 
-class Keeper(Protocol):
+class RetentionHold(Protocol):
     """Somebody who still needs records: groups with unfinished messages, and whatever keeps messages for later."""
 
-    def needs(self, doomed: Doomed) -> bool:
+    def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether anything in the file is still needed, pending or only unread."""
         ...
 
-    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
+    def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put what is pending in the file elsewhere, durably, at most `count_max` messages of it.
 
         It is called again, and the file waits, until it is DONE (or LOSES) without having waited for anything.
         """
         ...
 
-    def dropped(self, doomed: Doomed) -> None:
-        """Take notice that the file is gone and that queues begin at `doomed.minimums`."""
+    def dropped(self, expiring: ExpiringSegment) -> None:
+        """Take notice that the file is gone and that queues begin at `expiring.minimums`."""
         ...
 
 
-class Owner(Saves, Protocol):
+class RetentionStore(WritesFiles, Protocol):
     """What is asked of the store."""
 
     root: str
@@ -150,35 +155,37 @@ class Retention:
 
     Attributes:
         limits: May be replaced at any time.
-        keepers: Asked in this order.
-        waiting: The file that waits for a keeper, or None.
+        holds: Asked in this order.
+        waiting: The file that waits for a hold, or None.
         blocked: It waits since the disk takes no append.
     """
 
     def __init__(
         self,
-        owner: Owner,
+        store: RetentionStore,
         *,
         log: CommitLog,
         topics: Topics,
         checkpointer: Checkpointer,
+        space: SegmentSpace,
         disk: Disk,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self.limits = RetentionLimits()
-        self.keepers: list[Keeper] = []
-        self.waiting: Doomed | None = None
+        self.holds: list[RetentionHold] = []
+        self.waiting: ExpiringSegment | None = None
         self.blocked = False
-        self._owner = owner
-        self._root = owner.root
+        self._store = store
+        self._root = store.root
         self._log = log
         self._topics = topics
         self._checkpointer = checkpointer
+        self._space = space
         self._disk = disk
         self._clock = clock
         self._metrics = metrics
-        self._oldest: Doomed | None = None
+        self._oldest: ExpiringSegment | None = None
         self._files_due = False
 
     def step(self) -> bool:
@@ -194,86 +201,92 @@ class Retention:
         if self._is_over:
             return False
         try:
+            if self._space.is_given_back and not self._checkpointer.is_postponed:
+                self._space.take_back()
             if self._files_due and not self._checkpointer.outdated:
                 yield from self._drop_queue_files()
             return (yield from self._drop_oldest())
         except OSError as error:
             if not self._is_over:
-                self._owner.fail("deleting an old file", error)
+                self._store.fail("deleting an old file", error)
         except StoreFailed:
             # It has its line in the log.
             pass
         return False
 
     def _drop_oldest(self) -> AwaitedSteps[bool]:
-        doomed = self._due()
-        if doomed is None:
+        expiring = self._due()
+        if expiring is None:
             self.waiting, self.blocked = None, False
             return False
-        outcome = yield from self._rescued(doomed)
-        self.blocked = outcome is Rescue.BLOCKED
-        # A keeper's append may have failed the store.
+        outcome = yield from self._relocated(expiring)
+        self.blocked = outcome is Relocation.BLOCKED
+        # A hold's append may have failed the store.
         if self._is_over:
             return False
-        if outcome in (Rescue.MORE, Rescue.BLOCKED):
-            if self.waiting is None or self.waiting.start != doomed.start:
+        if outcome in (Relocation.MORE, Relocation.BLOCKED):
+            if self.waiting is None or self.waiting.start != expiring.start:
                 self._metrics.counter(RETENTION_WAITS).add()
-            self.waiting = doomed
-            return outcome is Rescue.MORE
+            self.waiting = expiring
+            return outcome is Relocation.MORE
         self.waiting = None
-        yield from self._drop(doomed, at_once=outcome is Rescue.LOSES)
+        yield from self._drop(expiring, at_once=outcome is Relocation.LOSES)
         return True
 
-    def _rescued(self, doomed: Doomed) -> AwaitedSteps[Rescue]:
-        """Ask the keepers until none of them had to wait: then what all of them said holds now."""
+    def _relocated(self, expiring: ExpiringSegment) -> AwaitedSteps[Relocation]:
+        """Ask the holds until none of them had to wait: then what all of them said holds now."""
         while True:
             waited, loses = False, False
-            for keeper in self.keepers:
-                steps = keeper.rescue(doomed, RESCUES_PER_STEP)
-                while True:
-                    try:
-                        awaited = next(steps)
-                    except StopIteration as end:
-                        outcome: Rescue = end.value
-                        break
+            for hold in self.holds:
+                steps = hold.relocate(expiring, RELOCATED_PER_STEP)
+                while not isinstance(made := step(steps), Ended):
                     waited = True
-                    yield awaited
+                    yield made
                     if self._is_over:
-                        return Rescue.BLOCKED
-                if outcome in (Rescue.MORE, Rescue.BLOCKED):
-                    return outcome
-                loses |= outcome is Rescue.LOSES
-            if not waited and self._owner.savings.are_idle:
-                return Rescue.LOSES if loses else Rescue.DONE
+                        return Relocation.BLOCKED
+                if made.result in (Relocation.MORE, Relocation.BLOCKED):
+                    return made.result
+                loses |= made.result is Relocation.LOSES
+            if not waited and self._store.file_writes.are_idle:
+                return Relocation.LOSES if loses else Relocation.DONE
             if not waited:
                 # A checkpoint may be under way, which is about what goes.
-                yield from saved(self._owner, saving_nothing())
+                yield from saved(self._store, writing_nothing())
 
     @property
     def _is_over(self) -> bool:
-        return self._owner.closed or self._owner.failed is not None
+        return self._store.closed or self._store.failed is not None
 
     # What is due
 
-    def _due(self) -> Doomed | None:
-        """Return the oldest file if it may and must go."""
+    def _due(self) -> ExpiringSegment | None:
+        """Return the oldest file if it may and must go; where it may not for a full disk alone, make room for that."""
         limits = self.limits
         if limits == RetentionLimits():
             return None
-        doomed = self._oldest_file()
-        if doomed is None:
+        expiring = self._oldest_file()
+        if expiring is None:
             return None
-        reason = self._reason(doomed, limits)
+        reason = self._reason(expiring, limits)
         if not reason:
             return None
-        if reason != doomed.reason:
-            doomed = self._oldest = Doomed(
-                start=doomed.start, end=doomed.end, last_ms=doomed.last_ms, minimums=doomed.minimums, reason=reason
+        if self._checkpointer.end <= expiring.end:
+            # Recovery would begin in what is gone.
+            if self._checkpointer.is_postponed:
+                self._space.give_back()
+            return None
+        if reason != expiring.reason:
+            expiring = self._oldest = ExpiringSegment(
+                start=expiring.start,
+                end=expiring.end,
+                last_ms=expiring.last_ms,
+                minimums=expiring.minimums,
+                reason=reason,
             )
-        return doomed
+        return expiring
 
-    def _reason(self, doomed: Doomed, limits: RetentionLimits) -> str:
-        if limits.age_ms and doomed.last_ms is not None and doomed.last_ms + limits.age_ms <= self._clock.wall_ms():
+    def _reason(self, expiring: ExpiringSegment, limits: RetentionLimits) -> str:
+        if limits.age_ms and expiring.last_ms is not None and expiring.last_ms + limits.age_ms <= self._clock.wall_ms():
             return "age"
         if limits.log_bytes and self.log_bytes > limits.log_bytes:
             return "size"
@@ -282,7 +295,7 @@ class Retention:
         used = self.disk_ratio
         if limits.disk_ratio_forced and used > limits.disk_ratio_forced:
             return "disk"
-        if limits.disk_ratio and used > limits.disk_ratio and not any(each.needs(doomed) for each in self.keepers):
+        if limits.disk_ratio and used > limits.disk_ratio and not any(each.needs(expiring) for each in self.holds):
             return "disk"
         return ""
 
@@ -297,15 +310,15 @@ class Retention:
         total = self._disk.total_bytes(self._root)
         return 1 - self._disk.free_bytes(self._root) / total if total else 0.0
 
-    def _oldest_file(self) -> Doomed | None:
-        """Look at the oldest file, once; None while it must stay."""
+    def _oldest_file(self) -> ExpiringSegment | None:
+        """Look at the oldest file, once; None while it is the last."""
         number = min(self._log.segments, default=None)
         if number is None:
             return None
         start = number * self._log.segment_bytes
         end = start + self._log.segment_bytes
-        # Behind `end` there is a record, and the checkpoint knows it.
-        if self._checkpointer.end <= end:
+        # Behind `end` there is a record.
+        if self._log.visible_end <= end:
             return None
         if self._oldest is None or self._oldest.start != start:
             queues = {
@@ -314,7 +327,7 @@ class Retention:
             firsts = {key: queue.first_at(end) for key, queue in queues.items()}
             minimums = {key: first for key, first in firsts.items() if first > queues[key].min_offset}
             last_ms = self._last_ms([(queues[key], first) for key, first in minimums.items()], start, end)
-            self._oldest = Doomed(start=start, end=end, last_ms=last_ms, minimums=minimums)
+            self._oldest = ExpiringSegment(start=start, end=end, last_ms=last_ms, minimums=minimums)
         return self._oldest
 
     def _last_ms(self, firsts: list[tuple[ConsumeQueue, int]], start: int, end: int) -> int | None:
@@ -330,30 +343,30 @@ class Retention:
 
     # Steps
 
-    def _drop(self, doomed: Doomed, *, at_once: bool) -> AwaitedSteps[None]:
+    def _drop(self, expiring: ExpiringSegment, *, at_once: bool) -> AwaitedSteps[None]:
         if at_once:
-            run_at_once(self._disk, self._dropping(doomed))
+            run_at_once(self._disk, self._dropping(expiring))
         else:
-            yield from saved(self._owner, self._dropping(doomed))
+            yield from saved(self._store, self._dropping(expiring))
             if self._is_over:
                 return
-        for keeper in self.keepers:
-            keeper.dropped(doomed)
+        for hold in self.holds:
+            hold.dropped(expiring)
 
-    def _dropping(self, doomed: Doomed) -> Saving:
+    def _dropping(self, expiring: ExpiringSegment) -> FileWrite:
         """Delete a file, and have queues begin behind it, in one step; then make that durable."""
-        number = doomed.start // self._log.segment_bytes
+        number = expiring.start // self._log.segment_bytes
         self._log.remove(number)
-        self._begin_behind(doomed)
+        self._begin_behind(expiring)
         yield self._log.folder
         self._log.forget(number)
 
-    def _begin_behind(self, doomed: Doomed) -> None:
+    def _begin_behind(self, expiring: ExpiringSegment) -> None:
         self._oldest = None
         self._checkpointer.outdate()
         self._files_due = True
         messages = 0
-        for (name, queue_id), minimum in doomed.minimums.items():
+        for (name, queue_id), minimum in expiring.minimums.items():
             topic = self._topics.by_name.get(name)
             if topic is None or queue_id >= len(topic.queues) or topic.queues[queue_id].min_offset >= minimum:
                 continue  # It was deleted meanwhile, and maybe made again.
@@ -363,31 +376,31 @@ class Retention:
             messages += count
             if name.startswith(DEAD_LETTER_PREFIX):
                 self._metrics.counter(DEAD_LETTERS_DELETED, name.removeprefix(DEAD_LETTER_PREFIX)).add(count)
-        self._metrics.counter(RETAINED_OUT, doomed.reason).add()
+        self._metrics.counter(RETAINED_OUT, expiring.reason).add()
         log.info(
             "log_file_deleted",
             root=self._root,
-            start=doomed.start,
-            end=doomed.end,
+            start=expiring.start,
+            end=expiring.end,
             messages=messages,
-            reason=doomed.reason,
+            reason=expiring.reason,
         )
 
     def _drop_queue_files(self) -> AwaitedSteps[None]:
         self._files_due = False
         for topic in list(self._topics.by_name.values()):
             for queue in topic.queues:
-                yield from saved(self._owner, self._dropping_files(topic, queue))
+                yield from saved(self._store, self._dropping_files(topic, queue))
                 if self._is_over:
                     return
-        yield from saved(self._owner, self._dropping_index_files())
+        yield from saved(self._store, self._dropping_index_files())
 
-    def _dropping_files(self, topic: Topic, queue: ConsumeQueue) -> Saving:
+    def _dropping_files(self, topic: Topic, queue: ConsumeQueue) -> FileWrite:
         # Of a topic that is deleted meanwhile all files go.
         if self._topics.by_name.get(topic.name) is topic:
             yield from queue.dropping_files()
 
-    def _dropping_index_files(self) -> Saving:
+    def _dropping_index_files(self) -> FileWrite:
         yield from self._checkpointer.index.dropping_before(self._log.min_offset)
 
     # What is left

@@ -16,7 +16,7 @@ from broker.runtime.seams import Buffer, Clock
 from broker.waits import Waits
 
 
-class Owner(Protocol):
+class PutStore(Protocol):
     """What is asked of the store."""
 
     options: StoreOptions
@@ -35,8 +35,8 @@ class Owner(Protocol):
 class SinglePuts:
     """Puts one message at a time into a store."""
 
-    def __init__(self, owner: Owner, waits: Waits, clock: Clock) -> None:
-        self._store = owner
+    def __init__(self, store: PutStore, waits: Waits, clock: Clock) -> None:
+        self._store = store
         self._waits = waits
         self._clock = clock
         self._round_robin = 0

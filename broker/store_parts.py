@@ -9,7 +9,7 @@ from broker import topic_changes
 from broker.errors import StoreFailed
 from broker.feature import Given
 from broker.log.commit_log import CommitLog
-from broker.log.segment_space import Room
+from broker.log.segment_space import SegmentSpace
 from broker.log.walk import Walked, walk
 from broker.opening.checkpointer import Checkpointer
 from broker.opening.opening import open_log, raised, recovered, report
@@ -19,19 +19,18 @@ from broker.opening.unit_check import UnitChecker
 from broker.options import StoreOptions
 from broker.queues.topics import Topics
 from broker.retention import Retention
-from broker.runtime.file_writes import Savings
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Disk, Lock
+from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import FileWrites
+from broker.runtime.seams import Lock
 from broker.runtime.store_metrics import UNREADABLE
 from broker.topic_changes import TopicChanges
 
 
-class Owner(topic_changes.Owner, Protocol):
+class PartsStore(topic_changes.TopicStore, Protocol):
     """What is asked of the store."""
 
     options: StoreOptions
-    savings: Savings
+    file_writes: FileWrites
 
     @property
     def closed(self) -> bool:
@@ -52,82 +51,83 @@ class StoreParts:
         checkpointer: Writes queue tails and checkpoints.
         index: Finds records by key.
         topic_changes: Makes and deletes topics.
-        room: Claims log segments.
+        segment_space: Claims log segments.
         retention: Deletes old log files.
-        notices: One line per kind of skip or damage and minute.
-        savings: State files of all parts that are saved in steps, one after the other.
+        limited_log: One line per kind of skip or damage and minute.
+        file_writes: State files of all parts that are saved in steps, one after the other.
     """
 
-    def __init__(self, owner: Owner, *, given: Given, disk: Disk, clock: Clock, metrics: Metrics, lock: Lock) -> None:
+    def __init__(self, store: PartsStore, *, given: Given, runtime: Runtime, lock: Lock) -> None:
         """Make the parts; no file is touched before `recover`.
 
         Args:
-            owner: The store; its `root` and `options` are set.
+            store: The store; its `root` and `options` are set.
             given: The features that it is opened with.
-            disk: Where its files are.
-            clock: Time for checkpoints, retention and notices.
-            metrics: Counts what the parts do.
+            runtime: Where its files are, time, counts.
             lock: The store's lock, held; `release` gives it back.
         """
-        root, options = owner.root, owner.options
+        root, options = store.root, store.options
+        disk, clock, metrics = runtime.disk, runtime.clock, runtime.metrics
         self._root, self._options, self._disk, self._metrics, self._lock = root, options, disk, metrics, lock
         self._given = given
         self._abort = AbortFile(root, disk=disk)
-        self.notices = Notices(clock)
-        self.savings = Savings(disk)
-        self.log = CommitLog(root, disk=disk, segment_bytes=options.segment_bytes)
-        self.log.settle = self.savings.finish
-        self.topics = Topics(root, disk=disk, clock=clock, queue_file_units=options.queue_file_units)
-        self.topics.unreadable = self._told_unreadable
-        self.topics.admit = lambda name: given.check(root, topics=(name,))
-        self.log.pages.unreadable = lambda start, end: self._told_unreadable("commitlog", f"offset {start}", 1)
-        self.checkpointer = Checkpointer(
+        self.limited_log = runtime.limited_log
+        self.file_writes = FileWrites(disk, runtime.syncs)
+        self.log = CommitLog(
             root,
-            options,
-            self.log,
-            self.topics,
+            disk=disk,
+            segment_bytes=options.segment_bytes,
+            finish_writes=self.file_writes.finish,
+            unreadable=lambda start, end: self._told_unreadable("commitlog", f"offset {start}", 1),
+        )
+        self.topics = Topics(
+            root,
             disk=disk,
             clock=clock,
-            notices=self.notices,
-            metrics=metrics,
-            savings=self.savings,
+            queue_file_units=options.queue_file_units,
+            unreadable=self._told_unreadable,
+            admit=lambda name: given.check(root, topics=(name,)),
+        )
+        self.checkpointer = Checkpointer(
+            root, options, self.log, self.topics, runtime=runtime, file_writes=self.file_writes
         )
         self.index = self.checkpointer.index
         self.topic_changes = TopicChanges(
-            owner,
+            store,
             log=self.log,
             topics=self.topics,
             checkpointer=self.checkpointer,
             disk=disk,
             metrics=metrics,
-            fail=owner.fail,
+            fail=store.fail,
         )
-        self.room = Room(
+        self.segment_space = SegmentSpace(
             root,
             log=self.log,
             disk=disk,
             metrics=metrics,
-            notices=self.notices,
-            fail=owner.fail,
-            savings=self.savings,
+            limited_log=self.limited_log,
+            fail=store.fail,
+            file_writes=self.file_writes,
             published=given.published,
         )
         self.retention = Retention(
-            owner,
+            store,
             log=self.log,
             topics=self.topics,
             checkpointer=self.checkpointer,
+            space=self.segment_space,
             disk=disk,
             clock=clock,
             metrics=metrics,
         )
         self._checker = UnitChecker(
-            self.log, metrics=metrics, notices=self.notices, codes=given.unit_codes, fail=owner.fail
+            self.log, metrics=metrics, limited_log=self.limited_log, codes=given.unit_codes, fail=store.fail
         )
 
     def _told_unreadable(self, kind: str, where: str, count: int) -> None:
         self._metrics.counter(UNREADABLE, kind).add(count)
-        self.notices.note("disk_gives_no_bytes", "", count, kind=kind, file=kind, where=where)
+        self.limited_log.note("disk_gives_no_bytes", "", count, kind=kind, file=kind, where=where)
 
     def recover(self) -> Generator[RecoveryProgress, None, RecoveryFacts]:
         """Open and recover everything in steps of bounded work; return what was found.
@@ -162,7 +162,7 @@ class StoreParts:
                 feature.note_marked(self._root, facts.marked.get(feature.mark, ()), disk=self._disk)
         self.checkpointer.open_index(clean=facts.clean)
         self.checkpointer.write(last_record=facts.last_record, store_ms=facts.store_ms)
-        self.room.set_aside()
+        self.segment_space.set_aside()
         return facts
 
     def walk(self, start: int, records_max: int) -> tuple[list[Walked], int]:
@@ -179,7 +179,7 @@ class StoreParts:
         Raises:
             OSError: A file cannot be written.
         """
-        self.savings.finish()
+        self.file_writes.finish()
         self.log.sync()
         self.index.close()
         self.checkpointer.write(last_record=last_record, store_ms=store_ms)
@@ -188,7 +188,7 @@ class StoreParts:
 
     def release(self) -> None:
         """Close the files and give the lock back; nothing is written."""
-        self.savings.abandon()
+        self.file_writes.abandon()
         self.index.release()
         self.log.close()
         self.topics.close()

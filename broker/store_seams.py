@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock, Disk, Scheduler
 
 
@@ -16,4 +16,4 @@ class StoreSeams(TypedDict):
     clock: Clock
     scheduler: Scheduler
     metrics: Metrics
-    notices: Notices
+    limited_log: RateLimitedLog

@@ -10,13 +10,14 @@ import structlog
 
 from broker.errors import NO_SPACE, DiskFull, StoreError
 from broker.format.message_type import MessageType
-from broker.log.awaited import AwaitedSteps, Saves, Settles, run_now, saved, saving_nothing, settled
+from broker.log.awaited import AwaitedSteps, Commits, WritesFiles, all_durable, saved, writing_nothing
 from broker.log.commit_log import CommitLog
 from broker.opening.checkpointer import Checkpointer
 from broker.queues.topics import Topic, Topics, check_wanted
-from broker.runtime.file_writes import Saving, at_once
+from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
+from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import REFUSED
 
 _FILE_BYTES = 4096
@@ -35,14 +36,10 @@ def _is_staged(topic: Topic) -> bool:
     return any(queue.next_offset > queue.max_offset for queue in topic.queues)
 
 
-class Owner(Settles, Saves, Protocol):
+class TopicStore(Commits, WritesFiles, Protocol):
     """What is asked of the store."""
 
     root: str
-
-    def make_durable(self) -> None:
-        """Sync what is visible and not synced. Raises OSError."""
-        ...
 
 
 class TopicChanges:
@@ -50,7 +47,7 @@ class TopicChanges:
 
     def __init__(
         self,
-        owner: Owner,
+        store: TopicStore,
         *,
         log: CommitLog,
         topics: Topics,
@@ -62,7 +59,7 @@ class TopicChanges:
         """Set up.
 
         Args:
-            owner: The store.
+            store: The store.
             log: Its log.
             topics: Its topics, loaded before the first change.
             checkpointer: Told when the last checkpoint names a deleted topic.
@@ -70,7 +67,7 @@ class TopicChanges:
             metrics: Counts refusals.
             fail: Stops the store's write side for good and returns the error that says so.
         """
-        self._owner = owner
+        self._store = store
         self._log = log
         self._topics = topics
         self._checkpointer = checkpointer
@@ -157,7 +154,7 @@ class TopicChanges:
     def delete(self, name: str) -> None:
         """`deleting` at once, after all that is staged; the calling thread waits for the disk. Raises the same."""
         self._topics.by_name[name]
-        self._owner.flush()
+        self._store.commit.flush()
         run_now(self.deleting(name))
 
     def deleting(self, name: str, *, before: Callable[[], object] = _nothing) -> AwaitedSteps[None]:
@@ -184,37 +181,37 @@ class TopicChanges:
         before()
         with self._writing():
             # What is said of the log's end must hold after a power loss, too.
-            self._owner.make_durable()
-            yield from saved(self._owner, self._taking_out(topic))
+            self._store.commit.make_durable()
+            yield from saved(self._store, self._taking_out(topic))
 
     def _untouched(self, topic: Topic) -> AwaitedSteps[None]:
         """Wait until nothing of a topic is on its way to the disk, and no checkpoint that may be about its files."""
         for _ in range(_WAITS_MAX):
             staged = _is_staged(topic)
-            if not staged and self._owner.savings.are_idle:
+            if not staged and self._store.file_writes.are_idle:
                 return
             if staged:
-                yield from settled(self._owner)
-            yield from saved(self._owner, saving_nothing())
+                yield from all_durable(self._store)
+            yield from saved(self._store, writing_nothing())
         for _ in range(_WAITS_MAX):
-            self._owner.flush()
+            self._store.commit.flush()
             if not _is_staged(topic):
                 break
-        self._owner.savings.finish()
+        self._store.file_writes.finish()
 
-    def _taking_out(self, topic: Topic) -> Saving:
+    def _taking_out(self, topic: Topic) -> FileWrite:
         topics, name = self._topics, topic.name
         del topics.by_name[name]
         self._deleting = True
         try:
-            yield from topics.lives.burying(name, self._log.visible_end, [queue.max_offset for queue in topic.queues])
+            yield from topics.lives.deleting(name, self._log.visible_end, [queue.max_offset for queue in topic.queues])
         except OSError:
             topics.by_name[name] = topic
             self._deleting = False
             raise
         self._checkpointer.outdate()
         try:
-            yield from topics.saving()
+            yield from topics.writing()
             for queue in topic.queues:
                 yield from queue.removing_files()
         except OSError as error:
@@ -238,7 +235,7 @@ class TopicChanges:
         self._topics.lives.cut(log_end)
         for name, ends in deleted.items():
             if not self._topics.lives.of(name).deleted:
-                at_once(self._disk, self._topics.lives.burying(name, log_end, ends))
+                at_once(self._disk, self._topics.lives.deleting(name, log_end, ends))
                 logger.warning("topic_deleted_by_others", topic=name, queues=len(ends), ends=list(ends))
         for name in self._topics.lives.align(self._is_unused):
             topic = self._topics.by_name.get(name)
@@ -263,9 +260,9 @@ class TopicChanges:
     def _check_whole(self) -> None:
         if self._deleting:
             # Its files are written in steps, and the rest of them are made now.
-            self._owner.savings.finish()
-        if self._owner.failed is not None:
-            raise self._owner.failed
+            self._store.file_writes.finish()
+        if self._store.failed is not None:
+            raise self._store.failed
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -274,5 +271,5 @@ class TopicChanges:
         except OSError as error:
             if error.errno in NO_SPACE:
                 self._metrics.counter(REFUSED, "disk_full").add()
-                raise DiskFull(self._owner.root, _FILE_BYTES) from error
+                raise DiskFull(self._store.root, _FILE_BYTES) from error
             raise self._fail("writing the topic file", error) from error

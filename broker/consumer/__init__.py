@@ -10,7 +10,7 @@ from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyContext, OrderlyStatus
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.running import ExecutorRunner, run_inline
-from broker.queues.queue_locks import QueuesOwned
+from broker.errors import QueuesOwned
 
 __all__ = [
     "BroadcastConsumer",

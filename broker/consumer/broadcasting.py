@@ -43,7 +43,7 @@ class LocalOffsets:
             self._table = {(topic, queue_id): offset for topic, queue_id, offset in content or []}
         except (StoreUnreadable, TypeError, ValueError) as error:
             shared.metrics.counter(SAVE_ERRORS, FOLDER).add()
-            shared.notices.note("broadcast_offsets_unreadable", group, client=client_id, error=str(error))
+            shared.limited_log.note("broadcast_offsets_unreadable", group, client=client_id, error=str(error))
 
     def get(self, place: Place) -> int | None:
         """Return the committed offset of a queue."""
@@ -63,7 +63,7 @@ class LocalOffsets:
             self._dirty = False
         except OSError as error:
             self._shared.metrics.counter(SAVE_ERRORS, FOLDER).add()
-            self._shared.notices.note("broadcast_offsets_not_written", error=str(error))
+            self._shared.limited_log.note("broadcast_offsets_not_written", error=str(error))
 
 
 class BroadcastWork(QueueWork):
@@ -113,7 +113,7 @@ class BroadcastWork(QueueWork):
     def _give_up(self, message: ConsumedMessage, why: str) -> None:
         owner = self.owner
         owner.shared.metrics.counter(SKIPPED, owner.group, "broadcast_failed").add()
-        owner.shared.notices.note(
+        owner.shared.limited_log.note(
             "broadcast_message_dropped", owner.group, topic=message.topic, offset=message.offset, why=why
         )
 

@@ -19,8 +19,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar
 
-from broker.consumer.burial import Burial
 from broker.consumer.counters import CONSUMED, FAILED
+from broker.consumer.dead_lettering import DeadLettering
 from broker.consumer.leaving import Leaving
 from broker.consumer.member import Consumer
 from broker.consumer.options import ConsumerOptions
@@ -31,12 +31,12 @@ from broker.consumer.shared import Shared
 from broker.consumer.strategies import averagely
 from broker.consumer.tags import ALL
 from broker.consumer.work import QueueWork
-from broker.opening.opening import run_to_end
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import MessageQueue
 from broker.queues.topics import retry_topic
 from broker.retry.metrics import KNOWN_FINISHED
 from broker.retry.puts import is_retry_topic
+from broker.runtime.steps import run_now
 
 RECONSUME_MAX = 16
 
@@ -105,9 +105,9 @@ class ConcurrentWork(QueueWork):
         batch: list[ConsumedMessage] = []
         while len(batch) < owner.options.batch_max and (self._ready or self._read()):
             message = self._ready.popleft()
-            if message.unusable is not None or self._known(message).buried_from >= 0:
+            if message.unusable is not None or self._known(message).dead_letter_from >= 0:
                 label = "exhausted" if message.unusable is None else "unusable"
-                self._bury(message, message.unusable or "its retries were used up", label)
+                self._dead_letter(message, message.unusable or "its retries were used up", label)
             else:
                 batch.append(message)
         return batch
@@ -149,7 +149,7 @@ class ConcurrentWork(QueueWork):
         elif not self.lost:
             self._failed(batch, context, answer, error)
         self._running -= 1
-        self._settle()
+        self._complete()
 
     def _failed(
         self, batch: list[ConsumedMessage], context: ConcurrentContext, answer: Any, error: Exception | None
@@ -159,29 +159,32 @@ class ConcurrentWork(QueueWork):
         how = "answered" if answered else "nothing" if error is None else "raised"
         owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
         if not answered:
-            owner.shared.notices.note("listener_failed", owner.group, topic=self.name.topic, what=repr(error))
+            owner.shared.limited_log.note("listener_failed", owner.group, topic=self.name.topic, what=repr(error))
         most = owner.options.reconsume_max if owner.options.reconsume_max >= 0 else RECONSUME_MAX
         for message in batch:
             failed = message.failed_again()
             if context.delay_level < 0:
-                self._bury(failed, f"the listener {how} and wants no retry", "exhausted")
+                self._dead_letter(failed, f"the listener {how} and wants no retry", "exhausted")
             elif message.reconsume_times >= most:
-                self._bury(failed, f"the listener {how} {error!r}" if error else f"the listener {how}", "exhausted")
+                self._dead_letter(
+                    failed, f"the listener {how} {error!r}" if error else f"the listener {how}", "exhausted"
+                )
             else:
                 self._send_back(failed, context.delay_level)
 
     def _send_back(self, message: ConsumedMessage, level: int) -> None:
         owner = self.owner
-        unfit = partial(self._bury, label="exhausted")
+        unfit = partial(self._dead_letter, label="exhausted")
         self._leave(
             message,
-            SendingBack(owner.shared, owner.group, message, asked=level, settled=self._has_left, unfit=unfit),
+            SendingBack(owner.shared, owner.group, message, asked=level, ended=self._has_left, unfit=unfit),
         )
 
-    def _bury(self, message: ConsumedMessage, reason: str, label: str) -> None:
+    def _dead_letter(self, message: ConsumedMessage, reason: str, label: str) -> None:
         owner = self.owner
         self._leave(
-            message, Burial(owner.shared, owner.group, message, reason=reason, label=label, settled=self._has_left)
+            message,
+            DeadLettering(owner.shared, owner.group, message, reason=reason, label=label, ended=self._has_left),
         )
 
     def _leave(self, message: ConsumedMessage, leaving: Leaving) -> None:
@@ -196,9 +199,9 @@ class ConcurrentWork(QueueWork):
     def _has_left(self, message: ConsumedMessage) -> None:
         del self._leaving[message.offset]
         self._unfinished.discard(message.offset)
-        self._settle()
+        self._complete()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         """Something ended: commit what can be, and go on or give the queue up."""
         owner = self.owner
         assert isinstance(owner, ConcurrentConsumer)
@@ -252,7 +255,7 @@ class ConcurrentConsumer(Consumer):
         shared = self.shared
         if not shared.finished.is_known_of(self.group):
             # Its committed offsets went while this process ran: what the log says is finished is so all the same.
-            run_to_end(shared.finished.read_all())
+            run_now(shared.finished.read_all())
         shared.store.create_topic(self._retry_topic, 1, system=True)
         super().start()
 

@@ -12,9 +12,9 @@ from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyListener
 from broker.consumer.shared import ConsumerSeams, Shared
 from broker.log.shared_walk import Reading, alone
-from broker.opening.opening import run_to_end
 from broker.queues.topics import GROUP_BYTES_MAX, check_name
 from broker.retry.finished import FILE as FINISHED_FILE
+from broker.runtime.steps import run_now
 from broker.store import Store
 
 
@@ -36,10 +36,10 @@ class Consumers:
         Raises:
             StoreUnreadable, OSError: As the two.
         """
-        return run_to_end(cls(store, **seams).opening())
+        return run_now(cls(store, **seams).opening())
 
     def opening(self) -> Generator[None, None, Consumers]:
-        """Find out what was sent back and buried, in steps of bounded work; returns these consumers.
+        """Find out what was sent back and dead-lettered, in steps of bounded work; returns these consumers.
 
         Raises:
             OSError: A file cannot be read.
@@ -52,7 +52,7 @@ class Consumers:
         yield from shared.finished.reading()
         if shared.finished.damaged is not None:
             shared.metrics.counter(SAVE_ERRORS, FINISHED_FILE).add()
-            shared.notices.note(
+            shared.limited_log.note(
                 "consumer_finished_unreadable", error=str(shared.finished.damaged), cost="reads the log"
             )
         return self

@@ -12,12 +12,12 @@ FAILED = declare(
     "Messages that a listener inside the program did not consume; by what it did: answered, raised, nothing, rollback.",
     ("group", "how"),
 )
-BURIED = declare(
+DEAD_LETTERED = declare(
     "pyddmq_consumer_dead_letters_total",
     "Messages of consumers inside the program moved to the group's dead-letter topic; by reason: exhausted, unusable.",
     ("group", "reason"),
 )
-BURIALS_REFUSED = declare(
+DEAD_LETTERS_REFUSED = declare(
     "pyddmq_consumer_dead_letters_refused_total",
     "Dead letters of consumers inside the program that the store refused; tried again, the queue waits.",
     _GROUP,
@@ -25,7 +25,7 @@ BURIALS_REFUSED = declare(
 UNDECIDED = declare(
     "pyddmq_consumer_messages_undecided_total",
     "Messages of consumers inside the program whose dead letter or retry was being written when the disk failed; the "
-    "log says after the restart whether it is there, and nobody gets them until then.",
+    "log says after the restart whether it is there, and no consumer gets them until then.",
     _GROUP,
 )
 SKIPPED = declare(

@@ -16,12 +16,12 @@ from broker.consumer.retry_counts import Key
 from broker.consumer.shared import Shared
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError
 from broker.log.put import Put
-from broker.runtime.seams import Handle
+from broker.runtime.later import Later
 
 AGAIN_SECONDS = 1.0
 """How long a refused append waits; space may be free again by then (D5)."""
 
-Settled = Callable[[ConsumedMessage], None]
+Ended = Callable[[ConsumedMessage], None]
 
 
 class Leaving(ABC):
@@ -31,19 +31,19 @@ class Leaving(ABC):
         shared: What all consumers share.
         group: Who consumed it.
         message: The message.
-        settled: Told when the record is durable, or the message cannot be read any more.
+        ended: Told when the record is durable, or the message cannot be read any more.
     """
 
-    def __init__(self, shared: Shared, group: str, message: ConsumedMessage, *, settled: Settled) -> None:
+    def __init__(self, shared: Shared, group: str, message: ConsumedMessage, *, ended: Ended) -> None:
         self._shared = shared
         self._group = group
         self._message = message
-        self._settled = settled
-        self._timer: Handle | None = None
+        self._ended = ended
+        self._next_try = Later(shared.scheduler, self.start)
         self._key: Key = (group, message.topic, message.queue_id)
 
     def start(self) -> None:
-        """Append the record; `settled` is told when it is durable."""
+        """Append the record; `ended` is called when it is durable."""
         shared = self._shared
         try:
             put, born_ms, host = self._made()
@@ -75,38 +75,34 @@ class Leaving(ABC):
 
     def withdraw(self) -> bool:
         """Give up while the record is refused; False when the store has it: it will tell, or a restart will."""
-        if self._timer is None:
-            return False
-        self._timer.cancel()
-        self._timer = None
-        return True
+        was_refused = self._next_try.is_due
+        self._next_try.cancel()
+        return was_refused
 
     def _done(self, error: StoreError | None) -> None:
         if error is not None:
             shared, message = self._shared, self._message
             shared.metrics.counter(UNDECIDED, self._group).add()
-            shared.notices.note(
+            shared.limited_log.note(
                 "message_undecided", self._group, topic=message.topic, queue=message.queue_id, offset=message.offset
             )
             return
         self._shared.finished.finish(self._key, self._message.offset)
         self._count_durable()
-        self._settle()
+        self._complete()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         # Not inside the store's flush: what follows may append and flush again.
-        self._shared.scheduler.call_soon(self._settled, self._message)
+        self._shared.scheduler.call_soon(self._ended, self._message)
 
     def _postpone(self, error: str) -> None:
         self._count_refused(error)
-        self._timer = self._shared.scheduler.call_later(AGAIN_SECONDS, self._again)
-
-    def _again(self) -> None:
-        self._timer = None
-        self.start()
+        self._next_try.after(AGAIN_SECONDS)
 
     def _give_up(self, reason: str) -> None:
         shared, message = self._shared, self._message
         shared.metrics.counter(SKIPPED, self._group, reason).add()
-        shared.notices.note("message_given_up", self._group, topic=message.topic, offset=message.offset, reason=reason)
-        self._settle()
+        shared.limited_log.note(
+            "message_given_up", self._group, topic=message.topic, offset=message.offset, reason=reason
+        )
+        self._complete()

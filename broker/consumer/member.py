@@ -19,7 +19,7 @@ from broker.consumer.work import QueueWork
 from broker.queues.message_queue import MessageQueue, queue_names
 from broker.queues.queue_locks import RENEWAL_SECONDS, Place
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
-from broker.runtime.seams import Handle
+from broker.runtime.later import Later, Repeated
 
 REBALANCE_SECONDS = 20.0
 UNBALANCED_SECONDS = 0.5
@@ -91,7 +91,10 @@ class Consumer:
         self.running = False
         self._listener = listener
         self._listened: dict[Topic, Callable[[], None]] = {}
-        self._timers: dict[str, Handle] = {}
+        self._renewal = Later(shared.scheduler, self._renew)
+        self._rebalances = Repeated(shared.scheduler, REBALANCE_SECONDS, self.rebalance)
+        self._sooner = Later(shared.scheduler, self.rebalance)
+        """The rebalance after a refusal."""
         self._counts: dict[str, int] = {}
         self._asked = False
 
@@ -109,23 +112,23 @@ class Consumer:
         self.shared.join(self, [(name.topic, name.queue_id) for name in names])
         self.running = True
         self.rebalance()
-        self._later("renew", FIRST_RENEWAL_SECONDS, self._renew)
-        self._later("rebalance", REBALANCE_SECONDS, self._rebalance_again)
+        self._renewal.after(FIRST_RENEWAL_SECONDS)
+        self._rebalances.begin()
 
     def stop(self) -> None:
         """Leave the group: queues are given up, those in which a listener runs when it returns. Harmless twice."""
         if not self.running:
             return
         self.running = False
-        for name in [name for name in self._timers if name != "renew"]:
-            self._timers.pop(name).cancel()
+        self._rebalances.end()
+        self._sooner.cancel()
         for topic, listener in self._listened.items():
             topic.listeners.remove(listener)
         self._listened.clear()
         self.shared.members.leave(self)
         for work in list(self.works.values()):
             work.drop()
-        self._settle()
+        self._complete()
 
     @property
     def stopped(self) -> bool:
@@ -225,8 +228,8 @@ class Consumer:
         shared.metrics.counter(LOCKS_REFUSED, self.group).add(len(places))
         refusal = shared.locks.refusal(self.group, self.client_id, places)
         if refusal is not None and not shared.members.knows(self.group, refusal.owner):
-            shared.notices.note("queues_owned", self.group, len(places), owner=refusal.owner, place=refusal.place)
-        self._later("unbalanced", UNBALANCED_SECONDS, self.rebalance)
+            shared.limited_log.note("queues_owned", self.group, len(places), owner=refusal.owner, place=refusal.place)
+        self._sooner.after(UNBALANCED_SECONDS)
 
     def _arrived(self, topic: Topic) -> None:
         """Wake the queues of a topic; its listener."""
@@ -245,14 +248,14 @@ class Consumer:
         if self.locks_queues and not work.lost:
             self.shared.locks.unlock_batch(self.group, self.client_id, [work.place])
         self.shared.members.changed(self.group)
-        self._settle()
+        self._complete()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         """Stop renewing, and leave for good, once a stopped consumer has no queue left."""
         if self.stopped:
-            for timer in self._timers.values():
-                timer.cancel()
-            self._timers.clear()
+            self._renewal.cancel()
+            self._rebalances.end()
+            self._sooner.cancel()
             self.shared.members.left(self)
 
     # Locks
@@ -273,7 +276,7 @@ class Consumer:
             else:
                 self._lose(self.works[place])
         if self.works or self.running:
-            self._later("renew", RENEWAL_SECONDS, self._renew)
+            self._renewal.after(RENEWAL_SECONDS)
 
     def still_holds(self, work: QueueWork) -> bool:
         """Whether a queue's lock can be relied on; one that was not renewed for 30 s is asked for again."""
@@ -289,14 +292,5 @@ class Consumer:
         shared = self.shared
         shared.metrics.counter(LOCKS_LOST, self.group).add()
         owner = shared.locks.owner(self.group, work.place)
-        shared.notices.note("queue_lock_lost", self.group, owner=owner, place=work.place)
+        shared.limited_log.note("queue_lock_lost", self.group, owner=owner, place=work.place)
         work.drop(lost=True)
-
-    def _rebalance_again(self) -> None:
-        self.rebalance()
-        self._later("rebalance", REBALANCE_SECONDS, self._rebalance_again)
-
-    def _later(self, name: str, seconds: float, work: Callable[[], None]) -> None:
-        if name in self._timers:
-            self._timers[name].cancel()
-        self._timers[name] = self.shared.scheduler.call_later(seconds, work)

@@ -26,8 +26,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar
 
-from broker.consumer.burial import Burial
 from broker.consumer.counters import CONSUMED, FAILED
+from broker.consumer.dead_lettering import DeadLettering
 from broker.consumer.member import Consumer
 from broker.consumer.options import clamp_suspend
 from broker.consumer.reading import ConsumedMessage
@@ -78,10 +78,10 @@ class OrderlyWork(QueueWork):
         self._ready: deque[ConsumedMessage] = deque()
         self._uncommitted = False
         """Consumed without auto-commit: the reader is ahead of what may be committed."""
-        self._buried: set[int] = set()
+        self._dead_lettered: set[int] = set()
         """Offsets at or above the committed one whose dead letters are durable."""
-        self._burying: deque[tuple[ConsumedMessage, str, str]] = deque()
-        self._burial: Burial | None = None
+        self._to_dead_letter: deque[tuple[ConsumedMessage, str, str]] = deque()
+        self._dead_lettering: DeadLettering | None = None
         self._after: Callable[[], None] = self.end
 
     def step(self) -> None:
@@ -96,9 +96,9 @@ class OrderlyWork(QueueWork):
         self.begin()
         first = batch[0]
         if first.unusable is not None:
-            self._bury([(first, first.unusable, "unusable")], partial(self._consumed, batch))
-        elif self._is_doomed(first):
-            self._bury([(first, "its retries were used up", "exhausted")], partial(self._consumed, batch))
+            self._dead_letter([(first, first.unusable, "unusable")], partial(self._consumed, batch))
+        elif self._dead_letter_begun(first):
+            self._dead_letter([(first, "its retries were used up", "exhausted")], partial(self._consumed, batch))
         else:
             context = OrderlyContext(queue=self.name)
             self.owner.shared.run(partial(self._listener, batch, context), partial(self._answered, batch, context))
@@ -108,10 +108,10 @@ class OrderlyWork(QueueWork):
         batch: list[ConsumedMessage] = []
         while len(batch) < self.owner.options.batch_max and (self._ready or self._read()):
             message = self._ready[0]
-            if message.offset in self._buried:
+            if message.offset in self._dead_lettered:
                 self._ready.popleft()
                 continue
-            alone = message.unusable is not None or self._is_doomed(message)
+            alone = message.unusable is not None or self._dead_letter_begun(message)
             if alone and batch:
                 break
             batch.append(self._ready.popleft())
@@ -130,9 +130,9 @@ class OrderlyWork(QueueWork):
                 self._ready.append(replace(message, reconsume_times=known.times) if known.times else message)
         return bool(self._ready)
 
-    def _is_doomed(self, message: ConsumedMessage) -> bool:
+    def _dead_letter_begun(self, message: ConsumedMessage) -> bool:
         """Whether it was on its way to the dead letters before a restart or a change of hands."""
-        return self.owner.shared.retries.of(self.key, message.offset, message.physical).buried_from >= 0
+        return self.owner.shared.retries.of(self.key, message.offset, message.physical).dead_letter_from >= 0
 
     # Answers
 
@@ -150,7 +150,7 @@ class OrderlyWork(QueueWork):
             self._roll_back(batch, context)
         else:
             if context.auto_commit and status is not OrderlyStatus.SUCCESS:
-                self.owner.shared.notices.note(
+                self.owner.shared.limited_log.note(
                     "orderly_status_without_effect", self.owner.group, **self._place(), what=status.value
                 )
             self.owner.shared.metrics.counter(CONSUMED, self.owner.group).add(len(batch))
@@ -161,7 +161,7 @@ class OrderlyWork(QueueWork):
         if commit or (commit is None and not self._uncommitted):
             self._uncommitted = False
             self.commit(batch[-1].offset + 1)
-            self._buried = {offset for offset in self._buried if offset >= self.committed}
+            self._dead_lettered = {offset for offset in self._dead_lettered if offset >= self.committed}
         else:
             self._uncommitted = True
         self.end()
@@ -186,7 +186,7 @@ class OrderlyWork(QueueWork):
         owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
         if status is None:
             what = repr(error) if error is not None else "it returned no status"
-            owner.shared.notices.note("listener_failed", owner.group, **self._place(), what=what)
+            owner.shared.limited_log.note("listener_failed", owner.group, **self._place(), what=what)
         most = owner.options.reconsume_max
         exhausted = [message for message in batch if 0 <= most <= message.reconsume_times]
         others = [message.failed_again() for message in batch if not 0 <= most <= message.reconsume_times]
@@ -201,7 +201,7 @@ class OrderlyWork(QueueWork):
         if exhausted:
             reason = f"the listener raised {error!r}" if error is not None else f"the listener answered {how}"
             # The failure that used the retries up counts, too.
-            self._bury([(message.failed_again(), reason, "exhausted") for message in exhausted], after)
+            self._dead_letter([(message.failed_again(), reason, "exhausted") for message in exhausted], after)
         else:
             after()
 
@@ -220,39 +220,41 @@ class OrderlyWork(QueueWork):
 
     # Dead letters
 
-    def _bury(self, messages: list[tuple[ConsumedMessage, str, str]], after: Callable[[], None]) -> None:
-        """Bury messages in their order; the queue stays busy until the last one's record is durable."""
-        self._burying.extend(messages)
+    def _dead_letter(self, messages: list[tuple[ConsumedMessage, str, str]], after: Callable[[], None]) -> None:
+        """Dead-letter messages in their order; the queue stays busy until the last one's record is durable."""
+        self._to_dead_letter.extend(messages)
         self._after = after
-        self._bury_next()
+        self._dead_letter_next()
 
-    def _bury_next(self) -> None:
-        message, reason, label = self._burying[0]
+    def _dead_letter_next(self) -> None:
+        message, reason, label = self._to_dead_letter[0]
         owner = self.owner
-        self._burial = Burial(owner.shared, owner.group, message, reason=reason, label=label, settled=self._is_buried)
-        self._burial.start()
+        self._dead_lettering = DeadLettering(
+            owner.shared, owner.group, message, reason=reason, label=label, ended=self._is_dead_lettered
+        )
+        self._dead_lettering.start()
         if self.dropped:
-            # Where the store refuses the record, the next owner buries the message: the failures are kept.
+            # Where the store refuses the record, the next owner writes it: the failures are kept.
             self.withdraw()
             if self.busy_since is None:
                 owner.released(self)
 
-    def _is_buried(self, message: ConsumedMessage) -> None:
-        self._burial = None
-        self._burying.popleft()
-        self._buried.add(message.offset)
-        if self._burying and not self.lost:
-            self._bury_next()
+    def _is_dead_lettered(self, message: ConsumedMessage) -> None:
+        self._dead_lettering = None
+        self._to_dead_letter.popleft()
+        self._dead_lettered.add(message.offset)
+        if self._to_dead_letter and not self.lost:
+            self._dead_letter_next()
             return
-        self._burying.clear()
+        self._to_dead_letter.clear()
         after, self._after = self._after, self.end
         after()
 
     def withdraw(self) -> None:
-        """Give up a burial that the store refuses: the next owner does it."""
-        if self._burial is not None and self._burial.withdraw():
-            self._burial = None
-            self._burying.clear()
+        """Give up a dead letter that the store refuses: the next owner does it."""
+        if self._dead_lettering is not None and self._dead_lettering.withdraw():
+            self._dead_lettering = None
+            self._to_dead_letter.clear()
             self.busy_since = None
 
 

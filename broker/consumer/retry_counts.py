@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from broker.consumer.counters import SAVE_ERRORS
 from broker.errors import NO_SPACE, StoreUnreadable
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, Scheduler
 from broker.runtime.state_file import SealedFile
 
@@ -28,23 +28,25 @@ Key = tuple[str, str, int]
 class Retries(NamedTuple):
     """What is known of a message that failed.
 
-    `physical` is its commit-log offset: after a truncation an offset may name another message (D11). `buried_from` is
-    where in the dead-letter queue its record may stand, -1 while it is not to be buried.
+    `physical` is its commit-log offset: after a truncation an offset may name another message (D11).
+    `dead_letter_from` is where in the dead-letter queue its record may stand, -1 while no dead letter of it was begun.
     """
 
     physical: int
     times: int
-    buried_from: int = -1
+    dead_letter_from: int = -1
 
 
 class RetryCounts:
     """The table of one store."""
 
-    def __init__(self, root: str, *, disk: Disk, scheduler: Scheduler, metrics: Metrics, notices: Notices) -> None:
+    def __init__(
+        self, root: str, *, disk: Disk, scheduler: Scheduler, metrics: Metrics, limited_log: RateLimitedLog
+    ) -> None:
         self._file = SealedFile(disk, f"{root}/{FILE}")
         self._scheduler = scheduler
         self._metrics = metrics
-        self._notices = notices
+        self._limited_log = limited_log
         self._table: dict[Key, dict[int, Retries]] = {}
         self._dirty = self._asked = False
         disk.make_folder(f"{root}/pyddmq")
@@ -53,7 +55,7 @@ class RetryCounts:
         except (StoreUnreadable, KeyError, TypeError, ValueError) as error:
             self._table.clear()
             metrics.counter(SAVE_ERRORS, FILE).add()
-            notices.note("consumer_retries_unreadable", error=str(error), lost="how often messages had failed")
+            limited_log.note("consumer_retries_unreadable", error=str(error), lost="how often messages had failed")
 
     def _take(self, content: Any) -> None:
         if content["version"] != _VERSION:
@@ -102,7 +104,7 @@ class RetryCounts:
             self._file.save({"version": _VERSION, "queues": queues})
         except OSError as error:
             self._metrics.counter(SAVE_ERRORS, FILE).add()
-            self._notices.note("consumer_retries_not_written", error=str(error), full=error.errno in NO_SPACE)
+            self._limited_log.note("consumer_retries_not_written", error=str(error), full=error.errno in NO_SPACE)
             return False
         self._dirty = False
         return True

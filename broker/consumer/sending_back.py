@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.consumer.leaving import Leaving, Settled
+from broker.consumer.leaving import Ended, Leaving
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.shared import Shared
 from broker.errors import MessageRefused
@@ -25,7 +25,7 @@ class SendingBack(Leaving):
     """One message on its way to the retry topic.
 
     Args:
-        shared, group, settled: As `Leaving`.
+        shared, group, ended: As `Leaving`.
         message: The message, with this failure counted.
         asked: Delay level that the listener wants, 0 for the broker's choice.
         unfit: Told with a sentence when no store will ever take the record.
@@ -38,10 +38,10 @@ class SendingBack(Leaving):
         message: ConsumedMessage,
         *,
         asked: int,
-        settled: Settled,
+        ended: Ended,
         unfit: Unfit,
     ) -> None:
-        super().__init__(shared, group, message, settled=settled)
+        super().__init__(shared, group, message, ended=ended)
         self._level = retry_level(message.reconsume_times - 1, asked)
         self._unfit = unfit
 
@@ -59,8 +59,8 @@ class SendingBack(Leaving):
         shared = self._shared
         shared.metrics.counter(SENT_BACK, self._group).add()
         if shared.store.waiting(DelayedPuts).on_topic is None:
-            shared.notices.note("retries_without_delivery", self._group, why="the program delivers no delay levels")
+            shared.limited_log.note("retries_without_delivery", self._group, why="the program delivers no delay levels")
 
     def _count_refused(self, error: str) -> None:
         self._shared.metrics.counter(REFUSED, self._group, "waits").add()
-        self._shared.notices.note("retry_refused", self._group, error=error, offset=self._message.offset)
+        self._shared.limited_log.note("retry_refused", self._group, error=error, offset=self._message.offset)

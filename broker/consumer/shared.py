@@ -21,9 +21,9 @@ from broker.queues.queue_locks import Place
 from broker.queues.time_search import offset_at
 from broker.retry.finished import FILE as FINISHED_FILE
 from broker.retry.finished import Finished
+from broker.runtime.later import Repeated
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.repeated import Repeated
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock, Disk, Scheduler
 from broker.store import Store
 
@@ -40,7 +40,7 @@ class ConsumerSeams(TypedDict):
     metrics: Metrics
     run: NotRequired[Runner]
     offsets: NotRequired[ConsumerOffsets | None]
-    notices: NotRequired[Notices | None]
+    limited_log: NotRequired[RateLimitedLog | None]
     broker_name: NotRequired[str]
 
 
@@ -53,7 +53,7 @@ class Shared:
         members: Who consumes.
         offsets: Committed offsets.
         retries: How often messages failed.
-        finished: What was sent back or buried above the committed offsets.
+        finished: What was sent back or dead-lettered above the committed offsets.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class Shared:
         metrics: Metrics,
         run: Runner = run_inline,
         offsets: ConsumerOffsets | None = None,
-        notices: Notices | None = None,
+        limited_log: RateLimitedLog | None = None,
         broker_name: str = BROKER_NAME,
     ) -> None:
         """Set up; no consumer may start before `finished` was read.
 
         Args:
-            store: The broker. Without its `on_pending` set, dead letters are flushed here.
+            store: The broker. Where nobody's turns flush it, dead letters are flushed here.
             disk: Where the store lies.
             clock: The store's clock.
             scheduler: The event loop, or any scheduler; all callbacks come from it.
             metrics: Where consumers count.
             run: Where listeners run; in the loop's thread when left out.
             offsets: The table, where the program has one open (a node's is `Progress.offsets`); else it is read here.
-            notices: Rate-limited log lines.
+            limited_log: Rate-limited log lines.
             broker_name: Second part of queue names.
 
         Raises:
@@ -94,11 +94,13 @@ class Shared:
         self.clock = clock
         self.scheduler = scheduler
         self.metrics = metrics
-        self.notices = notices or Notices(clock)
+        self.limited_log = limited_log or RateLimitedLog(clock)
         self.run = run
         self.broker_name = broker_name
         self.finished = Finished(store, self.offsets, disk=disk)
-        self.retries = RetryCounts(store.root, disk=disk, scheduler=scheduler, metrics=metrics, notices=self.notices)
+        self.retries = RetryCounts(
+            store.root, disk=disk, scheduler=scheduler, metrics=metrics, limited_log=self.limited_log
+        )
         self._saves = Repeated(scheduler, PERSIST_SECONDS, self._persist_again)
         self._persist_asked = False
         self._closed = False
@@ -114,7 +116,7 @@ class Shared:
 
     def flush(self) -> None:
         """Have the store write what consumers appended, where nobody else does."""
-        if self.store.on_pending is None:
+        if not self.store.is_driven:
             self.store.flush()
 
     def close(self) -> None:
@@ -145,7 +147,7 @@ class Shared:
         if start is not None:
             # The log lost its end, or another store's file was put here (D11).
             self.metrics.counter(OFFSETS_CLAMPED, group).add()
-            self.notices.note("offset_beyond_queue", group, topic=name.topic, queue=name.queue_id, offset=start)
+            self.limited_log.note("offset_beyond_queue", group, topic=name.topic, queue=name.queue_id, offset=start)
             return queue.max_offset
         if options.from_where == "first":
             return queue.min_offset
@@ -182,7 +184,7 @@ class Shared:
             self.finished.save()
         except OSError as error:
             self.metrics.counter(SAVE_ERRORS, file).add()
-            self.notices.note("offsets_not_written", file=file, error=str(error))
+            self.limited_log.note("offsets_not_written", file=file, error=str(error))
             if error.errno not in NO_SPACE:
                 self.store.fail(f"writing {file}", error)
             return False

@@ -18,10 +18,10 @@ from broker.consumer.tags import TagExpression
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import MessageQueue
 from broker.queues.queue_locks import Place
-from broker.runtime.seams import Handle
+from broker.runtime.later import Later
 
 
-class Owner(Protocol):
+class QueueConsumer(Protocol):
     """What the work in a queue asks of the consumer that has it."""
 
     @property
@@ -72,7 +72,7 @@ class QueueWork(ABC):
         busy_since: Since when a listener runs in it or a dead letter is on its way, monotonic seconds; None: neither.
     """
 
-    def __init__(self, owner: Owner, name: MessageQueue, queue: ConsumeQueue, *, start: int) -> None:
+    def __init__(self, owner: QueueConsumer, name: MessageQueue, queue: ConsumeQueue, *, start: int) -> None:
         self.owner = owner
         self.name = name
         self.queue = queue
@@ -84,7 +84,7 @@ class QueueWork(ABC):
             owner.shared.store, queue, start=start, tags=owner.tags[name.topic], skipped=self._skipped
         )
         self._asked = False
-        self._pause: Handle | None = None
+        self._pause = Later(owner.shared.scheduler, self.wake)
 
     @property
     def place(self) -> Place:
@@ -104,7 +104,7 @@ class QueueWork(ABC):
 
     def _turn(self) -> None:
         self._asked = False
-        if not self.dropped and self._pause is None and self.owner.still_holds(self):
+        if not self.dropped and not self._pause.is_due and self.owner.still_holds(self):
             self.step()
 
     @abstractmethod
@@ -113,13 +113,7 @@ class QueueWork(ABC):
 
     def pause(self, seconds: float) -> None:
         """Do nothing for so long; a pause that runs already is replaced."""
-        if self._pause is not None:
-            self._pause.cancel()
-        self._pause = self.owner.shared.scheduler.call_later(seconds, self._resume)
-
-    def _resume(self) -> None:
-        self._pause = None
-        self.wake()
+        self._pause.after(seconds)
 
     def commit(self, offset: int) -> None:
         """Make `offset` the next one to consume, unless the queue is somebody else's by now."""
@@ -132,9 +126,7 @@ class QueueWork(ABC):
         """Give the queue up as soon as nothing of it is busy; `lost`: its lock is another's already."""
         self.dropped = True
         self.lost = self.lost or lost
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+        self._pause.cancel()
         self.withdraw()
         if self.busy_since is None:
             self.owner.released(self)
@@ -158,7 +150,7 @@ class QueueWork(ABC):
         owner = self.owner
         owner.shared.metrics.counter(SKIPPED, owner.group, reason).add(count)
         if reason != "tag_filter":
-            owner.shared.notices.note(
+            owner.shared.limited_log.note(
                 "message_unreadable",
                 owner.group,
                 count,

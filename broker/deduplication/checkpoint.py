@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from broker.deduplication.numbers import MARK, NAME_BYTES, NUMBER_MAX, parse_key
 from broker.deduplication.window import MISSING, Producer
-from broker.format.record import crc32
+from broker.runtime.sums import crc32
 
 _MAGIC = b"PYDDMQDD"
 _VERSION = 1

@@ -6,6 +6,7 @@ under `flush: async` took the end of that, is not believed, and written anew bef
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
@@ -21,10 +22,10 @@ from broker.format.record import Entry, prepared_offset
 from broker.log.awaited import AwaitedSteps, saved
 from broker.log.walk import Walked
 from broker.opening.checkpointer import LOG_BYTES_MAX
-from broker.retention import Doomed, Rescue
-from broker.runtime.file_writes import Saver, Saving, can_wait
+from broker.retention import ExpiringSegment, Relocation
+from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
 from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Disk
+from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import read_whole, writing_whole
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.store import Store
@@ -33,6 +34,8 @@ FILE = "pyddmq/deduplication"
 _KEY_NAME = b"UNIQ_KEY"
 _MARKED = b"%b\x01%b" % (_KEY_NAME, MARK)
 _STEP_RECORDS = 1024
+_MOMENTS_KEPT = 60
+"""So exact is the silence: to a sixtieth of it."""
 
 log = structlog.get_logger()
 
@@ -57,31 +60,34 @@ class Judged(NamedTuple):
 
 
 class Deduplication:
-    """The memory of one store; its `broker.retention.Keeper` besides: a log file goes when the checkpoint covers it.
+    """The memory of one store, and its `broker.retention.RetentionHold`: a log file goes when the checkpoint covers it.
 
     Attributes:
         window: What is known.
     """
 
-    def __init__(self, store: Store, *, disk: Disk, metrics: Metrics, limits: WindowLimits) -> None:
+    def __init__(self, store: Store, *, disk: Disk, clock: Clock, metrics: Metrics, limits: WindowLimits) -> None:
         """Set up; `opening` makes one that knows what the store has."""
         self.window = Window(limits, metrics)
+        self._clock = clock
+        self._moments: deque[tuple[float, int]] = deque()
+        """Monotonic seconds, and the store's time then, over the last `silence_ms`."""
         self._store = store
         self._disk = disk
         self._metrics = metrics
         self._path = f"{store.root}/{FILE}"
         self._saved_end = self._tried_end = -1
-        self._saver = Saver(disk, store.savings, self._saving_some_time)
+        self._state_writer = StateWriter(disk, store.file_writes, self._writing_some_time)
         self._gaps = metrics.counter(counted.GAPS)
         self._repeated = metrics.counter(counted.REPEATED, "first_receipt")
         self._older = metrics.counter(counted.REPEATED, "older")
 
     @classmethod
     def opening(
-        cls, store: Store, *, disk: Disk, metrics: Metrics, limits: WindowLimits
+        cls, store: Store, *, disk: Disk, clock: Clock, metrics: Metrics, limits: WindowLimits
     ) -> Generator[None, None, Deduplication]:
         """Find out what a store has that was just opened, in steps of bounded work. Raises OSError."""
-        made = cls(store, disk=disk, metrics=metrics, limits=limits)
+        made = cls(store, disk=disk, clock=clock, metrics=metrics, limits=limits)
         start = made._load()
         position = made._window_start() if start is None else start
         if position < store.end:
@@ -91,11 +97,10 @@ class Deduplication:
             for record in records:
                 made._take(record)
             yield
-        made.window.forget(store.store_ms)
         if start is None or start < store.end:
             # Before the first append: a checkpoint that says more than the log would fit it again one day.
             try:
-                made._saver.now(made._saving())
+                made._state_writer.now(made._writing())
             except OSError as error:
                 if not can_wait(error):
                     raise
@@ -200,45 +205,60 @@ class Deduplication:
         """Do what is due; call it about once a second."""
         if self._store.failed is not None or self._store.closed:
             return
-        self.window.forget(self._store.store_ms)
+        self._forget_silent()
         if self._store.end - self._saved_end >= LOG_BYTES_MAX:
-            self.begin_saving()
+            self.begin_writing()
 
-    def begin_saving(self) -> None:
+    def _forget_silent(self) -> None:
+        """Forget who sent nothing for so long while the node lived, wherever the wall clock was set meanwhile.
+
+        Timestamps only tell who sent before whom: silent is whose last one is below the store's time of that long ago.
+        """
+        moments, now = self._moments, self._clock.monotonic()
+        silence_ms = self.window.limits.silence_ms
+        if not moments or now - moments[-1][0] >= silence_ms / 1000 / _MOMENTS_KEPT:
+            moments.append((now, self._store.store_ms))
+        since = now - silence_ms / 1000
+        while len(moments) > 1 and moments[1][0] <= since:
+            moments.popleft()
+        if moments[0][0] <= since:
+            self.window.forget(moments[0][1] + silence_ms)
+
+    def begin_writing(self) -> None:
         """Write the checkpoint beside the loop; nothing when that is under way."""
-        self._saver.begin()
+        self._state_writer.begin()
 
     def close(self) -> None:
         """Save what is known; call it before the store is closed."""
         if self._store.failed is None and not self._store.closed:
             self._store.flush()
         if self._store.failed is None and not self._store.closed and self._store.end != self._saved_end:
-            self._saver.now()
+            self._state_writer.now()
 
-    def _saving(self) -> Saving:
+    def _writing(self) -> FileWrite:
         end = self._store.end
         yield from writing_whole(self._disk, self._path, encode(self.window.producers, end))
         self._saved_end = end
 
-    def _saving_some_time(self) -> Saving:
+    def _writing_some_time(self) -> FileWrite:
         try:
-            yield from self._saving()
+            yield from self._writing()
         except OSError as error:
             if not can_wait(error):
                 self._store.fail("writing the checkpoint of deduplication", error)
 
     # Retention
 
-    def needs(self, doomed: Doomed) -> bool:
-        """Nothing of a file is needed: see `broker.retention.Keeper`."""
+    def needs(self, expiring: ExpiringSegment) -> bool:
+        """Nothing of a file is needed: see `broker.retention.RetentionHold`."""
         return False
 
-    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
+    def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Save what the file says before it goes; a disk that is too full for that does not hold it."""
-        if max(self._saved_end, self._tried_end) < doomed.end:
-            self._tried_end = doomed.end
-            yield from saved(self._store, self._saving_some_time())
-        return Rescue.DONE
+        if max(self._saved_end, self._tried_end) < expiring.end:
+            self._tried_end = expiring.end
+            yield from saved(self._store, self._writing_some_time())
+        return Relocation.DONE
 
-    def dropped(self, doomed: Doomed) -> None:
+    def dropped(self, expiring: ExpiringSegment) -> None:
         """Nothing to do: a repeat whose record is gone is answered as one from before the window."""

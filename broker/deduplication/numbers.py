@@ -52,6 +52,6 @@ def are_in_order(keys: list[bytes], first: Numbered) -> bool:
         return False
     low = number & _LOW_MASK
     if low + count - 1 <= _LOW_MASK:
-        # Nearly every batch: only the last four digits differ, and the leaf makes those.
+        # Nearly every batch: only the last four digits differ, and the accelerator makes those.
         return keys == numbered_keys(keys[0][:-_LOW_DIGITS], low, count)
     return keys == [b"%b%012X" % (name, each) for each in range(number, number + count)]

@@ -2,6 +2,15 @@
 
 For each producer an array of commit-log offsets, one for each number from `low` on without a gap; the next number is
 the one behind. Producers stand in the order of their last message: the one that was silent longest is the first.
+
+A producer numbers its messages without a gap, so a place in the array is the number: no key is kept, and a message
+costs eight bytes. To be wrong in one direction is dear: a message that is taken for stored and is not is lost, while
+one that is stored twice is what would happen without all this. So what is not known for certain is never answered as
+stored: a number that damage may have cost stays MISSING, however old it is, and a producer that was forgotten begins
+anew only with its first number.
+
+All that peers can make grow is bounded: producers, places of each, and places of all together, since a name costs a
+peer nothing.
 """
 
 from __future__ import annotations
@@ -127,7 +136,7 @@ class Window:
             low = first if number - first <= HOLE_MAX else number
             producer = self.producers[name] = Producer(low, array("q"), now_ms)
             self._known.value += 1
-            self.forget(now_ms)
+            self._forget_surplus()
         at = number - producer.low
         if at < 0:
             return
@@ -158,10 +167,13 @@ class Window:
     def forget(self, now_ms: int) -> None:
         """Forget producers that were silent for too long, and those that are too many."""
         producers, silent_ms = self.producers, now_ms - self.limits.silence_ms
-        while len(producers) > self.limits.producers:
-            self._forget_first("producers")
+        self._forget_surplus()
         while producers and next(iter(producers.values())).last_ms < silent_ms:
             self._forget_first("silent")
+
+    def _forget_surplus(self) -> None:
+        while len(self.producers) > self.limits.producers:
+            self._forget_first("producers")
 
     def clear(self) -> None:
         """Know nothing."""

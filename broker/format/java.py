@@ -52,7 +52,7 @@ def tags_code(tags: bytes) -> int:
 
 
 def queue_of_hash(value: int, queues: int) -> int:
-    """Queue, 0 to `queues` - 1, of a hash: the only place where one is chosen so (and `check_leaf`, which equals it).
+    """Queue, 0 to `queues` - 1, of a hash: the only place where one is chosen so (`check_accelerator` equals it).
 
     It is RocketMQ's SelectMessageQueueByHash: Java's remainder, which keeps the sign, then its absolute value. That is
     |value| modulo the number of queues, for the smallest integers, too: no absolute value overflows here (W80).

@@ -1,6 +1,6 @@
 """Records of this broker's own layout, found in a mapped segment: where body and property block stand, message keys.
 
-Both functions are leaves (`broker.runtime.leaves`): they run compiled where that is built.
+Both functions have an accelerator (`broker.runtime.accelerators`): they run compiled where that is built.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from broker.format.record import HEADER_BYTES, MAGIC_V1, RECORD_OVERHEAD_BYTES, SYS_UNUSUAL, Located, own_sum_matches
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 
 Place = tuple[Any, ...]
 """Commit-log offset and size of a record, as ints; what follows them does not matter."""
@@ -93,5 +93,5 @@ def _message_keys(located: Sequence[Located], foreign: bytes) -> list[bytes | No
     return keys
 
 
-locate_usual = leaf("broker.format.locate_leaf", "locate", _locate_usual)
-message_keys = leaf("broker.format.locate_leaf", "keys", _message_keys)
+locate_usual = accelerated("broker.format.locate_accelerator", "locate", _locate_usual)
+message_keys = accelerated("broker.format.locate_accelerator", "keys", _message_keys)

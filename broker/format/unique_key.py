@@ -10,14 +10,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from random import Random
 
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 
 KEY_BYTES = 32
 _HEX = [b"%02X" % value for value in range(256)]
 
 
 def _numbered(stem: bytes, number: int, count: int) -> list[bytes]:
-    """Return a key for each of so many numbers from one on; the leaf `broker.format.unique_key_leaf` does the same."""
+    """Return a key for each of so many numbers from one on; `broker.format.unique_key_accelerator` does the same."""
     keys: list[bytes] = []
     while count > 0:
         # Keys with the same high byte of the counter share all but their last two digits.
@@ -30,7 +30,7 @@ def _numbered(stem: bytes, number: int, count: int) -> list[bytes]:
     return keys
 
 
-numbered_keys = leaf("broker.format.unique_key_leaf", "numbered", _numbered)
+numbered_keys = accelerated("broker.format.unique_key_accelerator", "numbered", _numbered)
 """Makes keys of a stem of 28 digits and so many numbers, of 16 bits, in a row."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from broker.errors import MessageRefused
+from broker.format.numbers import whole_number
 
 _LEVEL = "DELAY"
 _DELAYS = {"TIMER_DELAY_SEC": 1000, "TIMER_DELAY_MS": 1}
@@ -40,7 +41,7 @@ def wait_of(properties: Mapping[str, str]) -> Wait:
 
 
 def _number(name: str, value: str) -> int:
-    digits = value.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+    number = whole_number(value.removeprefix("-"))
+    if number is None:
         raise MessageRefused(f"{name} is {value[:40]!r}, which is no number; give a whole one")
-    return int(value)
+    return -number if value.startswith("-") else number

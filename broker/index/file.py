@@ -27,15 +27,16 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from broker.format.record import crc32
 from broker.index.rows import Rows
+from broker.runtime.accelerators import accelerated
 from broker.runtime.file_writes import Steps
-from broker.runtime.leaves import leaf
 from broker.runtime.seams import Disk, DiskFile
+from broker.runtime.steps import run_now
+from broker.runtime.sums import crc32
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_BYTES = HEADER.size
@@ -202,8 +203,7 @@ class IndexFile:
             IndexDamaged: It is not what was saved.
             OSError: It cannot be read.
         """
-        for _ in self.verify():
-            pass
+        run_now(self.verify())
         file = self._disk.open(self.path)
         slots = array("i", file.read(HEADER_BYTES, SLOT_BYTES * self._slots_total))
         if _SWAP:
@@ -214,7 +214,7 @@ class IndexFile:
         self._file, self._slots = file, slots
         self._pending_from = self.header.next_entry
 
-    def verify(self, *, again: bool = False) -> Iterator[None]:
+    def verify(self, *, again: bool = False) -> Generator[None, None, None]:
         """Compare the file with its sums, yielding between pieces of a megabyte; once per process, or `again`.
 
         Raises:
@@ -281,7 +281,7 @@ class IndexFile:
             self._pending_from = self.header.next_entry
             self._pending.clear()
 
-    def saving(self) -> Steps[Sums]:
+    def writing(self) -> Steps[Sums]:
         """Write entries, slots and header and sync the file, in steps; what is put meanwhile is for the next one.
 
         Raises:
@@ -380,7 +380,7 @@ def _enter_by_columns(  # noqa: PLR0917 - what compiled functions take by name c
     begin_ms: int,
     dirty: set[int] | None,
 ) -> tuple[bytes, int]:
-    """Put entries into the slots; the leaf `broker.index.rows_leaf` does the same, one by one.
+    """Put entries into the slots; `broker.index.rows_accelerator` does the same, one by one.
 
     Args:
         hashes: Their key hashes.
@@ -411,7 +411,7 @@ def _enter_by_columns(  # noqa: PLR0917 - what compiled functions take by name c
     return _entries_packer(len(hashes))(*flat), befores.count(0)
 
 
-_enter = leaf("broker.index.rows_leaf", "enter", _enter_by_columns)
+_enter = accelerated("broker.index.rows_accelerator", "enter", _enter_by_columns)
 
 
 def _seconds(stamps: list[int], begin_ms: int) -> list[int]:

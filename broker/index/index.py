@@ -14,7 +14,7 @@ Guarantees:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from broker.errors import NO_SPACE
 from broker.index.feed import IndexFeed
@@ -27,10 +27,9 @@ from broker.index.state import IndexState
 from broker.log.commit_log import CommitLog
 from broker.log.walk import walk
 from broker.options import StoreOptions
-from broker.runtime.file_writes import Saving, Steps, at_once, can_wait
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Disk
+from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import FileWrite, Steps, at_once, can_wait
+from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import INDEX_ENTRIES, INDEX_FAILED, INDEX_FULL_DISK, INDEX_LAG
 
 STEP_RECORDS = 256
@@ -61,7 +60,6 @@ class Index:
         failed: Why nothing is built any more, or None.
         log: The commit log.
         feed: Takes what is appended, so that it is not read from the log again.
-        settle: Ends a save that is under way; called before another one, and before files are removed.
     """
 
     def __init__(
@@ -69,11 +67,9 @@ class Index:
         root: str,
         *,
         log: CommitLog,
-        disk: Disk,
-        clock: Clock,
         options: StoreOptions,
-        metrics: Metrics,
-        notices: Notices,
+        runtime: Runtime,
+        finish_writes: Callable[[], None] = lambda: None,
         read_only: bool = False,
     ) -> None:
         """Set up; `open` does the work.
@@ -81,11 +77,9 @@ class Index:
         Args:
             root: The store.
             log: Its commit log.
-            disk: Where.
-            clock: Names files, spaces saves.
             options: Sizes of the files.
-            metrics: Counts.
-            notices: Reports damage.
+            runtime: Where; the clock names files and spaces saves.
+            finish_writes: Ends a save that is under way; called before another one, and before files are removed.
             read_only: Nothing is built or changed; what is not believed counts as missing.
         """
         self._read_only = read_only
@@ -94,12 +88,13 @@ class Index:
         self.failed: str | None = None
         self._folder = f"{root}/index"
         self.log = self._log = log
+        disk, metrics = runtime.disk, runtime.metrics
         self._disk = disk
-        self._clock = clock
+        self._clock = runtime.clock
         self._metrics = metrics
-        self._notices = notices
+        self._limited_log = runtime.limited_log
         self._state = IndexState(root, disk=disk)
-        self.settle: Callable[[], None] = _nothing
+        self._finish_writes = finish_writes
         self.feed = IndexFeed()
         self._hash = KeyHasher().hash
         self._rows = RowMaker()
@@ -109,15 +104,15 @@ class Index:
             disk=disk,
             options=options,
             metrics=metrics,
-            notices=notices,
+            limited_log=runtime.limited_log,
             read_only=read_only,
         )
         self._writer: IndexFile | None = None
         self._repair: _Repair | None = None
-        self._compared: tuple[IndexFile, Iterator[None]] | None = None
+        self._compared: tuple[IndexFile, Generator[None, None, None]] | None = None
         self._known_to = -1  # records up to here may be in the files already
         self._retry_at = 0.0
-        self._saved_at = clock.monotonic()
+        self._saved_at = runtime.clock.monotonic()
         self._entries = metrics.counter(INDEX_ENTRIES)
 
     # Opening
@@ -181,7 +176,7 @@ class Index:
 
     def distrust(self, file: IndexFile, why: str) -> None:
         """Have a file made anew from the log, because it was found to be damaged."""
-        self.settle()
+        self._finish_writes()
         if file not in self._parts.all:
             return
         file.release()
@@ -213,7 +208,7 @@ class Index:
             if error.errno in NO_SPACE:
                 self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
                 self._metrics.counter(INDEX_FULL_DISK).add()
-                self._notices.note("index_waits_for_disk_space", lag_bytes=self._log.visible_end - self.position)
+                self._limited_log.note("index_waits_for_disk_space", lag_bytes=self._log.visible_end - self.position)
             else:
                 self._fail(error)
             return False
@@ -276,10 +271,10 @@ class Index:
         return file
 
     def _seal(self, file: IndexFile) -> None:
-        self.settle()
-        at_once(self._disk, file.saving())
+        self._finish_writes()
+        at_once(self._disk, file.writing())
         file.release()
-        at_once(self._disk, self._saving_state())
+        at_once(self._disk, self._writing_state())
 
     def _step_repair(self, records_max: int) -> None:
         """Go on with the first of the gaps; it becomes a file when its stretch of the log is read or the file full."""
@@ -313,19 +308,19 @@ class Index:
                 self._parts.file(self._parts.all.pop(place).name).remove()
 
     def _close_gap(self, place: int, repair: _Repair) -> None:
-        self.settle()
+        self._finish_writes()
         self._repair = None
         self._parts.names_changed = True
         if repair.file is None:
             self._parts.all.pop(place)
             self._parts.file(repair.gap.name).remove()
         else:
-            at_once(self._disk, repair.file.saving())
+            at_once(self._disk, repair.file.writing())
             repair.file.release()
             self._parts.all[place] = repair.file
-        at_once(self._disk, self._saving_state())
+        at_once(self._disk, self._writing_state())
 
-    # Saving
+    # Writing
 
     def tick(self) -> None:
         """Do what is due about once a second: a small step, the lag's gauge. The log is synced before."""
@@ -337,18 +332,18 @@ class Index:
         """Whether something was built, and the last save is ten seconds ago."""
         return self._parts.changed and self.failed is None and self._clock.monotonic() - self._saved_at >= SAVE_SECONDS
 
-    def saving(self, *, now: bool = False) -> Saving:
+    def writing(self, *, now: bool = False) -> FileWrite:
         """Make what was built durable when that is due, or `now`, in steps; before the checkpoint is written."""
         if not (self.is_save_due or (now and self._parts.changed and self.failed is None)):
             return
         self._saved_at = self._clock.monotonic()
         try:
-            yield from self._saving_state(self._writer)
+            yield from self._writing_state(self._writer)
         except OSError as error:
             if not can_wait(error):
                 self._fail(error)
 
-    def _saving_state(self, writer: IndexFile | None = None) -> Saving:
+    def _writing_state(self, writer: IndexFile | None = None) -> FileWrite:
         """Make `writer` and the names of the files durable, then the state as it is now."""
         position, names_changed = self.position, self._parts.names_changed
         files = {file.name: file.sums for file in self.files if file is not self._writer or file.sums is not None}
@@ -357,10 +352,10 @@ class Index:
         self._parts.changed = self._parts.names_changed = False
         try:
             if writer is not None:
-                files[writer.name] = yield from writer.saving()
+                files[writer.name] = yield from writer.writing()
             if names_changed:
                 yield self._folder
-            yield from self._state.saving(position, files, missing)
+            yield from self._state.writing(position, files, missing)
         except BaseException:
             self._parts.changed = True
             self._parts.names_changed |= names_changed
@@ -369,7 +364,7 @@ class Index:
 
     def drop_before(self, physical: int) -> int:
         """`dropping_before` at once, after what is under way."""
-        self.settle()
+        self._finish_writes()
         return at_once(self._disk, self.dropping_before(physical))
 
     def dropping_before(self, physical: int) -> Steps[int]:
@@ -383,7 +378,7 @@ class Index:
                 dropped += 1
             if dropped:
                 self._parts.names_changed = True
-                yield from self._saving_state()
+                yield from self._writing_state()
         except OSError as error:
             self._fail(error)
         return dropped
@@ -393,10 +388,10 @@ class Index:
         for _ in range(CLOSE_RECORDS_MAX // STEP_RECORDS):
             if not self.step():
                 break
-        self.settle()
-        at_once(self._disk, self.saving(now=True))
+        self._finish_writes()
+        at_once(self._disk, self.writing(now=True))
         if self.behind:
-            self._notices.note("index_closed_behind", lag_bytes=self._log.visible_end - self.position)
+            self._limited_log.note("index_closed_behind", lag_bytes=self._log.visible_end - self.position)
         self.release()
 
     def stop(self) -> None:
@@ -417,11 +412,7 @@ class Index:
         self.failed = f"{error.filename or self._folder}: {error.strerror or error}"
         self.feed.close()
         self._metrics.counter(INDEX_FAILED).value = 1
-        self._notices.note("index_failed", folder=self._folder, error=str(error))
-
-
-def _nothing() -> None:
-    """End no save, where none is made in steps."""
+        self._limited_log.note("index_failed", folder=self._folder, error=str(error))
 
 
 def _unknown(rows: Rows, known_to: int, files: list[IndexFile], known_from: int = _ALL_MS) -> Rows:
@@ -439,8 +430,7 @@ def _unknown(rows: Rows, known_to: int, files: list[IndexFile], known_from: int 
 
 def _has(files: list[IndexFile], key_hash: int, physical: int) -> bool:
     for file in files:
-        for _ in file.verify():
-            pass
+        run_now(file.verify())
         if physical in file.find(key_hash, 0, _ALL_MS):
             return True
     return False

@@ -8,7 +8,7 @@ from broker.index.state import SavedIndex
 from broker.log.commit_log import CommitLog
 from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk
 from broker.runtime.store_metrics import INDEX_REBUILT
 
@@ -37,7 +37,7 @@ class IndexParts:
         disk: Disk,
         options: StoreOptions,
         metrics: Metrics,
-        notices: Notices,
+        limited_log: RateLimitedLog,
         read_only: bool,
     ) -> None:
         """Set up; `take_stock` reads.
@@ -48,7 +48,7 @@ class IndexParts:
             disk: Where.
             options: Sizes of the files.
             metrics: Counts gaps.
-            notices: Reports them.
+            limited_log: Reports them.
             read_only: Nothing is deleted, counted or reported.
         """
         self.all: list[IndexFile | Gap] = []
@@ -59,7 +59,7 @@ class IndexParts:
         self._disk = disk
         self._options = options
         self._metrics = metrics
-        self._notices = notices
+        self._limited_log = limited_log
         self._read_only = read_only
 
     def take_stock(self, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> bool:
@@ -85,7 +85,7 @@ class IndexParts:
             except IsADirectoryError:
                 known = False
             if not known:
-                self._notices.note("index_foreign_file_left_alone", file=f"{self._folder}/{name}")
+                self._limited_log.note("index_foreign_file_left_alone", file=f"{self._folder}/{name}")
         for name in saved.files.keys() - set(names) if saved is not None else ():
             self.all.append(self.gap(name, "missing", "it is missing"))
         self.all.sort(key=lambda part: part.name)
@@ -121,7 +121,7 @@ class IndexParts:
         if self._read_only:
             return Gap(name)
         self._metrics.counter(INDEX_REBUILT, reason).add()
-        self._notices.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
+        self._limited_log.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
         self.changed = self.names_changed = True
         return Gap(name)
 

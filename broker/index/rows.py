@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker.index.keys import KeyHasher, joined_keys, keys_of, unique_key_of, words_value_of
 from broker.log.walk import Walked
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 
 _UNIQUE = b"UNIQ_KEY\x01"
 _KEYS = b"KEYS\x01"
@@ -44,7 +44,7 @@ class Fed(NamedTuple):
 def _fed_none(
     tails: list[bytes], physicals: list[int], stamps: list[int], hasher: KeyHasher
 ) -> tuple[list[int], list[int], list[int]] | None:
-    """Leave it to the Python; the leaf `broker.index.rows_leaf` does it, record by record.
+    """Leave it to the Python; `broker.index.rows_accelerator` does it, record by record.
 
     Args:
         tails: As in `Fed`.
@@ -58,7 +58,7 @@ def _fed_none(
     return None
 
 
-_fed = leaf("broker.index.rows_leaf", "fed_rows", _fed_none)
+_fed = accelerated("broker.index.rows_accelerator", "fed_rows", _fed_none)
 
 
 class RowMaker:

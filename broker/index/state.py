@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from broker.errors import StoreUnreadable
 from broker.index.file import Header, Sums
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 
@@ -53,7 +53,7 @@ class IndexState:
         }
         return SavedIndex(data["position"], files, frozenset(data["missing"]))
 
-    def saving(self, position: int, files: Mapping[str, Sums | None], missing: Iterable[str]) -> Saving:
+    def writing(self, position: int, files: Mapping[str, Sums | None], missing: Iterable[str]) -> FileWrite:
         """Write the state, durably, in steps; `files` are those that were made durable, by name. Raises OSError."""
         sums = {name: None if each is None else list(each) for name, each in files.items()}
-        yield from self._file.saving({"position": position, "files": sums, "missing": list(missing)})
+        yield from self._file.writing({"position": position, "files": sums, "missing": list(missing)})

@@ -4,7 +4,7 @@ Such a change is a generator. It yields None between two steps of bounded work, 
 makes sense only once that was told; whoever drives it lets the loop do other things meanwhile. In a store that makes no
 syncs in the background all is made at once, and nothing is yielded but None.
 
-What is staged in the log is waited for by `settled`, state files and folders by `saved`.
+What is staged in the log is waited for by `all_durable`, state files and folders by `saved`.
 """
 
 from __future__ import annotations
@@ -13,34 +13,20 @@ from collections.abc import Callable, Generator
 from typing import Protocol, TypeVar
 
 from broker.errors import StoreError, StoreFailed
-from broker.log.put import Done
-from broker.runtime.file_writes import Saving, Savings, Steps
-from broker.runtime.seams import Syncs
+from broker.log.group_commit import GroupCommit
+from broker.runtime.file_writes import FileWrite, FileWrites, Steps
 
 Result = TypeVar("Result")
 
 
-class Settles(Protocol):
-    """What `settled` asks of the store."""
+class Commits(Protocol):
+    """What `all_durable` asks of the store."""
 
-    syncs: Syncs | None
+    commit: GroupCommit
 
     @property
     def closed(self) -> bool:
         """Its files are given back."""
-        ...
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether something is staged, on its way, or durable and not told."""
-        ...
-
-    def flush(self) -> None:
-        """Write, sync and show what is staged."""
-        ...
-
-    def tell_settled(self, done: Done) -> None:
-        """Call a `done` when what is staged or on its way is durable and told, or has failed."""
         ...
 
 
@@ -52,15 +38,15 @@ class Awaited:
         now: Has it told at once; the calling thread waits for the disk.
     """
 
-    def __init__(self, store: Settles) -> None:
-        """Expect a `done` of a store."""
-        self._expect(store.flush, at_once=store.syncs is None)
+    def __init__(self, commit: GroupCommit) -> None:
+        """Expect a `done` of a store's appends."""
+        self._expect(commit.flush, at_once=commit.syncs is None)
 
     @classmethod
-    def of_saving(cls, savings: Savings) -> Awaited:
-        """Expect the end of a saving."""
+    def of_writes(cls, file_writes: FileWrites) -> Awaited:
+        """Expect the end of a file write."""
         awaited = cls.__new__(cls)
-        awaited._expect(savings.finish, at_once=False)
+        awaited._expect(file_writes.finish, at_once=False)
         return awaited
 
     def _expect(self, now: Callable[[], None], *, at_once: bool) -> None:
@@ -98,7 +84,7 @@ class Awaited:
 AwaitedSteps = Generator[Awaited | None, None, Result]
 
 
-def settled(store: Settles) -> AwaitedSteps[None]:
+def all_durable(store: Commits) -> AwaitedSteps[None]:
     """Wait until what is staged, or on its way to the disk, is durable and was told.
 
     Raises:
@@ -107,34 +93,34 @@ def settled(store: Settles) -> AwaitedSteps[None]:
     """
     if store.closed:
         raise StoreError("the store is closed; open it again and ask once more")
-    if store.unsettled:
-        awaited = Awaited(store)
-        store.tell_settled(awaited.tell)
+    if store.commit.unsettled:
+        awaited = Awaited(store.commit)
+        store.commit.when_told(awaited.tell)
         yield from awaited.steps()
 
 
-class Saves(Protocol):
+class WritesFiles(Protocol):
     """What `saved` asks of the store."""
 
-    savings: Savings
+    file_writes: FileWrites
     failed: StoreFailed | None
 
 
-def saved(store: Saves, saving: Steps[Result]) -> AwaitedSteps[Result]:
-    """Wait until a saving was made, after those that were there before; returns what it returns.
+def saved(store: WritesFiles, writing: Steps[Result]) -> AwaitedSteps[Result]:
+    """Wait until a file write was made, after those that were there before; returns what it returns.
 
     With none before it, its first step is made at once.
 
     Raises:
-        Exception: As the saving.
+        Exception: As the file write.
         StoreFailed: Also when the store failed before it had ended.
     """
-    awaited = Awaited.of_saving(store.savings)
+    awaited = Awaited.of_writes(store.file_writes)
     results: list[Result] = []
 
-    def telling() -> Saving:
+    def telling() -> FileWrite:
         try:
-            results.append((yield from saving))
+            results.append((yield from writing))
         except Exception as error:
             awaited.tell(error)
         else:
@@ -145,23 +131,11 @@ def saved(store: Saves, saving: Steps[Result]) -> AwaitedSteps[Result]:
         if store.failed is not None:
             awaited.tell(store.failed)
 
-    store.savings.add(telling(), dropped)
+    store.file_writes.add(telling(), dropped)
     yield from awaited.steps()
     return results[0]
 
 
-def saving_nothing() -> Saving:
+def writing_nothing() -> FileWrite:
     """Change nothing: for who waits until those before it were made."""
     yield from ()
-
-
-def run_now(steps: AwaitedSteps[Result]) -> Result:
-    """Run a change to its end; the calling thread waits for the disk."""
-    while True:
-        try:
-            awaited = next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        if awaited is not None:
-            awaited.now()

@@ -9,8 +9,16 @@ Guarantees:
 - Records are staged in memory and written by `write`, one system call per segment touched; nothing staged can be read.
 - A failed write or sync leaves the log unusable for writing; the owner must not call `write` again (fail-stop).
 
-Mapped segments are remembered only while they are read: `forget_idle` drops those untouched since it was last called,
-so that memory stays flat while a large log streams through.
+Three ends, and never in another order: `visible_end` <= what is on the disk <= `end`. `reserve` and `stage` move `end`
+alone, since an append must know its offsets before it is written; whoever made what was written durable moves
+`visible_end`. So a reader never sees what a power loss may still take away. (Reading the staged bytes as well would
+show messages that are then lost.)
+
+A file gets its size under another name and is renamed: a segment with its own name is whole, whenever a stop comes.
+Records are looked at through mapped files, without a copy, and a place is compared before it is believed: units and
+indexes that name it are derived, and may be wrong. Mapped segments are remembered only while they are read:
+`forget_idle` drops those untouched since it was last called, so that memory stays flat while a large log streams
+through.
 """
 
 from __future__ import annotations
@@ -33,9 +41,10 @@ from broker.format.record import (
     sum_matches,
 )
 from broker.log.log_pages import NOT_GIVEN, LogPages
-from broker.runtime.file_writes import Saving, at_once
+from broker.log.segment import Segment
+from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import is_number
-from broker.runtime.seams import Buffer, Disk, DiskFile
+from broker.runtime.seams import Buffer, Disk
 from broker.runtime.unreadable import BadStretch, good_parts
 
 SEGMENT_NAME_DIGITS = 20
@@ -49,20 +58,6 @@ def segment_name(base: int) -> str:
     return f"{base:020d}"
 
 
-class Segment:
-    """One segment file and what is staged for it."""
-
-    __slots__ = ("base", "file", "staged", "staged_at", "staged_bytes", "unsynced")
-
-    def __init__(self, base: int, file: DiskFile) -> None:
-        self.base = base
-        self.file = file
-        self.staged: list[Buffer] = []
-        self.staged_at = 0
-        self.staged_bytes = 0
-        self.unsynced = False
-
-
 class CommitLog:
     """Segments of one store.
 
@@ -73,18 +68,32 @@ class CommitLog:
             was mapped a minute or more after it was left: their sum is checked when read (D2).
         pages: Which bytes of the mapped segments can be looked at.
         segments: Segment by number (base // segment_bytes).
-        settle: Ends a claim that is under way in steps; called before another one.
+
+    Args:
+        root: The store.
+        disk: Where.
+        segment_bytes: Size of each segment.
+        finish_writes: Ends a claim that is under way in steps; called before another one.
+        unreadable: Told the commit-log offsets [start, end) of what the disk does not give out.
     """
 
-    def __init__(self, root: str, *, disk: Disk, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        disk: Disk,
+        segment_bytes: int,
+        finish_writes: Callable[[], None] = lambda: None,
+        unreadable: Callable[[int, int], object] = lambda start, end: None,
+    ) -> None:
         self.folder = f"{root}/commitlog"
         self._spare_path = f"{root}/pyddmq/segment.new"
-        self.settle: Callable[[], None] = lambda: None
+        self._finish_writes = finish_writes
         self._disk = disk
         self.segment_bytes = segment_bytes
         self._start_max = segment_bytes - RECORD_OVERHEAD_BYTES
         self.segments: dict[int, Segment] = {}
-        self.pages = LogPages(self.segments, segment_bytes, self.view)
+        self.pages = LogPages(self.segments, segment_bytes, self.view, unreadable)
         self.end = 0
         self.visible_end = 0
         self.cold_end = 0
@@ -176,11 +185,11 @@ class CommitLog:
         Raises:
             OSError: ENOSPC or another failure; no segment was added.
         """
-        self.settle()
+        self._finish_writes()
         if number not in self.segments:
             at_once(self._disk, self.claiming(number))
 
-    def claiming(self, number: int) -> Saving:
+    def claiming(self, number: int) -> FileWrite:
         """`claim` of a segment that is not there, in steps; it is added with the last. Raises the same."""
         base = number * self.segment_bytes
         path = f"{self.folder}/{segment_name(base)}"
@@ -241,6 +250,7 @@ class CommitLog:
         """
         first = physicals[0]
         last_end = physicals[-1] + sizes[-1]
+        assert first >= self.end, "records are staged behind all others"
         if last_end <= (first // self.segment_bytes + 1) * self.segment_bytes:
             if first != self.end:
                 self._stage_blank(self.end)
@@ -281,7 +291,9 @@ class CommitLog:
         """
         written = 0
         for segment in self._dirty:
-            segment.file.write(segment.staged_at - segment.base, segment.staged)
+            at = segment.staged_at - segment.base
+            assert 0 <= at < at + segment.staged_bytes <= self.segment_bytes, "what is written stays in its segment"
+            segment.file.write(at, segment.staged)
             written += segment.staged_bytes
             segment.staged = []
             segment.staged_bytes = 0

@@ -1,18 +1,29 @@
 """From messages to the bytes of their records, many at once: the hot path of publishing.
 
-Two passes. `measure` checks the messages and makes what stands behind each body, so that sizes are known and nothing
-is staged when one is refused. `encode`, once the log has said where each record goes, makes headers, sums and units.
-A large body is never copied. Both work by columns: what is done for every message is done by `map` and comprehensions,
-which costs half of a loop's statements.
+A record is laid out so that what is known late stands early, and what is known early late:
+
+    header   size, magic, sum of the body, queue, flag, queue offset, commit-log offset,
+             sysFlag, born time and host, store time and host, reconsume times, prepared offset, length of the body
+    body     as it came
+    tail     topic, length of the properties, properties, UNIQ_KEY, place in an atomic batch
+    sum      the property __CRC32#, over all before it
+
+RocketMQ fixed that order; two passes follow from it. The size stands first and the sum last, so a record cannot be
+written while it is made; but its size needs no more than the lengths of body and tail. So `measure` comes first: it
+judges every message and makes the tails. What is refused is refused before anything has changed, and then the log can
+say where each record goes, with a new segment begun where one does not fit. Only that gives the two offsets in the
+header, and they give the sum. So `encode` comes second: headers, sums, and the units of the queues, each of which takes
+the next offset. It cannot refuse any more; what it relies on is asserted.
+
+A body is never copied here: header, body, tail and sum are buffers of one write. The accelerator joins small records,
+which costs less than a buffer for each part. What all records of an append share (`Stamp`) is packed once.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial, reduce
-from itertools import repeat
-from operator import ge, or_
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from broker.errors import MessageRefused
@@ -27,24 +38,22 @@ from broker.format.record import (
     MAGIC_V1,
     SYS_BORN_HOST_V6,
     batch_property,
-    crc32,
-    crc_properties,
     crc_property,
-    library_crc32,
 )
 from broker.format.unique_key import KEY_BYTES, UniqueKeys
 from broker.log.put import Position, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT, ConsumeQueue
 from broker.queues.topics import Topic
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 from broker.runtime.seams import Buffer
+from broker.runtime.sums import crc32, library_crc32
 
 KEY_PROPERTY_BYTES = len(b"UNIQ_KEY\x01") + KEY_BYTES + 1
 _Pack = Callable[..., bytes]
 _ENDS_COUNT_MAX = 1024
 _JOINED_BYTES_MAX = 4096
-"""Records up to this size are put together in memory: that costs less than a sum and a buffer for each part."""
+"""Records up to this size are put together in memory by the accelerator."""
 
 # NamedTuple's own constructor is a Python function; this one is not, and there is one call per message.
 _new = tuple.__new__
@@ -80,7 +89,7 @@ def _measure_none(  # noqa: PLR0917 - what compiled functions take by name costs
     block_bytes_max: int,
     record_bytes_max: int,
 ) -> tuple[list[bytes], list[int], list[bytes]] | None:
-    """Leave all to the general way, which is the quickest in Python; the leaf `broker.log.encode_leaf` does more.
+    """Leave all to the general way; `broker.log.encode_accelerator` does more.
 
     Args:
         puts: The messages.
@@ -133,8 +142,8 @@ def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs 
     return None
 
 
-_measure = leaf("broker.log.encode_leaf", "measure", _measure_none)
-_encode = leaf("broker.log.encode_leaf", "encode", _encode_none)
+_measure = accelerated("broker.log.encode_accelerator", "measure", _measure_none)
+_encode = accelerated("broker.log.encode_accelerator", "encode", _encode_none)
 
 
 class Encoder:
@@ -155,76 +164,47 @@ class Encoder:
         count = len(puts)
         if atomic and count > BATCH_MEMBERS_MAX:
             raise self._batch_refusal(count, 0)
+        ends = _batch_ends(count) if atomic else None
+        own_bytes = CRC_BYTES + BATCH_BYTES if atomic else CRC_BYTES
         usual = _measure(
             puts,
             self._keys.take,
             stamp.store_ms,
-            _batch_ends(count) if atomic else None,
-            CRC_BYTES + BATCH_BYTES if atomic else CRC_BYTES,
+            ends,
+            own_bytes,
             self._overhead(stamp),
             self._body_bytes_max,
             PROPERTIES_BYTES_MAX,
             self._record_bytes_max,
         )
-        if usual is not None:
-            if atomic and sum(usual[1]) > self._record_bytes_max:
-                raise self._batch_refusal(count, sum(usual[1]))
-            return _new(Measured, usual)
-        if count == 1 and not atomic:
-            return self._measure_one(puts[0], stamp)
-        topics, queue_ids, bodies, blocks, _, given, *_ = zip(*puts, strict=True)
-        # A record that takes the place of another one keeps its key: none is made then.
-        keys = list(given) if all(given) else self._keys.take(count, stamp.store_ms)
-        own_bytes = CRC_BYTES + (BATCH_BYTES if atomic else 0)
-        ends = _batch_ends(count) if atomic else repeat(b"\x02", count)
-        parts: tuple[Iterable[bytes], ...]
-        if any(given):
-            completed = [
-                block.removesuffix(b"\x02") if mine else b"%bUNIQ_KEY\x01%b" % (block, key)
-                for block, mine, key in zip(blocks, given, keys, strict=True)
-            ]
-            keys = [mine or key for mine, key in zip(given, keys, strict=True)]
-            block_sizes = [len(block) + 1 + own_bytes for block in completed]
-            parts = (completed, ends)
-        else:
-            block_sizes = [len(block) + KEY_PROPERTY_BYTES + own_bytes for block in blocks]
-            parts = (blocks, repeat(b"UNIQ_KEY\x01"), keys, ends)
-        if max(block_sizes) > PROPERTIES_BYTES_MAX and (refusal := self._refusal(puts, block_sizes, stamp)):
-            raise refusal
-        lengths = [size.to_bytes(2, "big") for size in block_sizes]
-        tails = list(map(b"".join, zip([topic.prefix for topic in topics], lengths, *parts, strict=False)))
-        overhead = self._overhead(stamp)
-        body_sizes = list(map(len, bodies))
-        sizes = [overhead + size + len(tail) for size, tail in zip(body_sizes, tails, strict=True)]
-        if (
-            max(body_sizes) > self._body_bytes_max
-            or max(sizes) > self._record_bytes_max
-            or min(queue_ids) < 0
-            or any(map(ge, queue_ids, [len(topic.queues) for topic in topics]))
-        ) and (refusal := self._refusal(puts, block_sizes, stamp)):
-            raise refusal
-        if atomic and sum(sizes) > self._record_bytes_max:
-            raise self._batch_refusal(count, sum(sizes))
-        return Measured(tails, sizes, keys)
+        measured = self._measure_each(puts, stamp, ends, own_bytes) if usual is None else _new(Measured, usual)
+        if atomic and sum(measured.sizes) > self._record_bytes_max:
+            raise self._batch_refusal(count, sum(measured.sizes))
+        return measured
 
-    def _measure_one(self, put: Put, stamp: Stamp) -> Measured:
-        """Do `measure` for one message, where columns cost more than they save."""
-        topic, queue_id, body, block, _, key, _, _, _, _ = put
-        if key:
-            tail = b"%b\x02" % block.removesuffix(b"\x02")
-        else:
-            [key] = self._keys.take(1, stamp.store_ms)
-            tail = b"%bUNIQ_KEY\x01%b\x02" % (block, key)
-        block_bytes = len(tail) + CRC_BYTES
-        size = self._overhead(stamp) + len(body) + len(topic.prefix) + 2 + len(tail)
-        if (
-            len(body) > self._body_bytes_max
-            or block_bytes > PROPERTIES_BYTES_MAX
-            or size > self._record_bytes_max
-            or not 0 <= queue_id < len(topic.queues)
-        ) and (refusal := self._refusal((put,), (block_bytes,), stamp)):
-            raise refusal
-        return Measured([b"%b%b%b" % (topic.prefix, block_bytes.to_bytes(2, "big"), tail)], [size], [key])
+    def _measure_each(
+        self, puts: Sequence[Put], stamp: Stamp, ends: Sequence[bytes] | None, own_bytes: int
+    ) -> Measured:
+        """Do `measure` for messages of any kind, one by one."""
+        tails: list[bytes] = []
+        sizes: list[int] = []
+        # A record that takes the place of another one keeps its key: none is made then.
+        keys = [put.unique_key for put in puts]
+        if not all(keys):
+            made = self._keys.take(len(puts), stamp.store_ms)
+            keys = [given or new for given, new in zip(keys, made, strict=True)]
+        for place, (put, key) in enumerate(zip(puts, keys, strict=True)):
+            block = put.properties
+            completed = block.removesuffix(b"\x02") if put.unique_key else b"%bUNIQ_KEY\x01%b" % (block, key)
+            end = b"\x02" if ends is None else ends[place]
+            # `end` has the separator, and in a batch the message's place, which `own_bytes` counts too.
+            block_bytes = len(completed) + 1 + own_bytes
+            size = self._overhead(stamp) + len(put.body) + len(put.topic.prefix) + 2 + block_bytes - CRC_BYTES
+            if refusal := self._refusal(put, block_bytes, size):
+                raise refusal
+            tails.append(b"%b%b%b%b" % (put.topic.prefix, block_bytes.to_bytes(2, "big"), completed, end))
+            sizes.append(size)
+        return Measured(tails, sizes, keys)
 
     def _overhead(self, stamp: Stamp) -> int:
         """Bytes of a record besides its body and its tail."""
@@ -238,21 +218,20 @@ class Encoder:
             else f"a batch of {count}: {BATCH_MEMBERS_MAX} messages are allowed; send smaller batches"
         )
 
-    def _refusal(self, puts: Sequence[Put], block_sizes: Sequence[int], stamp: Stamp) -> MessageRefused | None:
-        """Return why the first message that can never be stored is refused; None when all can."""
-        for (topic, queue_id, body, *_), block_bytes in zip(puts, block_sizes, strict=True):
-            size = self._overhead(stamp) + len(body) + len(topic.prefix) + 2 + block_bytes - CRC_BYTES
-            if not 0 <= queue_id < len(topic.queues):
-                return MessageRefused(f"topic {topic.name} has no queue {queue_id}, only 0 to {len(topic.queues) - 1}")
-            if len(body) > self._body_bytes_max and not topic.system:
-                return MessageRefused(f"the body has {len(body)} bytes, {self._body_bytes_max} are allowed")
-            if block_bytes > PROPERTIES_BYTES_MAX:
-                return MessageRefused(
-                    f"key, tags and properties take {block_bytes} bytes, {PROPERTIES_BYTES_MAX} are allowed"
-                )
-            if size > self._record_bytes_max:
-                text = f"the record takes {size} bytes and does not fit into one log file; send a smaller body"
-                return MessageRefused(text)
+    def _refusal(self, put: Put, block_bytes: int, size: int) -> MessageRefused | None:
+        """Return why a message can never be stored; None when it can."""
+        topic, queue_id, body_bytes = put.topic, put.queue_id, len(put.body)
+        if not 0 <= queue_id < len(topic.queues):
+            return MessageRefused(f"topic {topic.name} has no queue {queue_id}, only 0 to {len(topic.queues) - 1}")
+        if body_bytes > self._body_bytes_max and not topic.system:
+            return MessageRefused(f"the body has {body_bytes} bytes, {self._body_bytes_max} are allowed")
+        if block_bytes > PROPERTIES_BYTES_MAX:
+            return MessageRefused(
+                f"key, tags and properties take {block_bytes} bytes, {PROPERTIES_BYTES_MAX} are allowed"
+            )
+        if size > self._record_bytes_max:
+            text = f"the record takes {size} bytes and does not fit into one log file; send a smaller body"
+            return MessageRefused(text)
         return None
 
     def encode(
@@ -280,8 +259,10 @@ class Encoder:
             the bits of sysFlag that any has.
         """
         tails, sizes, keys = measured
+        assert len(puts) == len(physicals), "a place for each message"
+        encoded = None
         if len(stamp.born_host) == 8:
-            usual = _encode(
+            encoded = _encode(
                 puts,
                 tails,
                 sizes,
@@ -294,102 +275,41 @@ class Encoder:
                 origins,
                 stamp[2],
             )
-            if usual is not None:
-                return usual
-        if len(puts) == 1 and origins is None:
-            return self._encode_one(puts[0], measured, physicals[0], stamp, touched)
-        topics, queue_ids, bodies, _, tags, _, prepared, reconsumed, sys_flags, user_flags = zip(*puts, strict=True)
-        queues = [topic.queues[queue_id] for topic, queue_id in zip(topics, queue_ids, strict=True)]
-        codes: Iterable[int]
-        if tags.count(tags[0]) == len(tags):
-            codes = repeat(_code_of(tags[0], stamp))
-        else:
-            codes = [_code_of(each, stamp) for each in tags]
-        offsets: list[int] = []
-        staged: dict[ConsumeQueue, list[bytes]] = {}
-        for queue, unit in zip(queues, map(UNIT.pack, physicals, sizes, codes), strict=False):
-            offset = queue.next_offset
-            offsets.append(offset)
-            queue.next_offset = offset + 1
-            if queue in staged:
-                staged[queue].append(unit)
-            else:
-                staged[queue] = [unit]
-        for queue, units in staged.items():
-            queue.tail += b"".join(units)
-        touched.update(zip(queues, topics, strict=True))
-        flags = 0
-        if origins is not None or any(sys_flags) or any(prepared) or any(reconsumed):
-            flags = reduce(or_, sys_flags)
-            middles: Iterable[bytes] = self._middles(stamp, origins, prepared, reconsumed, sys_flags)
-        else:
-            middles = repeat(self._middle(stamp, 0, 0, 0))
-        headers = list(
-            map(
-                _header_packers(len(stamp.born_host))[0],
-                sizes,
-                repeat(MAGIC_V1),
-                [value & 0x7FFFFFFF for value in map(crc32, bodies)],
-                queue_ids,
-                user_flags,
-                offsets,
-                physicals,
-                middles,
-                map(len, bodies),
-            )
-        )
-        if max(sizes) <= _JOINED_BYTES_MAX:
-            parts = 2
-            records: list[Buffer] = list(map(b"".join, zip(headers, bodies, tails, strict=True)))
-            sums = map(crc32, records)
-        else:
-            parts = 4
-            sums = map(crc32, tails, map(crc32, bodies, map(crc32, headers)))
-        buffers: list[Buffer] = [b""] * (parts * len(headers))
-        if parts == 2:
-            buffers[0::2] = records
-        else:
-            buffers[0::4], buffers[1::4], buffers[2::4] = headers, bodies, tails
-        buffers[parts - 1 :: parts] = crc_properties([value & 0x7FFFFFFF for value in sums])
-        positions = list(map(_new, repeat(Position), zip(queue_ids, offsets, physicals, keys, strict=True)))
-        return buffers, positions, flags
+        if encoded is None:
+            encoded = self._encode_each(puts, measured, physicals, stamp, touched, origins)
+        assert sum(map(len, encoded[0])) == sum(sizes), "records take what was reserved for them"
+        return encoded
 
-    def _encode_one(
-        self, put: Put, measured: Measured, physical: int, stamp: Stamp, touched: dict[ConsumeQueue, Topic]
-    ) -> tuple[list[Buffer], list[Position], int]:
-        """Do `encode` for one message, where columns cost more than they save."""
-        topic, queue_id, body, _, tags, _, prepared, reconsumed, sys_flag, user_flag = put
-        [tail], [size], [key] = measured
-        queue = topic.queues[queue_id]
-        offset = queue.next_offset
-        touched[queue] = topic
-        queue.tail += UNIT.pack(physical, size, _code_of(tags, stamp))
-        queue.next_offset = offset + 1
-        shared = self._middle(stamp, prepared, reconsumed, sys_flag)
-        body_crc = crc32(body) & 0x7FFFFFFF
-        pack, _ = _header_packers(len(stamp.born_host))
-        header = pack(size, MAGIC_V1, body_crc, queue_id, user_flag, offset, physical, shared, len(body))
-        end = crc_property(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
-        return [header, body, tail, end], [_new(Position, (queue_id, offset, physical, key))], sys_flag
-
-    def _middles(
+    def _encode_each(  # noqa: PLR0917 - as `encode`
         self,
+        puts: Sequence[Put],
+        measured: Measured,
+        physicals: list[int],
         stamp: Stamp,
+        touched: dict[ConsumeQueue, Topic],
         origins: Sequence[tuple[int, bytes]] | None,
-        prepared: Sequence[int],
-        reconsumed: Sequence[int],
-        flags: Sequence[int],
-    ) -> Iterable[bytes]:
-        """`_middle` by columns."""
-        born_ms, born_host, store_ms = stamp
-        borns: Iterable[int] = repeat(born_ms)
-        hosts: Iterable[bytes] = repeat(born_host)
-        if origins is not None:
-            borns, hosts = zip(*origins, strict=True)
-        if len(born_host) != 8:
-            flags = [each | SYS_BORN_HOST_V6 for each in flags]
-        pack = _header_packers(len(born_host))[1]
-        return map(pack, flags, borns, hosts, repeat(store_ms), repeat(self._store_host), reconsumed, prepared)
+    ) -> tuple[list[Buffer], list[Position], int]:
+        """Do `encode` for messages of any kind, one by one."""
+        buffers: list[Buffer] = []
+        positions: list[Position] = []
+        flags = 0
+        pack_header, _ = _header_packers(len(stamp.born_host))
+        for place, (put, tail, size, key, physical) in enumerate(zip(puts, *measured, physicals, strict=True)):
+            queue = put.topic.queues[put.queue_id]
+            offset = queue.next_offset
+            touched[queue] = put.topic
+            queue.tail += UNIT.pack(physical, size, _code_of(put.tags, stamp))
+            queue.next_offset = offset + 1
+            made = stamp if origins is None else Stamp(*origins[place], stamp.store_ms)
+            body, body_crc = put.body, crc32(put.body) & 0x7FFFFFFF
+            middle = self._middle(made, put.prepared_offset, put.reconsume_times, put.sys_flag)
+            header = pack_header(size, MAGIC_V1, body_crc, put.queue_id, put.flag, offset, physical, middle, len(body))
+            end = crc_property(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
+            assert len(header) + len(body) + len(tail) + len(end) == size, "the size in the header is the record's"
+            buffers += (header, body, tail, end)
+            positions.append(Position(put.queue_id, offset, physical, key))
+            flags |= put.sys_flag
+        return buffers, positions, flags
 
     def _middle(self, stamp: Stamp, prepared: int, reconsumed: int, flags: int) -> bytes:
         """The header from sysFlag to the prepared offset: the same for nearly all records of an append."""

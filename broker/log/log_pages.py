@@ -39,12 +39,23 @@ class LogPages:
 
     Attributes:
         unsure_end: Bytes below may have to come from the disk when they are looked at.
+
+    Args:
+        segments: By number.
+        segment_bytes: Size of each.
+        view: Maps one.
         unreadable: Told the commit-log offsets [start, end) of what the disk does not give out.
     """
 
-    def __init__(self, segments: Mapping[int, Segment], segment_bytes: int, view: Callable[[int], memoryview]) -> None:
+    def __init__(
+        self,
+        segments: Mapping[int, Segment],
+        segment_bytes: int,
+        view: Callable[[int], memoryview],
+        unreadable: Callable[[int, int], object],
+    ) -> None:
         self.unsure_end = 0
-        self.unreadable: Callable[[int, int], object] = lambda start, end: None
+        self._unreadable = unreadable
         self._segments = segments
         self._segment_bytes = segment_bytes
         self._view = view
@@ -67,7 +78,7 @@ class LogPages:
             segment = self._segments.get(number)
             if segment is None:
                 return True
-            base, told = segment.base, self.unreadable
+            base, told = segment.base, self._unreadable
             windows = self._windows[number] = Windows(
                 segment.file, self._segment_bytes, lambda bad: told(base + bad[0], base + bad[1])
             )
@@ -119,7 +130,7 @@ class LogPages:
         for begin, end in bad:
             # Whoever comes here by the view must be warned, however young the log is.
             self.unsure_end = max(self.unsure_end, segment.base + end)
-            self.unreadable(segment.base + begin, segment.base + end)
+            self._unreadable(segment.base + begin, segment.base + end)
         return data, bad
 
     def age(self, visible_end: int) -> None:

@@ -9,6 +9,7 @@ file is in use and no other can be set aside, publishes are refused although it 
 | has room | taken | taken |
 | full | refused behind the present file | taken: the spare file becomes the log's next |
 | full, the spare used up | refused | refused; what needs a dead letter waits |
+| full, the spare given back for a checkpoint | refused behind the present file | taken, from what it gave back |
 | has room again | taken, once another spare file is set aside | taken |
 """
 
@@ -20,9 +21,9 @@ from broker.errors import NO_SPACE, DiskFull, StoreFailed
 from broker.format.record import BLANK_BYTES
 from broker.log.commit_log import CommitLog
 from broker.log.put import Put
-from broker.runtime.file_writes import Saver, Saving, Savings
+from broker.runtime.file_writes import FileWrite, FileWrites, StateWriter
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk
 from broker.runtime.store_metrics import REFUSED, RESERVE, RESERVE_USED
 
@@ -30,11 +31,12 @@ FREE_SEGMENTS_MIN = 2
 """Log files that the free space must hold before the first spare is claimed: itself, and one to publish into."""
 
 
-class Room:
+class SegmentSpace:
     """Decides what may be appended where, and claims files.
 
     Attributes:
-        lent: Number of the segment that was the spare file, while no other is set aside.
+        lent: Number of the segment that was the spare file, or may use its space, while no other is set aside.
+        is_given_back: The spare file was emptied so that a checkpoint has room, and is not to be claimed yet.
     """
 
     def __init__(
@@ -44,9 +46,9 @@ class Room:
         log: CommitLog,
         disk: Disk,
         metrics: Metrics,
-        notices: Notices,
+        limited_log: RateLimitedLog,
         fail: Callable[[str, OSError], StoreFailed],
-        savings: Savings,
+        file_writes: FileWrites,
         published: Set[str],
     ) -> None:
         """Set up; no file is touched.
@@ -55,21 +57,22 @@ class Room:
             root: The store.
             log: Its log.
             disk: Where its files are.
-            metrics, notices: Count and say what is refused.
+            metrics, limited_log: Count and say what is refused.
             fail: Stops the store's write side for good.
-            savings: Claims files beside the loop.
+            file_writes: Claims files beside the loop.
             published: System topics that hold what clients publish (`Given.published`).
         """
         self.lent: int | None = None
+        self.is_given_back = False
         self._published = published
         self._root = root
         self._path = f"{root}/pyddmq/segment.spare"
         self._log = log
         self._disk = disk
         self._metrics = metrics
-        self._notices = notices
+        self._limited_log = limited_log
         self._fail = fail
-        self._claims = Saver(disk, savings, self._claiming)
+        self._claims = StateWriter(disk, file_writes, self._claiming)
         self._reserve = metrics.counter(RESERVE)
         self._refused = False
 
@@ -111,7 +114,7 @@ class Room:
     def _refusal(self, count: int) -> DiskFull:
         self._refused = True
         self._metrics.counter(REFUSED, "disk_full").add(count)
-        self._notices.note("append_refused_disk_full", root=self._root)
+        self._limited_log.note("append_refused_disk_full", root=self._root)
         return DiskFull(self._root, self._log.segment_bytes)
 
     def _may_append(self, puts: Sequence[Put], sizes: list[int]) -> bool:
@@ -119,7 +122,7 @@ class Room:
         assert self.lent is not None, "asked only while the spare file is in use"
         end, segment_bytes = self._log.end, self._log.segment_bytes
         fits = end // segment_bytes < self.lent and sum(sizes) + BLANK_BYTES <= -end % segment_bytes
-        return fits or self._is_own(puts) or self._make_spare()
+        return fits or self._is_own(puts) or (not self.is_given_back and self._make_spare())
 
     def _is_own(self, puts: Sequence[Put]) -> bool:
         """Whether all messages are the broker's own: clients publish to no system topic, but for what is to wait."""
@@ -134,7 +137,7 @@ class Room:
         self._log.adopt(self._path, number)
         self.lent = number
         self._metrics.counter(RESERVE_USED).add()
-        self._notices.note("reserve_in_use", root=self._root, segment=number * self._log.segment_bytes)
+        self._limited_log.note("reserve_in_use", root=self._root, segment=number * self._log.segment_bytes)
         return True
 
     def tend(self) -> None:
@@ -143,13 +146,16 @@ class Room:
         Raises:
             OSError: Another failure than a full disk.
         """
+        if self.is_given_back:
+            # Nothing is claimed of that room: it is for the checkpoint.
+            return
         self.set_aside()
         log = self._log
         number, used = divmod(log.end, log.segment_bytes)
         if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
             self._claims.begin()
 
-    def _claiming(self) -> Saving:
+    def _claiming(self) -> FileWrite:
         number = self._log.end // self._log.segment_bytes + 1
         if number in self._log.segments:
             return
@@ -158,6 +164,27 @@ class Room:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 self._fail("claiming a commit-log file", error)
+
+    def give_back(self) -> None:
+        """Empty the spare file, where there is one: a checkpoint has no room, and with it a log file could go.
+
+        Publishes get none of that room; the broker's own records may. The empty file tells a restart that one is due.
+        Raises OSError.
+        """
+        if self._reserve.value:
+            file = self._disk.open(self._path)
+            try:
+                file.truncate(0)
+            finally:
+                file.close()
+            self._reserve.value = 0
+            self.lent = self._log.capacity_end // self._log.segment_bytes
+            self.is_given_back = True
+            self._limited_log.note("reserve_given_back", root=self._root, bytes=self._log.segment_bytes)
+
+    def take_back(self) -> None:
+        """Have the spare file be set aside anew, as soon as there is room for it: the checkpoint is written."""
+        self.is_given_back = False
 
     def set_aside(self) -> None:
         """Claim the spare file where it is missing and there is room for it; quiet when there is none.
@@ -171,7 +198,7 @@ class Room:
             self._make_spare()
         if not self._reserve.value:
             text = "with the disk that full nothing can be set aside for dead letters: free some space"
-            self._notices.note("reserve_missing", root=self._root, needed_bytes=self._log.segment_bytes, text=text)
+            self._limited_log.note("reserve_missing", root=self._root, needed_bytes=self._log.segment_bytes, text=text)
 
     def _free(self) -> int:
         return self._disk.free_bytes(self._root)
@@ -181,7 +208,7 @@ class Room:
 
     def _make_spare(self) -> bool:
         """Claim the spare file, or take the one that an earlier process left; False when the disk is full."""
-        size = self._log.segment_bytes
+        size, was_there = self._log.segment_bytes, self._is_there()
         file = self._disk.open(self._path, create=True)
         try:
             if file.size() != size:
@@ -192,7 +219,10 @@ class Room:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            self._disk.remove(self._path)
+            if was_there:
+                file.truncate(0)
+            else:
+                self._disk.remove(self._path)
             return False
         finally:
             file.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from broker.log.decisions import Decided, Decision
+from broker.runtime.steps import Ended, step
 
 T = TypeVar("T")
 
@@ -69,10 +70,9 @@ def together(log: Log, *openings: Reading[Any]) -> Generator[None, None, list[An
 
     def goes_on(each: int, found: list[Decision] | None) -> bool:
         """Have one do its next step; whether it has neither ended nor asked for decisions."""
-        try:
-            ask = openings[each].send(found)
-        except StopIteration as end:
-            results[each] = end.value
+        ask = step(openings[each], found)
+        if isinstance(ask, Ended):
+            results[each] = ask.result
             return False
         if ask is not None:
             wanted[each] = ask.start
@@ -89,10 +89,10 @@ def together(log: Log, *openings: Reading[Any]) -> Generator[None, None, list[An
             # Whoever asks again while it is sent decisions waits for the next walk.
             starts, wanted = wanted, {}
             ready = set(starts)
-            for step in log.decisions(min(starts.values())):
+            for piece in log.decisions(min(starts.values())):
                 for each in sorted(ready):
-                    if step.position > starts[each]:
-                        found = [decision for decision in step.decisions if decision.physical >= starts[each]]
+                    if piece.position > starts[each]:
+                        found = [decision for decision in piece.decisions if decision.physical >= starts[each]]
                         if not goes_on(each, found):
                             ready.discard(each)
                 yield

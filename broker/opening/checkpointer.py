@@ -13,10 +13,8 @@ from broker.log.commit_log import CommitLog
 from broker.opening.store_json import Checkpoint, CheckpointFile
 from broker.options import StoreOptions
 from broker.queues.topics import Topics
-from broker.runtime.file_writes import Saving, Savings, at_once, can_wait
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Disk
+from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import FileWrite, FileWrites, at_once, can_wait
 from broker.runtime.store_metrics import CHECKPOINTS, FILES_DAMAGED
 
 LOG_BYTES_MAX = 16 << 20
@@ -30,6 +28,7 @@ class Checkpointer:
     Attributes:
         end: Log end that the last checkpoint covers, -1 before the first.
         is_under_way: One was begun and has not ended.
+        is_postponed: The last one found the disk full.
         index: The index, saved with the checkpoint.
     """
 
@@ -40,21 +39,18 @@ class Checkpointer:
         log: CommitLog,
         topics: Topics,
         *,
-        disk: Disk,
-        clock: Clock,
-        notices: Notices,
-        metrics: Metrics,
-        savings: Savings,
+        runtime: Runtime,
+        file_writes: FileWrites,
     ) -> None:
-        self.index = Index(root, log=log, disk=disk, clock=clock, options=options, metrics=metrics, notices=notices)
-        self.index.settle = savings.finish
+        self.index = Index(root, log=log, options=options, runtime=runtime, finish_writes=file_writes.finish)
+        disk, clock, metrics = runtime.disk, runtime.clock, runtime.metrics
         self._root = root
         self._disk = disk
-        self._savings = savings
+        self._file_writes = file_writes
         self._log = log
         self._topics = topics
         self._clock = clock
-        self._notices = notices
+        self._limited_log = runtime.limited_log
         self._metrics = metrics
         self._written = metrics.counter(CHECKPOINTS)
         self._file = CheckpointFile(root, disk=disk)
@@ -63,13 +59,14 @@ class Checkpointer:
         self._changes = self._changes_written = 0
         self.end = -1
         self.is_under_way = False
+        self.is_postponed = False
 
     def load(self) -> Checkpoint | None:
         """Return the last checkpoint, None when there is none that can be read."""
         checkpoint = self._file.load()
         if self._file.damaged:
             self._metrics.counter(FILES_DAMAGED, "pyddmq/checkpoint.json").add()
-            self._notices.note("checkpoint_damaged", path=f"{self._root}/pyddmq/checkpoint.json")
+            self._limited_log.note("checkpoint_damaged", path=f"{self._root}/pyddmq/checkpoint.json")
         return checkpoint
 
     def open_index(self, *, clean: bool) -> None:
@@ -85,9 +82,9 @@ class Checkpointer:
         """Have the next checkpoint say where queues begin now."""
         self._changes += 1
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """End the one that is under way; before files that it may be about are removed."""
-        self._savings.finish()
+        self._file_writes.finish()
 
     @property
     def due(self) -> bool:
@@ -116,7 +113,7 @@ class Checkpointer:
         Raises:
             OSError: Another failure than a full disk.
         """
-        self._savings.finish()
+        self._file_writes.finish()
         at_once(self._disk, self._writing(last_record=last_record, store_ms=store_ms))
 
     def begin(self, moment: Callable[[], tuple[int, int]], failed: Callable[[str, OSError], object]) -> None:
@@ -127,11 +124,11 @@ class Checkpointer:
             failed: Told of another failure than a full disk.
         """
         self.is_under_way = True
-        self._savings.add(self._writing_some_time(moment, failed))
+        self._file_writes.add(self._writing_some_time(moment, failed))
 
     def _writing_some_time(
         self, moment: Callable[[], tuple[int, int]], failed: Callable[[str, OSError], object]
-    ) -> Saving:
+    ) -> FileWrite:
         try:
             last_record, store_ms = moment()
             yield from self._writing(last_record=last_record, store_ms=store_ms)
@@ -140,7 +137,7 @@ class Checkpointer:
         finally:
             self.is_under_way = False
 
-    def _writing(self, *, last_record: int, store_ms: int) -> Saving:
+    def _writing(self, *, last_record: int, store_ms: int) -> FileWrite:
         log_end, changes = self._log.visible_end, self._changes
         topics = list(self._topics.by_name.values())
         queues = {topic.name: [[queue.min_offset, queue.max_offset] for queue in topic.queues] for topic in topics}
@@ -149,10 +146,10 @@ class Checkpointer:
                 for queue in topic.queues:
                     queue.write_tail()
                     yield from queue.syncing()
-            yield from self.index.saving()
+            yield from self.index.writing()
             if log_end != self.end or changes != self._changes_written or self.index.saved_ms != self._index_ms:
                 saved_ms = self.index.saved_ms
-                yield from self._file.saving(
+                yield from self._file.writing(
                     Checkpoint(
                         log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues, index_ms=saved_ms
                     )
@@ -161,8 +158,10 @@ class Checkpointer:
         except OSError as error:
             if not can_wait(error):
                 raise
-            self._notices.note("checkpoint_postponed_disk_full", root=self._root)
+            self._limited_log.note("checkpoint_postponed_disk_full", root=self._root)
+            self.is_postponed = True
             return
+        self.is_postponed = False
         self.end, self._changes_written = log_end, changes
         self._at = self._clock.monotonic()
         self._written.add()

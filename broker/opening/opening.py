@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from random import Random
-from typing import TypedDict, TypeVar
 
 import structlog
 
@@ -20,7 +18,7 @@ from broker.options import StoreOptions
 from broker.queues.fillers import rewrite
 from broker.queues.topics import Topics
 from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock, Disk, Lock
+from broker.runtime.seams import Disk, Lock
 from broker.runtime.store_metrics import (
     BATCHES_CUT,
     DUPLICATES,
@@ -38,29 +36,7 @@ _STORE_MARKS = ("commitlog", "pyddmq", "config/topics.json")
 _SMALL_FILES = frozenset({"lock", "abort", "checkpoint"})
 _OWN = frozenset(folder.removeprefix("/") for folder in FOLDERS)
 
-Step = TypeVar("Step")
-T = TypeVar("T")
-
 logger = structlog.get_logger()
-
-
-class OpeningSeams(TypedDict):
-    """Keyword arguments of `Store.open` and `Store.opening`: where files, times and ids come from, and what counts."""
-
-    disk: Disk
-    clock: Clock
-    random: Random
-    metrics: Metrics
-
-
-def run_to_end(steps: Generator[Step, None, T], progress: Callable[[Step], object] = lambda _: None) -> T:
-    """Run all steps one after the other, telling `progress` of each; return what the generator returns."""
-    while True:
-        try:
-            progress(next(steps))
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _refuse_others_files(root: str, disk: Disk) -> None:

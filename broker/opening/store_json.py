@@ -16,7 +16,7 @@ import structlog
 
 from broker.errors import REPAIR_ADVICE, StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
 from broker.format.record import QUEUE_ID_END
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile, read_whole, write_whole
@@ -208,9 +208,9 @@ class CheckpointFile:
         raw = read_whole(self._disk, self._path) or b""
         return int(_CHECKPOINT.unpack_from(raw)[2]) if len(raw) >= _CHECKPOINT.size else 0
 
-    def saving(self, checkpoint: Checkpoint) -> Saving:
+    def writing(self, checkpoint: Checkpoint) -> FileWrite:
         """Write both, ours first, in steps. Raises OSError."""
-        yield from self._sealed.saving(
+        yield from self._sealed.writing(
             {
                 "log_end": checkpoint.log_end,
                 "last_record": checkpoint.last_record,

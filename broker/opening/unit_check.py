@@ -16,7 +16,7 @@ from broker.opening.recovery import record_at, scan
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
 from broker.queues.fillers import is_repeat
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.store_metrics import UNITS_LOST, UNITS_REPAIRED
 
 assert UNIT_BYTES == 20
@@ -33,7 +33,7 @@ class UnitChecker:
     Args:
         log: Where the records are.
         metrics: Counts what is mended and lost.
-        notices: Says it.
+        limited_log: Says it.
         fail: Told when a file that is to be mended cannot be written; None mends what is returned and no file, for a
             store that is only read.
         codes: `Given.unit_codes`.
@@ -44,13 +44,13 @@ class UnitChecker:
         log: CommitLog,
         *,
         metrics: Metrics,
-        notices: Notices,
+        limited_log: RateLimitedLog,
         codes: Mapping[bytes, UnitCode],
         fail: Callable[[str, OSError], object] | None = None,
     ) -> None:
         self._log = log
         self._fail = fail
-        self._notices = notices
+        self._limited_log = limited_log
         self._codes = codes
         self._repaired = metrics.counter(UNITS_REPAIRED)
         self._lost = metrics.counter(UNITS_LOST)
@@ -76,11 +76,11 @@ class UnitChecker:
                 # What stands there may be the place of another message, which must not be handed out for this one.
                 mended[place] = FILLER
                 self._lost.add()
-                self._notices.note("unit_lost", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
+                self._limited_log.note("unit_lost", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
                 continue
             mended[place] = right
             self._repaired.add()
-            self._notices.note("unit_repaired", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
+            self._limited_log.note("unit_repaired", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
             self._repair(queue, offset + place, right)
         return mended
 

@@ -15,23 +15,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from broker.errors import RecordGone
+from broker.errors import RecordGone, StoreError
 from broker.queues.unit_sums import UnitSums
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.names import is_number, queue_folder
 from broker.runtime.seams import Disk, DiskFile
 from broker.runtime.unreadable import Unreadable, ignored, read_around, write_around
 
 UNIT = struct.Struct(">qiq")
 UNIT_BYTES = UNIT.size
-assert UNIT_BYTES == 20
 Unit = tuple[int, int, int]
 FILLER_SIZE = 0x7FFFFFFF
 FILLER: Unit = (0, FILLER_SIZE, 0)
 FILLER_BYTES = UNIT.pack(*FILLER)
 _OPEN_FILES_MAX = 4
 _ZEROS_BYTES = 1 << 16
-
 Checker = Callable[["ConsumeQueue", int, list[Unit]], list[Unit]]
 
 
@@ -139,6 +137,17 @@ class ConsumeQueue:
         if end > base:
             units.extend(UNIT.iter_unpack(self.tail[: (end - base) * UNIT_BYTES]))
         return units
+
+    def identity(self, offset: int, *, checked: bool = True) -> int:
+        """Commit-log offset of the record at a visible offset, -1 if there is none; unchecked is the cheaper by far."""
+        checker, self.checker = self.checker, self.checker if checked else None
+        try:
+            physical, size, _ = self.read(offset, 1)[0]
+        except (StoreError, OSError, IndexError):
+            return -1
+        finally:
+            self.checker = checker
+        return physical if size not in (0, FILLER_SIZE) else -1
 
     def _read_around(self, file: DiskFile, start: int, size: int) -> bytes:
         """Read; what the disk does not give out is zeros, which are damage, and told."""
@@ -325,7 +334,7 @@ class ConsumeQueue:
         self._unsynced.clear()
         self._close_surplus()
 
-    def syncing(self) -> Saving:
+    def syncing(self) -> FileWrite:
         """`sync` in steps; what is written meanwhile waits for the next one. No file may be removed meanwhile."""
         for number in list(self._unsynced):
             self._held = number
@@ -371,7 +380,7 @@ class ConsumeQueue:
                     write_around(file, start, bytes(count))
                     self._unsynced[number] = file
 
-    def dropping_files(self) -> Saving:
+    def dropping_files(self) -> FileWrite:
         """Delete the files that hold nothing from `min_offset` on, but never the last one, as RocketMQ does.
 
         Raises:
@@ -389,7 +398,7 @@ class ConsumeQueue:
         if gone:
             yield self._folder
 
-    def removing_files(self) -> Saving:
+    def removing_files(self) -> FileWrite:
         """Close and remove all files: the topic is deleted. Raises OSError."""
         self.close()
         self._unsynced.clear()
@@ -426,11 +435,11 @@ class ConsumeQueue:
         return self._tail_base
 
     def units_in_files(self, offset: int, end: int) -> list[Unit]:
-        """Return the units [offset, end) as the files hold them. Raises OSError."""
+        """Units [offset, end) as the files hold them. Raises OSError."""
         return list(UNIT.iter_unpack(self._read_files(offset, end)))
 
     def file_start(self, offset: int) -> int:
-        """Return the first offset of the file that an offset is in."""
+        """First offset of the file that an offset is in."""
         return offset // self.file_units * self.file_units
 
     def _number(self, name: str) -> int:

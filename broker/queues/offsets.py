@@ -23,16 +23,20 @@ REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 """Group of RocketMQ's under which it reads what POP consumers had in hand (`broker.scheduled.popped`)."""
 
 
+def _nothing() -> None:
+    """End no save, where none is made in steps."""
+
+
 class ConsumerOffsets:
     """The table of committed offsets.
 
     Attributes:
         changed_outside: The file was changed by somebody else since this program wrote it (RocketMQ, mqadmin, a
             restore): it wins (D10).
-        settle: Ends a save that is under way in steps; called before another one.
+        finish_writes: Ends a save that is under way in steps; called before another one.
     """
 
-    def __init__(self, root: str, *, disk: Disk, clock: Clock) -> None:
+    def __init__(self, root: str, *, disk: Disk, clock: Clock, finish_writes: Callable[[], None] = _nothing) -> None:
         self._file = StateFile(disk, root, "consumerOffset.json")
         self._disk = disk
         self._folders = (f"{root}/config", f"{root}/pyddmq")
@@ -43,16 +47,24 @@ class ConsumerOffsets:
         self._strange: dict[str, Any] = {}
         self._dirty = False
         self.changed_outside = False
-        self.settle: Callable[[], None] = _nothing
+        self.finish_writes = finish_writes
 
     @classmethod
-    def open(cls, root: str, *, disk: Disk, clock: Clock, metrics: Metrics | None = None) -> ConsumerOffsets:
+    def open(
+        cls,
+        root: str,
+        *,
+        disk: Disk,
+        clock: Clock,
+        metrics: Metrics | None = None,
+        finish_writes: Callable[[], None] = _nothing,
+    ) -> ConsumerOffsets:
         """Read the table; an absent file is an empty one. Damaged copies are counted in `metrics`.
 
         Raises:
             StoreUnreadable: The file and its copies are damaged, or its shape is wrong.
         """
-        offsets = cls(root, disk=disk, clock=clock)
+        offsets = cls(root, disk=disk, clock=clock, finish_writes=finish_writes)
         for folder in offsets._folders:
             disk.make_folder(folder)
         content = offsets._file.load()
@@ -103,10 +115,10 @@ class ConsumerOffsets:
         Raises:
             OSError: It could not be written; the changes stay in memory for the next call.
         """
-        self.settle()
-        return at_once(self._disk, self.saving())
+        self.finish_writes()
+        return at_once(self._disk, self.writing())
 
-    def saving(self) -> Steps[bool]:
+    def writing(self) -> Steps[bool]:
         """`save` in steps; what changes meanwhile is for the next one. Raises the same."""
         if not self._dirty:
             return False
@@ -121,13 +133,9 @@ class ConsumerOffsets:
         }
         self._dirty = False
         try:
-            yield from self._file.saving({**self._rest, "dataVersion": version, "offsetTable": table})
+            yield from self._file.writing({**self._rest, "dataVersion": version, "offsetTable": table})
         except BaseException:
             self._dirty = True
             raise
         self._version = version
         return True
-
-
-def _nothing() -> None:
-    """End no save, where none is made in steps."""

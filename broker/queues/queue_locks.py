@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.errors import StoreError
+from broker.errors import QueuesOwned
 from broker.runtime.seams import Clock
 
 EXPIRY_SECONDS = 60.0
@@ -21,26 +21,6 @@ assert RENEWAL_SECONDS * 2 < EXPIRY_SECONDS
 
 Place = tuple[str, int]
 """Topic and queue id."""
-
-
-class QueuesOwned(StoreError):
-    """Queues of a group are consumed by somebody else.
-
-    Attributes:
-        group: The group.
-        owner: Client id of who holds them.
-        place: One of the queues: topic and queue id.
-    """
-
-    def __init__(self, group: str, owner: str, place: Place) -> None:
-        topic, queue_id = place
-        super().__init__(
-            f"queue {queue_id} of topic {topic!r} is consumed by {owner!r} for group {group!r}: a group belongs to the "
-            "proxy or to consumers inside the program; stop that one, or use another group"
-        )
-        self.group = group
-        self.owner = owner
-        self.place = place
 
 
 class Held(NamedTuple):

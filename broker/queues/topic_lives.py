@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
-from broker.runtime.file_writes import Saving, at_once
+from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import check_stored
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
@@ -105,7 +105,7 @@ class TopicLives:
         """Names of topics that are served although no configuration may list them."""
         return [name for name, life in self._lives.items() if life.served and not life.deleted]
 
-    def burying(self, name: str, begins_at: int, ends: Sequence[int]) -> Saving:
+    def deleting(self, name: str, begins_at: int, ends: Sequence[int]) -> FileWrite:
         """Note, durably, that a topic is deleted whose queues ended at these offsets. Raises OSError."""
         old = self.of(name)
         # A life with fewer queues than the one before does not forget where that one's others ended.
@@ -114,7 +114,7 @@ class TopicLives:
         stood = (old.end(number) if end == self.base(name, number) else end for number, end in enumerate(ends))
         last = (*stood, *map(old.end, range(len(ends), len(bases))))
         life = TopicLife(deleted=True, begins_at=begins_at, bases=bases, ends=last)
-        yield from self._saving({**self._lives, name: life})
+        yield from self._writing({**self._lives, name: life})
 
     def align(self, empty: Callable[[str, int], bool]) -> list[str]:
         """Move first offsets that a store of format 1 has inside a queue file to the next file's, where nothing stands.
@@ -166,10 +166,10 @@ class TopicLives:
             self._save({name: replace(life, begins_at=min(life.begins_at, log_end)) for name, life in lives})
 
     def _save(self, lives: Mapping[str, TopicLife]) -> None:
-        at_once(self._disk, self._saving(lives))
+        at_once(self._disk, self._writing(lives))
 
-    def _saving(self, lives: Mapping[str, TopicLife]) -> Saving:
-        yield from self._file.saving({name: asdict(life) for name, life in lives.items()})
+    def _writing(self, lives: Mapping[str, TopicLife]) -> FileWrite:
+        yield from self._file.writing({name: asdict(life) for name, life in lives.items()})
         self._lives = dict(lives)
         self._index()
 

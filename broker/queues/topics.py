@@ -14,7 +14,7 @@ from broker.format.message_type import ATTRIBUTE, MessageType, type_of
 from broker.format.record import TOPIC_BYTES_MAX
 from broker.queues.consume_queue import Checker, ConsumeQueue
 from broker.queues.topic_lives import TopicLives
-from broker.runtime.file_writes import Saving, at_once
+from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import check_stored, is_number, queue_folder
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import StateFile, data_version
@@ -142,9 +142,26 @@ class Topics:
 
     Attributes:
         admit: Called with the name before a topic is made in memory; raises StoreError when the store cannot have it.
+
+    Args:
+        root: The store.
+        disk: Where.
+        clock: Stamps the file.
+        queue_file_units: Units of one queue file.
+        unreadable: Told of what the disk does not give out.
+        admit: As the attribute.
     """
 
-    def __init__(self, root: str, *, disk: Disk, clock: Clock, queue_file_units: int) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        disk: Disk,
+        clock: Clock,
+        queue_file_units: int,
+        unreadable: Unreadable = ignored,
+        admit: Callable[[str], None] = _admit_all,
+    ) -> None:
         self.by_name: dict[str, Topic] = {}
         self._root = root
         self._disk = disk
@@ -156,8 +173,8 @@ class Topics:
         self._rest: dict[str, Any] = {}
         self._checker: Checker | None = None
         self.lives = TopicLives(root, disk=disk, queue_file_units=queue_file_units)
-        self.unreadable: Unreadable = ignored
-        self.admit: Callable[[str], None] = _admit_all
+        self._unreadable = unreadable
+        self.admit = admit
 
     def check_with(self, checker: Checker) -> None:
         """Have units of an earlier process, of present queues and those to come, compared with their records."""
@@ -222,7 +239,7 @@ class Topics:
         return topic
 
     def _told(self, kind: str, where: str, count: int) -> None:
-        self.unreadable(kind, where, count)
+        self._unreadable(kind, where, count)
 
     def was_deleted(self, name: str) -> bool:
         """Whether RocketMQ has deleted a topic of which the log, or a checkpoint, still tells.
@@ -279,9 +296,11 @@ class Topics:
         Raises:
             OSError: The file could not be written.
         """
-        at_once(self._disk, self.saving(grown, types=types))
+        at_once(self._disk, self.writing(grown, types=types))
 
-    def saving(self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None) -> Saving:
+    def writing(
+        self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None
+    ) -> FileWrite:
         """`save` in steps; no other save of the file may come between. Raises the same."""
         counts = {name: len(topic.queues) for name, topic in self.by_name.items()}
         if grown is not None:
@@ -294,7 +313,7 @@ class Topics:
             "counter": self._version.get("counter", 0) + 1,
             "timestamp": self._clock.wall_ms(),
         }
-        yield from self._file.saving({**self._rest, "dataVersion": version, "topicConfigTable": table})
+        yield from self._file.writing({**self._rest, "dataVersion": version, "topicConfigTable": table})
         self._table = table
         self._version = version
         for name in types or {}:

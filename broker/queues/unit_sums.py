@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.format.record import crc32
+from broker.runtime.sums import crc32
 
 BLOCK_UNITS = 1000
 _UNIT_BYTES = 20

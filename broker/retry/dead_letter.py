@@ -73,7 +73,7 @@ class Buriable(Protocol):
 
 
 def is_dead_letter_topic(topic: str) -> bool:
-    """Whether a topic holds dead letters; what is exhausted there is not buried a second time (D16)."""
+    """Whether a topic holds dead letters; what is exhausted there is not dead-lettered a second time (D16)."""
     return topic.startswith(DEAD_LETTER_PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""What is finished above a group's committed offsets, told by the log: messages sent back or buried (D16, D27).
+"""What is finished above a group's committed offsets, told by the log: messages sent back or dead-lettered (D16, D27).
 
 A retry and a dead letter carry the commit-log offset of the record that they replace. Once one of them is durable that
 record is finished for its group, whatever the committed offset says. `pyddmq/consumer_finished.json` is a checkpoint of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.message import Message, message_of
+from broker.format.numbers import whole_number
 from broker.queues.consume_queue import FILLER
 from broker.queues.topics import DEAD_LETTER_PREFIX, dead_letter_topic
 
@@ -54,14 +55,12 @@ class Letter:
     @property
     def queue(self) -> int | None:
         """Its queue there; RocketMQ does not tell."""
-        text = self._told_by_us("DLQ_ORIGIN_QUEUE")
-        return int(text) if text.isdecimal() else None
+        return whole_number(self._told_by_us("DLQ_ORIGIN_QUEUE"))
 
     @property
     def offset_in_topic(self) -> int | None:
         """Its offset there; RocketMQ does not tell."""
-        text = self._told_by_us("DLQ_ORIGIN_OFFSET")
-        return int(text) if text.isdecimal() else None
+        return whole_number(self._told_by_us("DLQ_ORIGIN_OFFSET"))
 
     @property
     def key(self) -> str:

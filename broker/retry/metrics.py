@@ -16,7 +16,7 @@ REFUSED = declare(
 )
 KNOWN_FINISHED = declare(
     "pyddmq_retries_known_finished_total",
-    "Messages that a listener did not get again since the log says that they were sent back or buried before a stop.",
+    "Messages that a listener did not get again: by the log they were sent back or dead-lettered before a stop.",
     ("group",),
 )
 RECOVERED = declare(

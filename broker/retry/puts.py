@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.feature import Feature
 from broker.format.message import message_of
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split
 from broker.queues.topics import RETRY_PREFIX, retry_topic
@@ -127,7 +128,7 @@ def read_counts(block: bytes, times: int) -> Counts:
         times: Its reconsume times; what the properties do not tell of them were failures.
     """
     fields = (find_property(block, COUNTS_NAME) or b"").split(b",")
-    told = [int(each) for each in fields if each.isdigit()]
+    told = [count for each in fields if (count := whole_number(each)) is not None]
     fails, errors, timeouts = told if len(told) == len(Counts._fields) else (0, 0, 0)
     return Counts(max(fails, times - errors - timeouts), errors, timeouts)
 

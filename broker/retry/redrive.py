@@ -34,7 +34,7 @@ from broker.retry.kinds import misfit
 from broker.retry.letters import Letter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
 from broker.retry.puts import COUNTS_NAME, RETRY_NAMES, ROUTE_NAMES
-from broker.runtime.file_writes import Saving, at_once
+from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.state_file import SealedFile
 from broker.scheduled.release import Released, moved, without
 
@@ -139,10 +139,10 @@ class Redrives:
             self._redriven[decision.replaced] = max(decision.physical, self._redriven.get(decision.replaced, 0))
 
     def save(self) -> None:
-        """`saving` at once. Raises the same."""
-        at_once(self._disk, self.saving())
+        """`writing` at once. Raises the same."""
+        at_once(self._disk, self.writing())
 
-    def saving(self) -> Saving:
+    def writing(self) -> FileWrite:
         """Write the checkpoint. Raises OSError."""
         if not self._opened or self.in_flight:
             return
@@ -150,7 +150,7 @@ class Redrives:
         # Dead letters that are gone cannot be redriven again.
         kept = sorted((letter, made) for letter, made in self._redriven.items() if letter >= self._store.min_offset)
         self._redriven = dict(kept)
-        yield from self._file.saving({"version": _VERSION, "log_end": self._store.end, "redriven": kept})
+        yield from self._file.writing({"version": _VERSION, "log_end": self._store.end, "redriven": kept})
 
     def earlier(self, letter: Letter) -> Earlier | None:
         """Return the last redrive of a dead letter, None when there was none."""

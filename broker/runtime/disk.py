@@ -189,7 +189,7 @@ class RealDisk:
             return []
 
     def make_folder(self, path: str) -> None:
-        """Create a folder and its parents, durably."""
+        """Create a folder and its parents, durably. Raises OSError: a file is in its place, or the disk's own."""
         if os.path.isdir(path):
             return
         parent = os.path.dirname(os.path.abspath(path))
@@ -221,7 +221,12 @@ class RealDisk:
             os.close(descriptor)
 
     def lock(self, path: str) -> RealLock:
-        """Lock byte 0 of a file against other processes and against this one; with `read_only` it is not created."""
+        """Lock byte 0 of a file against other processes and against this one; with `read_only` it is not created.
+
+        Raises:
+            BlockingIOError: It is locked.
+            OSError: It cannot be opened.
+        """
         try:
             status = os.stat(path)
         except FileNotFoundError:

@@ -1,6 +1,7 @@
 """Counters that cost an integer addition, and the one table of everything pyddmq counts.
 
-The hot path holds a `Counter` object and adds to its `value`; the admin port reads the registry when it is scraped.
+The hot path holds a `Counter` object and adds to its `value`, or a `Histogram` of how long something took; the admin
+port reads the registry when it is scraped.
 docs/metrics.md is made from `SPECS`, and a test keeps the two equal.
 """
 
@@ -9,15 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from broker.runtime.histogram import Histogram
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What one metric is: its Prometheus name, kind (`counter` or `gauge`), label names and meaning."""
+    """What one metric is: its Prometheus name, kind (`counter`, `gauge` or `histogram`), label names and meaning.
+
+    `bounds` are those that a histogram shows, as powers of two of microseconds; the first holds what is shorter, too.
+    """
 
     name: str
     kind: str
     labels: tuple[str, ...]
     help: str
+    bounds: range = range(0)
 
 
 class Counter:
@@ -47,10 +54,19 @@ def declare(name: str, help: str, labels: tuple[str, ...] = (), kind: str = "cou
     Raises:
         ValueError: The name is declared already.
     """
-    if name in SPECS:
-        raise ValueError(f"metric {name} is declared twice")
-    SPECS[name] = Spec(name=name, kind=kind, labels=labels, help=help)
-    return name
+    return _add(Spec(name=name, kind=kind, labels=labels, help=help))
+
+
+def declare_histogram(name: str, help: str, labels: tuple[str, ...] = (), *, bounds: range) -> str:
+    """`declare` for how long something takes; `bounds` as those of `Spec`. Raises the same."""
+    return _add(Spec(name=name, kind="histogram", labels=labels, help=help, bounds=bounds))
+
+
+def _add(spec: Spec) -> str:
+    if spec.name in SPECS:
+        raise ValueError(f"metric {spec.name} is declared twice")
+    SPECS[spec.name] = spec
+    return spec.name
 
 
 class Metrics:
@@ -58,6 +74,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[str, ...]], Counter] = {}
+        self._histograms: dict[tuple[str, tuple[str, ...]], Histogram] = {}
         self._open: dict[str, int] = {}
 
     def counter(self, name: str, *labels: str) -> Counter:
@@ -69,11 +86,22 @@ class Metrics:
         """
         series = self._series.get((name, labels))
         if series is None:
-            spec = SPECS[name]
-            if len(labels) != len(spec.labels):
-                raise ValueError(f"{name} has labels {spec.labels}, got {labels}")
+            _check_labels(name, labels)
             series = self._series[(name, labels)] = Counter()
         return series
+
+    def histogram(self, name: str, *labels: str) -> Histogram:
+        """Return the series of a histogram; made on first use. Raises as `counter`."""
+        series = self._histograms.get((name, labels))
+        if series is None:
+            _check_labels(name, labels)
+            series = self._histograms[(name, labels)] = Histogram()
+        return series
+
+    def histograms(self) -> Iterator[tuple[Spec, tuple[str, ...], Histogram]]:
+        """Return all histograms, by name and labels."""
+        for (name, labels), histogram in sorted(self._histograms.items(), key=lambda item: item[0]):
+            yield SPECS[name], labels, histogram
 
     def open_counter(self, name: str, label: str) -> Counter:
         """Return the series of a metric whose one label has values that peers choose: the first so many names get one.
@@ -103,3 +131,9 @@ class Metrics:
     def __iter__(self) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
         for (name, labels), counter in sorted(self._series.items(), key=lambda item: item[0]):
             yield SPECS[name], labels, counter.value
+
+
+def _check_labels(name: str, labels: tuple[str, ...]) -> None:
+    spec = SPECS[name]
+    if len(labels) != len(spec.labels):
+        raise ValueError(f"{name} has labels {spec.labels}, got {labels}")

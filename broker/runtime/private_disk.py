@@ -166,7 +166,7 @@ class PrivateDisk:
         return sorted(below | {name for folder, _, name in made if folder == path})
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and its parents in memory; harmless when it is there."""
+        """Make a folder and its parents in memory; harmless when it is there. Raises OSError: a file is there."""
         if path in self._files:
             raise NotADirectoryError(errno.ENOTDIR, "a file stands where the folder should be", path)
         while path and not self.exists(path):
@@ -180,7 +180,7 @@ class PrivateDisk:
         self._files[target] = found
 
     def remove(self, path: str) -> None:
-        """Delete a file, or a folder with nothing in it, as it is seen here."""
+        """Delete a file, or a folder with nothing in it, as it is seen here. Raises OSError: there is none."""
         if not self.exists(path):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self._files.pop(path, None)

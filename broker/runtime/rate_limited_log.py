@@ -1,7 +1,7 @@
-"""Notices about what went wrong with messages: one line per kind, group and minute, however many there are (D25).
+"""Log lines about what went wrong with messages: one line per kind, group and minute, however many there are (D25).
 
 What happens per message is a counter. Skips, drops, damage and refusals also deserve a line in the log, but a flood
-of them must not become a flood of lines. `Notices.note` logs the first one at once, keeps count of the others, and
+of them must not become a flood of lines. `RateLimitedLog.note` logs the first one at once and counts the others;
 `flush`, which the node calls about once a second, writes what gathered once the minute is over: how many there were
 and the first of them as an example.
 """
@@ -39,8 +39,8 @@ class _Window:
         self.example: dict[str, Any] = {}
 
 
-class Notices:
-    """Gathers notices of one node.
+class RateLimitedLog:
+    """Gathers rate-limited log lines of one node.
 
     Args:
         clock: Its monotonic part measures the minute.

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
-from broker.runtime.file_writes import Saving, SyncFailed, at_once
+from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
 from broker.runtime.seams import Disk
 from broker.runtime.unreadable import read_around
 
@@ -75,7 +75,7 @@ def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None
     at_once(disk, writing_whole(disk, path, data, backup=backup))
 
 
-def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> Saving:
+def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> FileWrite:
     """`write_whole` in steps. Raises the same."""
     spare = f"{path}.new"
     folder = path.rpartition("/")[0]
@@ -147,9 +147,9 @@ class SealedFile:
 
     def save(self, data: Any) -> None:
         """Write the data durably. Raises OSError."""
-        at_once(self._disk, self.saving(data))
+        at_once(self._disk, self.writing(data))
 
-    def saving(self, data: Any) -> Saving:
+    def writing(self, data: Any) -> FileWrite:
         """`save` in steps. Raises the same."""
         yield from writing_whole(self._disk, self.path, sealed(data))
 
@@ -214,14 +214,14 @@ class StateFile:
 
     def save(self, data: Any) -> None:
         """Write twin and file durably. Raises OSError; the version before then stands in at least one of them."""
-        at_once(self._disk, self.saving(data))
+        at_once(self._disk, self.writing(data))
 
-    def saving(self, data: Any) -> Saving:
+    def writing(self, data: Any) -> FileWrite:
         """`save` in steps; no other save of this file may come between. Raises the same."""
         body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
         crc = _sum(body)
         twin = {"crc32": crc, "previous": self._written, "text": body.decode("utf-8", "surrogatepass")}
-        yield from self._twin.saving(twin)
+        yield from self._twin.writing(twin)
         yield from writing_whole(self._disk, self.path, body, backup=self._backup)
         self._written = crc
 

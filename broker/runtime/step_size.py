@@ -8,9 +8,7 @@ STEPS_MAX steps are taken before the first of them is durable, so that a slow on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 
 STEPS_MAX = 8
 """Steps of one kind of work that are not durable at a time."""
@@ -23,22 +21,21 @@ ALONE_STEPS = 256
 """After so many steps without a request of others a step has its full size."""
 
 
-class Pace:
+class StepSize:
     """The size of the steps of one kind of work.
 
     Attributes:
         most: Messages of a step at full size.
-        requests: Tells a number that grows with what others ask of the process.
 
     Args:
-        clock: Tells what a step took.
+        runtime: Its clock tells what a step took, its `requests` whether others ask something.
         most: As the attribute.
     """
 
-    def __init__(self, clock: Clock, most: int) -> None:
+    def __init__(self, runtime: Runtime, most: int) -> None:
         self.most = most
-        self.requests: Callable[[], int] = _none
-        self._clock = clock
+        self._requests = runtime.requests
+        self._clock = runtime.clock
         self._seen = 0
         self._alone = ALONE_STEPS
         self._each = STEP_SECONDS / FIRST
@@ -46,7 +43,7 @@ class Pace:
 
     def begin(self) -> int:
         """Begin a step; return how many messages it may take."""
-        seen, self._seen = self._seen, self.requests()
+        seen, self._seen = self._seen, self._requests()
         self._alone = self._alone + 1 if seen == self._seen else 0
         self._began = self._clock.monotonic()
         if self._alone > ALONE_STEPS or self._each * self.most <= STEP_SECONDS:
@@ -59,7 +56,3 @@ class Pace:
             # Of fewer it is the fixed costs that count.
             spent = self._clock.monotonic() - self._began
             self._each = (self._each + spent / count) / 2 if spent else 0.0
-
-
-def _none() -> int:
-    return 0

@@ -19,8 +19,7 @@ class CancelOutcome(StrEnum):
 
 def run_query(query: KeyQuery) -> Generator[None, None, list[Message]]:
     """Run a query in its steps; return what it found."""
-    for _ in query.steps():
-        yield
+    yield from query.steps()
     return query.found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from broker.errors import MessageRefused
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import (
     SYS_BORN_HOST_V6,
@@ -86,9 +87,10 @@ def release(record: memoryview, topics: Mapping[str, Topic], names: tuple[bytes,
         names = ()
     elif is_system(name) and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         raise MessageRefused(f"{name} is a topic of the broker's own; it takes no delayed messages")
-    if not queue.isdigit() or int(queue) >= len(topic.queues):
-        raise MessageRefused(f"topic {name} has no queue {queue.decode('utf-8', 'replace')}; give it more")
-    return moved(record, body, without(block, names), topic, int(queue))
+    queue_id = whole_number(queue)
+    if queue_id is None or queue_id >= len(topic.queues):
+        raise MessageRefused(f"topic {name} has no queue {queue[:20].decode('utf-8', 'replace')}; give it more")
+    return moved(record, body, without(block, names), topic, queue_id)
 
 
 def moved(record: memoryview, body: memoryview, properties: bytes, topic: Topic, queue_id: int) -> Released:

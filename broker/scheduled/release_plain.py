@@ -2,7 +2,7 @@
 
 `broker.scheduled.release` knows every form, and what to say of a message that cannot be delivered. Here whatever is not
 plain is left to it: another layout, packed bodies, properties in another order, a topic that takes nothing. For the
-rest one look at header and properties does what takes a dozen there; it is a leaf (`broker.runtime.leaves`).
+rest one look at header and properties does what takes a dozen there; it has an accelerator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import HEADER_BYTES, Located
 from broker.log.put import Put
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 from broker.store import Store
 
 _FIELDS = struct.Struct(">16xi16xiq8s16xi").unpack_from
@@ -141,7 +141,7 @@ def _value(block: bytes, name: bytes) -> bytes:
     return block[at + len(name) : block.index(_END, at + len(name))]
 
 
-release = leaf("broker.scheduled.release_leaf", "release", _release)
+release = accelerated("broker.scheduled.release_accelerator", "release", _release)
 
 
 class PlainRelease:

@@ -241,7 +241,7 @@ class SimDisk:
     def list(self, path: str) -> list[str]:
         """Sorted names in a folder."""
         self.check_alive()
-        path = path.rstrip("/")
+        path = path.rstrip("/") or "/"
         return sorted(
             os.path.basename(each)
             for each in [*self._files, *self._folders]

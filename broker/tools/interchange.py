@@ -7,6 +7,7 @@ that open it, and `broker_settings` is the broker.conf with which RocketMQ 5.3 o
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -80,14 +81,52 @@ def geometry_of_files(root: str, *, disk: Disk, default: StoreOptions | None = N
     )
 
 
+def check_sizes(root: str, geometry: Geometry, *, disk: Disk) -> None:
+    """Look whether the sizes of log and queue files that `store.json` tells are those of any file.
+
+    Its sum is right, so somebody wrote them, or it came from another store. By its sizes whole files would be taken for
+    broken ones, and be moved, cut and grown.
+
+    Raises:
+        StoreUnreadable: Two files or more agree on another size, and none has the one that it tells.
+        OSError: A file cannot be read.
+    """
+    queue_sizes: Counter[int] = Counter()
+    for topic in disk.list(f"{root}/consumequeue"):
+        for queue in disk.list(f"{root}/consumequeue/{topic}"):
+            if is_number(queue):
+                queue_sizes += _sizes(disk, f"{root}/consumequeue/{topic}/{queue}")
+    told_and_found = {
+        "commit-log": (geometry.segment_bytes, _sizes(disk, f"{root}/commitlog")),
+        "queue": (geometry.queue_file_units * UNIT_BYTES, queue_sizes),
+    }
+    for kind, (told, sizes) in told_and_found.items():
+        usual, count = max(sizes.items(), key=lambda item: item[1], default=(told, 0))
+        if told not in sizes and count > 1:
+            raise StoreUnreadable(
+                f"{root}/pyddmq/store.json says that {kind} files have {told:,} bytes; {count} of the files that are "
+                f"there have {usual:,}, and none has that: put back the file that belongs to this store, or move it "
+                "away and run `pyddmq store check --repair`, which takes the sizes of the files"
+            )
+
+
 def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
     """Return the options with the sizes of the store that is there, so that `Store.open` takes it as it is.
 
     Raises:
-        StoreFormatNewer, StoreUnreadable, OSError: As `geometry_of`.
+        StoreFormatNewer, OSError: As `geometry_of`.
+        StoreUnreadable: Likewise; or no store has files of such sizes.
     """
     geometry = geometry_of(root, disk=disk, default=options)
-    return options if geometry is None else replace(options, **asdict(geometry))
+    if geometry is None:
+        return options
+    try:
+        return replace(options, **asdict(geometry))
+    except ValueError as error:
+        raise StoreUnreadable(
+            f"the files in {root} are of no store: {error}, and those that are there would give {geometry}; "
+            "put back the store's own files"
+        ) from error
 
 
 def timer_log_bytes_of(root: str, *, disk: Disk) -> int:
@@ -175,7 +214,7 @@ def broker_conf(settings: Mapping[str, str]) -> str:
     lines = []
     for name, value in settings.items():
         if "\n" in value or "\r" in value:
-            raise StoreUnreadable(f"{name} {value!r} has a line break in it; RocketMQ cannot be told such a path")
+            raise StoreUnreadable(f"{name} {value!r} has a line break in it; RocketMQ cannot read such a path")
         lines.append(f"{name} = {_escaped(value)}\n")
     return "".join(lines)
 
@@ -194,16 +233,21 @@ def _escaped(value: str) -> str:
 
 def _usual_size(disk: Disk, folder: str) -> int:
     """Size in bytes that most files with a name of digits have, empty ones left out; 0 when there is none."""
+    sizes = _sizes(disk, folder)
+    return max(sizes, key=lambda size: (sizes[size], size), default=0)
+
+
+def _sizes(disk: Disk, folder: str) -> Counter[int]:
+    """How many files with a name of digits have which size in bytes, empty ones left out."""
     sizes: Counter[int] = Counter()
     for name in disk.list(folder):
-        if is_number(name):
-            file = disk.open(f"{folder}/{name}")
-            try:
-                sizes[file.size()] += 1
-            finally:
-                file.close()
+        if not is_number(name):
+            continue
+        # Retention of a live store may take one meanwhile.
+        with contextlib.suppress(FileNotFoundError), contextlib.closing(disk.open(f"{folder}/{name}")) as file:
+            sizes[file.size()] += 1
     del sizes[0]
-    return max(sizes, key=lambda size: (sizes[size], size), default=0)
+    return sizes
 
 
 def _first_queue_size(disk: Disk, folder: str) -> int:

@@ -20,8 +20,9 @@ from broker.features import ALL
 from broker.format.locating import Place
 from broker.format.record import Entry, Located
 from broker.index.index import Index
-from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment
+from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog
 from broker.log.scan import LogScan, record_at
+from broker.log.segment import Segment
 from broker.opening.queue_build import QueueBuild
 from broker.opening.recovery import ProgressCallback, begin_at
 from broker.opening.store_json import Checkpoint, CheckpointFile, Geometry
@@ -29,9 +30,9 @@ from broker.opening.unit_check import UnitChecker
 from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue, Unit
 from broker.queues.topics import Topic, Topics
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.names import is_number
-from broker.runtime.rate_limited_log import Notices
 from broker.runtime.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.seams import Clock, Disk
 from broker.tools.interchange import geometry_of
@@ -67,16 +68,13 @@ class ReadOnlyStore:
         self.log, self.strange_files = open_log_for_reading(root, geometry, disk=disk)
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
-        notices = Notices(clock)
-        self._checker = UnitChecker(self.log, metrics=metrics, notices=notices, codes=GIVEN.unit_codes)
+        runtime = runtime_of(disk, clock, metrics=metrics)
+        self._checker = UnitChecker(self.log, metrics=metrics, limited_log=runtime.limited_log, codes=GIVEN.unit_codes)
         self.index = Index(
             root,
             log=self.log,
-            disk=disk,
-            clock=clock,
             options=self.options,
-            metrics=metrics,
-            notices=notices,
+            runtime=runtime,
             read_only=True,
         )
 
@@ -95,7 +93,7 @@ class ReadOnlyStore:
         Args:
             root: Its folder.
             disk: Where; `RealDisk(read_only=True)` needs no permission to write.
-            clock: For the minutes of notices.
+            clock: For the minutes of the rate-limited log.
             metrics: Counts damage that is met.
             progress: Called now and then with (bytes scanned, bytes to scan).
 

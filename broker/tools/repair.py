@@ -26,10 +26,10 @@ from broker.format.record import (
     MAGIC_V1,
     RECORD_OVERHEAD_BYTES,
     SYS_ROLLBACK,
-    crc32,
     crc_property,
 )
-from broker.log.commit_log import CommitLog, Segment, segment_name
+from broker.log.commit_log import CommitLog, segment_name
+from broker.log.segment import Segment
 from broker.opening.opening import take_lock
 from broker.opening.store_json import FORMAT_VERSION
 from broker.options import StoreOptions
@@ -38,6 +38,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.names import queue_folder
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile, StateFile
+from broker.runtime.sums import crc32
 from broker.store import Store
 from broker.tools.check import Check, Finding
 from broker.tools.check.queues import Patch

@@ -18,9 +18,9 @@ from broker.format.body import BODY_BYTES_MAX, SYS_PACKED, unpack
 from broker.format.properties import find_property
 from broker.format.record import sys_flag
 from broker.log.put import Position
-from broker.runtime.earliest import Earliest
-from broker.runtime.seams import Scheduler
-from broker.runtime.step_size import Pace
+from broker.runtime.bundle import Runtime
+from broker.runtime.later import Earliest
+from broker.runtime.step_size import StepSize
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, discard_of, message_block
 from broker.transaction.halves import Halves
@@ -75,18 +75,32 @@ class Checker:
 
     Attributes:
         settings: May be replaced at any time.
-        pace: How many halves a step looks at.
-        deciding: Whether a half is being decided right now; set by whoever decides.
+        step_size: How many halves a step looks at.
+
+    Args:
+        halves: Of the store.
+        ops: Takes what it gives up.
+        settings: As the attribute.
+        runtime: Its scheduler runs the steps.
+        deciding: Whether a half is being decided right now.
     """
 
-    def __init__(self, halves: Halves, ops: OpWriter, *, settings: CheckSettings, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        halves: Halves,
+        ops: OpWriter,
+        runtime: Runtime,
+        *,
+        settings: CheckSettings,
+        deciding: Callable[[int], bool],
+    ) -> None:
         self.settings = settings
-        self.deciding: Callable[[int], bool] = lambda _: False
+        self._deciding = deciding
         self._halves = halves
         self._ops = ops
-        self._scheduler = scheduler
-        self.pace = Pace(halves.clock, STEP_HALVES)
-        self._next = Earliest(halves.clock, scheduler, self._step)
+        self._scheduler = runtime.scheduler
+        self.step_size = StepSize(runtime, STEP_HALVES)
+        self._next = Earliest(halves.clock, runtime.scheduler, self._step)
         self._running = False
         self._aged_at = 0.0
         self._discarding: set[int] = set()
@@ -183,7 +197,7 @@ class Checker:
         if not self._running or halves.store.failed is not None or halves.store.closed:
             return
         before = {group: len(line) for group, line in halves.checks.lines.items()}
-        count = self.pace.begin()
+        count = self.step_size.begin()
         # None of the three waits for the others to be through.
         least, seen = max(1, count // 4), halves.seen
         halves.look(count)
@@ -191,8 +205,8 @@ class Checker:
         done += self._pass_cursor(max(least, count - done))
         done += self._pass_postponed(max(least, count - done))
         done += self._pass_aged(max(least, count - done))
-        self.pace.end(done)
-        if halves.store.pending and halves.store.on_pending is None:
+        self.step_size.end(done)
+        if halves.store.pending and not halves.store.is_driven:
             halves.store.flush()
         self._arm()
         for group, callbacks in list(self._woken.items()):
@@ -270,7 +284,7 @@ class Checker:
     def _discard(self, offset: int, reason: str) -> None:
         """Put a half into the discard topic; that record is the decision, the op record follows in the same write."""
         halves = self._halves
-        if offset in self._discarding or self.deciding(offset):
+        if offset in self._discarding or self._deciding(offset):
             return
         half = halves.read_or_lose(offset)
         if half is None:
@@ -288,7 +302,7 @@ class Checker:
             )
         except StoreError as error:
             halves.metrics.counter(counted.WAITS).add()
-            halves.notices.note("half_discard_waits", offset=offset, error=str(error))
+            halves.limited_log.note("half_discard_waits", offset=offset, error=str(error))
             seconds = RETRY_SECONDS if isinstance(error, DiskFull) else 10 * RETRY_SECONDS
             halves.checks.postpone(offset, half.group, halves.clock.monotonic() + seconds, times=times)
             return
@@ -300,9 +314,9 @@ class Checker:
         if error is not None:
             return
         halves = self._halves
-        halves.settle(offset, Known.ELSEWHERE, half)
+        halves.resolve(offset, Known.ELSEWHERE, half)
         halves.metrics.counter(counted.DISCARDED, reason).add()
-        halves.notices.note(
+        halves.limited_log.note(
             "half_message_discarded", half.group, topic=half.topic, transaction=half.transaction_id, reason=reason
         )
 
@@ -319,7 +333,7 @@ class Checker:
         found: list[Check] = []
         while line and len(found) < count_max:
             offset = line.take()
-            if not halves.states.is_undecided(offset) or self.deciding(offset) or offset in self._discarding:
+            if not halves.states.is_undecided(offset) or self._deciding(offset) or offset in self._discarding:
                 continue
             half = halves.read_or_lose(offset)
             if half is None:

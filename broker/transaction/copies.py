@@ -19,13 +19,13 @@ from broker.transaction.states import Known
 STEP_HALVES = 256
 
 
-def settle_copied(halves: Halves, start: int, owed: dict[int, Fate]) -> Generator[None, None, None]:
+def resolve_copied(halves: Halves, start: int, owed: dict[int, Fate]) -> Generator[None, None, None]:
     """Settle undecided halves of which there is a later copy, in steps of bounded work.
 
     Args:
         halves: What is known of each half.
         start: Copies below this offset were taken into account before.
-        owed: Takes the halves that were settled, for op records.
+        owed: Takes the halves that were resolved, for op records.
 
     Raises:
         OSError: A file cannot be read.
@@ -43,7 +43,7 @@ def settle_copied(halves: Halves, start: int, owed: dict[int, Fate]) -> Generato
     for place, offset in enumerate(states.waiting(states.position, max(last.values(), default=-1))):
         half = _read(halves, offset)
         if half is not None and last.get(half.transaction_id, -1) > offset:
-            states.settle(offset, Known.ELSEWHERE)
+            states.resolve(offset, Known.ELSEWHERE)
             owed[offset] = Fate.MOVED
         if place % STEP_HALVES == STEP_HALVES - 1:
             yield

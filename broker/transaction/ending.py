@@ -17,6 +17,7 @@ from broker.query import NotFound, by_unique_key
 from broker.queues.consume_queue import FILLER_SIZE
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from broker.runtime.seams import Scheduler
+from broker.runtime.steps import StepRunner
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.transaction import metrics as counted
@@ -37,18 +38,33 @@ _DECIDED = {Known.COMMITTED: State.COMMIT, Known.ROLLED_BACK: State.ROLLBACK}
 
 
 class Ending:
-    """Takes decisions for one store."""
+    """Takes decisions for one store.
 
-    def __init__(self, halves: Halves, ops: OpWriter, checker: Checker, *, scheduler: Scheduler) -> None:
+    Args:
+        halves: Of the store.
+        ops: Names what is decided.
+        checker: Asks about what is not.
+        scheduler: Runs searches.
+        committed: Told of every commit that is durable: the topic, and the bytes of the body.
+    """
+
+    def __init__(
+        self,
+        halves: Halves,
+        ops: OpWriter,
+        checker: Checker,
+        *,
+        scheduler: Scheduler,
+        committed: Callable[[str, int], None],
+    ) -> None:
         self._halves = halves
         self._ops = ops
         self._checker = checker
         self._scheduler = scheduler
+        self._searches = StepRunner(scheduler.call_soon)
         self._resuming: set[int] = set()
         self._deciding: dict[int, tuple[State, list[Callable[[StoreError | None], None]]]] = {}
-        checker.deciding = self.is_deciding
-        self.committed: Callable[[str, int], None] = lambda topic, body_bytes: None
-        """Told of every commit that is durable: the topic, and the bytes of the body."""
+        self._committed_told = committed
 
     def end(
         self,
@@ -89,7 +105,7 @@ class Ending:
             # Its copy is on its way to the disk, and is there to be seen in the turn after it was told.
             self._halves.moving[handle.offset].append(partial(self._scheduler.call_soon, again))
         elif half is None:
-            self._in_steps(self._elsewhere(handle, group, state), done)
+            self._answer_in_steps(self._elsewhere(handle, group, state), done)
         elif group is not None and group != half.group:
             done(EndOutcome(End.WRONG_GROUP, f"the transaction is of the producer group {half.group!r}, not {group!r}"))
         elif self._halves.states.is_undecided(handle.offset):
@@ -104,10 +120,10 @@ class Ending:
         return offset in self._deciding or offset in self._halves.moving
 
     def _count(self, done: Told, outcome: EndOutcome) -> None:
-        if not outcome.settled:
+        if not outcome.resolved:
             self._halves.metrics.counter(counted.REFUSED, outcome.end.value).add()
             end = outcome.end.value
-            self._halves.notices.note("transaction_end_refused", kind=end, end=end, reason=outcome.text)
+            self._halves.limited_log.note("transaction_end_refused", kind=end, end=end, reason=outcome.text)
         done(outcome)
 
     def _half_at(self, handle: Handle) -> Half | None:
@@ -188,11 +204,11 @@ class Ending:
         if error is None:
             halves = self._halves
             known = Known.COMMITTED if state is State.COMMIT else Known.ROLLED_BACK
-            halves.settle(offset, known, half)
+            halves.resolve(offset, known, half)
             name = counted.COMMITTED if state is State.COMMIT else counted.ROLLED_BACK
             halves.metrics.counter(name, half.topic).add()
             if state is State.COMMIT:
-                self.committed(half.topic, len(half.body))
+                self._committed_told(half.topic, len(half.body))
             done(EndOutcome(End.OK, decided=state))
         else:
             done(_failed(error))
@@ -206,9 +222,9 @@ class Ending:
         if known in _DECIDED:
             done(_already(state, _DECIDED[known]))
         elif known is Known.ELSEWHERE:
-            self._in_steps(self._elsewhere(handle, group, state), done)
+            self._answer_in_steps(self._elsewhere(handle, group, state), done)
         else:
-            self._in_steps(self._said_by_ops(handle, half, group, state), done)
+            self._answer_in_steps(self._said_by_ops(handle, half, group, state), done)
 
     def _said_by_ops(
         self, handle: Handle, half: Half, group: str | None, state: State
@@ -271,16 +287,9 @@ class Ending:
                 return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is being moved; try again")
         return EndOutcome(End.UNKNOWN_HANDLE, "there is no such transaction, or none any more")
 
-    def _in_steps(self, steps: Generator[None, None, EndOutcome], done: Told) -> None:
-        """Run a search, a piece in a turn."""
-        try:
-            next(steps)
-        except StopIteration as end:
-            done(end.value)
-        except (StoreError, OSError) as error:
-            done(EndOutcome(End.UNKNOWN_HANDLE, f"the transaction was looked for in vain: {error}"))
-        else:
-            self._scheduler.call_soon(self._in_steps, steps, done)
+    def _answer_in_steps(self, search: Generator[None, None, EndOutcome], done: Told) -> None:
+        """Tell what a search finds, a piece of it in a turn."""
+        self._searches.run(_answering(search, done))
 
     # Discarded ones
 
@@ -342,3 +351,11 @@ def _failed(error: StoreError) -> EndOutcome:
     if isinstance(error, MessageRefused):
         return EndOutcome(End.REFUSED, str(error))
     return EndOutcome(End.DISK_FULL if isinstance(error, DiskFull) else End.FAILED, str(error))
+
+
+def _answering(search: Generator[None, None, EndOutcome], done: Told) -> Generator[None, None, None]:
+    try:
+        outcome = yield from search
+    except (StoreError, OSError) as error:
+        outcome = EndOutcome(End.UNKNOWN_HANDLE, f"the transaction was looked for in vain: {error}")
+    done(outcome)

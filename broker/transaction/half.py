@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from broker.format.numbers import whole_number
 from broker.format.record import SYS_TRANSACTION_MASK, born_timestamp, physical_offset, split, store_timestamp
 from broker.queues.topics import Topic
 from broker.scheduled.release import Released, moved, without
@@ -87,9 +88,9 @@ def half_of(record: memoryview) -> Half:
     body, block = split(record)
     # One pass in place of a search per property; the first of two equal names wins, as it does for `find_property`.
     found = dict([pair.partition(b"\x01")[::2] for pair in reversed(block.split(b"\x02")) if pair])
-    queue = _number(found, names.REAL_QUEUE)
+    queue = whole_number(found.get(names.REAL_QUEUE))
     immunity = found.get(names.IMMUNITY) or None
-    seconds = int(immunity) if immunity is not None and immunity.isdigit() and len(immunity) < 12 else None
+    seconds = whole_number(immunity, 11)
     return Half(
         record=record,
         physical=physical_offset(record),
@@ -97,9 +98,11 @@ def half_of(record: memoryview) -> Half:
         queue_id=-1 if queue is None else queue,
         group=_text(found, names.PRODUCER_GROUP),
         transaction_id=_text(found, names.TRANSACTION_ID) or _text(found, b"UNIQ_KEY"),
-        times=_number(found, names.CHECK_TIMES) or 0,
-        age_ms=_number(found, names.AGE_MS) or 0,
-        delay=CommitDelay(*[_number(found, name) or 0 for name in (names.LEVEL, names.DELIVER_AT, names.DELAY_MS)]),
+        times=whole_number(found.get(names.CHECK_TIMES)) or 0,
+        age_ms=whole_number(found.get(names.AGE_MS)) or 0,
+        delay=CommitDelay(
+            *[whole_number(found.get(name)) or 0 for name in (names.LEVEL, names.DELIVER_AT, names.DELAY_MS)]
+        ),
         immunity_ms=None if seconds is None else min(seconds, IMMUNITY_SECONDS_MAX) * 1000,
         immune=immunity is not None,
         store_ms=store_timestamp(record),
@@ -143,11 +146,6 @@ def _copy(half: Half, block: bytes, topic: Topic, queue_id: int) -> Released:
     """Make the record that replaces a half; no form of a half keeps the transaction's bits of the sysFlag."""
     made = moved(half.record, half.body, block, topic, queue_id)
     return made._replace(put=made.put._replace(sys_flag=made.put.sys_flag & ~SYS_TRANSACTION_MASK))
-
-
-def _number(found: Mapping[bytes, bytes], name: bytes) -> int | None:
-    value = found.get(name)
-    return int(value) if value is not None and value.isdigit() and len(value) < 19 else None
 
 
 def _text(found: Mapping[bytes, bytes], name: bytes) -> str:

@@ -9,9 +9,7 @@ from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import prepared_offset
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.topics import Topic
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 from broker.store import Store
 from broker.transaction import metrics as counted
 from broker.transaction.ages import Ages
@@ -35,11 +33,11 @@ class Halves:
         opened_at: Monotonic seconds of the opening.
     """
 
-    def __init__(self, store: Store, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
         self.store = store
-        self.clock = clock
-        self.metrics = metrics
-        self.notices = notices
+        clock = self.clock = runtime.clock
+        self.metrics = runtime.metrics
+        self.limited_log = runtime.limited_log
         self.states = HalfStates()
         self.checks = Checks()
         self.ages = Ages()
@@ -105,15 +103,15 @@ class Halves:
 
     def lose(self, offset: int, why: str) -> None:
         """Give up a half whose record is damaged or gone."""
-        if self.settle(offset, Known.ELSEWHERE, None):
+        if self.resolve(offset, Known.ELSEWHERE, None):
             self.metrics.counter(counted.LOST).add()
-            self.notices.note("half_message_lost", offset=offset, why=why)
+            self.limited_log.note("half_message_lost", offset=offset, why=why)
 
     # What becomes of them
 
-    def settle(self, offset: int, known: Known, half: Half | None) -> bool:
+    def resolve(self, offset: int, known: Known, half: Half | None) -> bool:
         """Note what became of an undecided half; False when it is none."""
-        if not self.states.settle(offset, known):
+        if not self.states.resolve(offset, known):
             return False
         self.checks.forget(offset)
         self.ages.older.pop(offset, None)

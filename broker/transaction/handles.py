@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.format.numbers import whole_number
+
 HANDLE_CHARS_MAX = 1024
 
 
@@ -26,10 +28,7 @@ def parse_handle(text: str) -> Handle | None:
     """Return what a handle says; None when it is none."""
     offset, _, rest = text[: HANDLE_CHARS_MAX + 1].partition("-")
     physical, _, transaction_id = rest.partition("-")
-    if (
-        len(text) > HANDLE_CHARS_MAX
-        or not transaction_id
-        or not all(each.isascii() and each.isdigit() and len(each) < 19 for each in (offset, physical))
-    ):
+    places = whole_number(offset), whole_number(physical)
+    if len(text) > HANDLE_CHARS_MAX or not transaction_id or places[0] is None or places[1] is None:
         return None
-    return Handle(int(offset), int(physical), transaction_id)
+    return Handle(places[0], places[1], transaction_id)

@@ -15,6 +15,7 @@ from broker.transaction.halves import Halves
 from broker.transaction.handles import Handle, parse_handle
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC
 from broker.transaction.states import Known
+from broker.views import TransactionView
 
 SCAN_MAX = 2_000
 """Records read for one page; it is cut there, and says where to go on."""
@@ -24,55 +25,16 @@ _CHUNK_OFFSETS = 8_192
 _STATES = {
     Known.UNDECIDED: "undecided",
     Known.COMMITTED: "committed",
-    Known.ROLLED_BACK: "rolled back",
+    Known.ROLLED_BACK: "rolledBack",
     Known.ELSEWHERE: "moved",
     None: "decided",
 }
 
 
-class HalfView(NamedTuple):
-    """One half; moments are ms since the epoch.
-
-    Attributes:
-        state: `undecided`, `committed`, `rolled back`, `decided` (long ago), `moved` (put again or discarded), or, of
-            one in the discard topic, `discarded` or `resumed`.
-        offset: In the half queue; of a discarded one in the discard queue.
-        handle: Decides it; "" for a discarded one.
-        transaction_id: Its id.
-        topic: Where its message goes.
-        queue_id: Which queue there.
-        group: Producer group.
-        key: KEYS of the message.
-        physical: Commit-log offset.
-        size: Bytes of the record.
-        stored_ms: When it was stored.
-        born_ms: When its producer made it, by the producer's clock.
-        times: Checks so far.
-        checking: A producer has a check of it now.
-        remark: What a producer said last.
-    """
-
-    state: str
-    offset: int
-    handle: str
-    transaction_id: str
-    topic: str
-    queue_id: int
-    group: str
-    key: str
-    physical: int
-    size: int
-    stored_ms: int
-    born_ms: int
-    times: int
-    checking: bool
-    remark: str
-
-
 class Page(NamedTuple):
     """Some of a list, the oldest first; `cursor` is where to go on, None at the end."""
 
-    found: list[HalfView]
+    found: list[TransactionView]
     cursor: int | None
 
 
@@ -118,7 +80,7 @@ def _page(
     count_max: int,
 ) -> Generator[None, None, Page]:
     """Read the halves that `among` tells of in [start, end) of the queue."""
-    found: list[HalfView] = []
+    found: list[TransactionView] = []
     read = 0
     for start in range(*places, _CHUNK_OFFSETS):
         for offset in among(start, min(start + _CHUNK_OFFSETS, places[1])):
@@ -138,14 +100,14 @@ def _page(
     return Page(found, None)
 
 
-def finding(halves: Halves, resumed: Ranges, text: str) -> Generator[None, None, list[HalfView]]:
+def finding(halves: Halves, resumed: Ranges, text: str) -> Generator[None, None, list[TransactionView]]:
     """Find the halves of a transaction by its id or a handle, in steps; the newest first, and what became of each.
 
     Raises:
         OSError: A file cannot be read.
     """
     handle = parse_handle(text)
-    found: list[HalfView] = []
+    found: list[TransactionView] = []
     for name in (HALF_TOPIC, DISCARD_TOPIC):
         try:
             query = by_unique_key(halves.store, name, text if handle is None else handle.transaction_id)
@@ -166,23 +128,23 @@ def finding(halves: Halves, resumed: Ranges, text: str) -> Generator[None, None,
     return sorted(found, key=lambda view: view.physical, reverse=True)
 
 
-def _view(halves: Halves, offset: int, half: Half, state: str) -> HalfView:
+def _view(halves: Halves, offset: int, half: Half, state: str) -> TransactionView:
     asked = halves.checks.asked.get(offset) if state == "undecided" else None
     in_half_queue = state not in ("discarded", "resumed")
-    return HalfView(
+    return TransactionView(
         state=state,
         offset=offset,
         handle=str(Handle(offset, half.physical, half.transaction_id)) if in_half_queue else "",
-        transaction_id=half.transaction_id,
+        id=half.transaction_id,
         topic=half.topic,
-        queue_id=half.queue_id,
+        queue=half.queue_id,
         group=half.group,
         key=(find_property(half.block, b"KEYS") or b"").decode("utf-8", "replace"),
         physical=half.physical,
-        size=len(half.record),
+        bytes=len(half.record),
         stored_ms=half.store_ms,
         born_ms=half.born_ms,
-        times=max(half.times, 0 if asked is None else asked.times),
-        checking=asked is not None and asked.out,
+        checks=max(half.times, 0 if asked is None else asked.times),
+        check_out=asked is not None and asked.out,
         remark=halves.checks.remarks.get(offset, "") if state == "undecided" else "",
     )

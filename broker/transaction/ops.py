@@ -13,11 +13,12 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.errors import DiskFull, StoreError
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.log.put import Position, Put
 from broker.queues.topics import Topic
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.seams import Handle
 from broker.store import Store
 from broker.transaction import metrics as counted
 from broker.transaction.names import DECISIONS, OP_TAG, Fate
@@ -47,9 +48,9 @@ def members_of(body: bytes, block: bytes) -> list[Member]:
     if len(letters) != len(numbers):
         letters = " " * len(numbers)
     return [
-        Member(int(number), _LETTERS.get(letter))
-        for number, letter in zip(numbers, letters, strict=True)
-        if number.strip().isdigit() and len(number) < 19
+        Member(number, _LETTERS.get(letter))
+        for text, letter in zip(numbers, letters, strict=True)
+        if (number := whole_number(text.strip())) is not None
     ]
 
 
@@ -119,17 +120,15 @@ class OpWriter:
         in_flight: Records that are staged.
     """
 
-    def __init__(
-        self, store: Store, *, topic: Callable[[], Topic], clock: Clock, scheduler: Scheduler, metrics: Metrics
-    ) -> None:
+    def __init__(self, store: Store, runtime: Runtime, *, topic: Callable[[], Topic]) -> None:
         self.owed: dict[int, Fate] = {}
         self.places = OpPlaces()
         self.in_flight = 0
         self._store = store
         self._topic = topic
-        self._clock = clock
-        self._scheduler = scheduler
-        self._written = metrics.counter(counted.OPS)
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._written = runtime.metrics.counter(counted.OPS)
         self._members: dict[int, tuple[Member, Told | None]] = {}
         self._soon: Handle | None = None
         self._stopped = False
@@ -167,7 +166,7 @@ class OpWriter:
     def _run(self) -> None:
         self._soon = None
         self.write()
-        if self._store.on_pending is None:
+        if not self._store.is_driven:
             self._store.flush()
 
     def write(self) -> None:

@@ -44,6 +44,6 @@ class EndOutcome(NamedTuple):
     decided: State | None = None
 
     @property
-    def settled(self) -> bool:
+    def resolved(self) -> bool:
         """Whether what was asked for is so."""
         return self.end in (End.OK, End.ALREADY_SAME)

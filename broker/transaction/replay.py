@@ -18,7 +18,7 @@ from broker.log.shared_walk import Reading, decided
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.scheduled.delay.level_queue import Ranges
 from broker.transaction.ages import Ages
-from broker.transaction.copies import settle_copied
+from broker.transaction.copies import resolve_copied
 from broker.transaction.halves import Halves
 from broker.transaction.names import DISCARD_NAME, HALF_NAME, Fate
 from broker.transaction.ops import OpPlaces, OpWriter, members_of
@@ -84,7 +84,7 @@ class Replay:
             yield from decided(start, self._decided)
         # RocketMQ went on from there, or the file is the newer of the two. What the log says of them comes first.
         halves.states.begin_at(self._files.half_offset)
-        yield from settle_copied(halves, known_end, self._ops.owed)
+        yield from resolve_copied(halves, known_end, self._ops.owed)
         halves.seen = halves.checks.cursor = halves.states.position
         halves.ages.begin(halves.states.position)
 
@@ -119,9 +119,9 @@ class Replay:
                         if member.fate is None:
                             # RocketMQ's: rolled back, unless a commit record says otherwise.
                             self._unsaid += 1
-                            states.settle(member.offset, Known.ROLLED_BACK)
+                            states.resolve(member.offset, Known.ROLLED_BACK)
                         else:
-                            states.settle(member.offset, KNOWN[member.fate])
+                            states.resolve(member.offset, KNOWN[member.fate])
                 places.note(offset, highest)
                 offset += 1
             yield
@@ -141,7 +141,7 @@ class Replay:
             fate = Fate.MOVED
         elif decision.topic == DISCARD_NAME:
             fate = Fate.DISCARDED
-        if states.settle(entry.queue_offset, KNOWN[fate]):
+        if states.resolve(entry.queue_offset, KNOWN[fate]):
             self._ops.owed[entry.queue_offset] = fate
         elif fate is Fate.COMMITTED and states.get(entry.queue_offset) is Known.ROLLED_BACK:
             states.correct(entry.queue_offset, Known.COMMITTED)

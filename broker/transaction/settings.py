@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NotRequired
-
-from broker.queues.offsets import ConsumerOffsets
-from broker.store_seams import StoreSeams
 
 DAY_SECONDS = 86_400.0
 
@@ -26,10 +22,3 @@ class CheckSettings:
     interval_ms: int = 30_000
     checks_max: int = 15
     age_seconds_max: float = 7 * DAY_SECONDS
-
-
-class TransactionSeams(StoreSeams):
-    """Keyword arguments of `Transactions`, whose texts say what each is for."""
-
-    offsets: ConsumerOffsets
-    settings: NotRequired[CheckSettings | None]

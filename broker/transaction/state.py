@@ -17,7 +17,7 @@ import structlog
 from broker.errors import StoreUnreadable
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.queues.offsets import ConsumerOffsets
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
@@ -97,7 +97,9 @@ class TransactionFiles:
             log.error("transaction_file_damaged", file="pyddmq/transactions.json", what="the log says what was decided")
             return None
 
-    def saving(self, content: dict[str, Any], *, half_offset: int, op_offset: int, log_end: int, force: bool) -> Saving:
+    def writing(
+        self, content: dict[str, Any], *, half_offset: int, op_offset: int, log_end: int, force: bool
+    ) -> FileWrite:
         """Write both, durably, when something but the uptime has changed, or the log grown much, or on `force`.
 
         Raises:
@@ -108,6 +110,6 @@ class TransactionFiles:
             return
         self._offsets.set(GROUP, HALF_TOPIC, 0, half_offset)
         self._offsets.set(GROUP, OP_TOPIC, 0, op_offset)
-        yield from self._offsets.saving()
-        yield from self._file.saving({**content, "log_end": log_end})
+        yield from self._offsets.writing()
+        yield from self._file.writing({**content, "log_end": log_end})
         self._saved, self._log_end = facts, log_end

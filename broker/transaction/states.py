@@ -60,7 +60,7 @@ class HalfStates:
         at = offset - self._base
         return self.position <= offset < self.end and not self._bits[at >> 2] >> (at & 3) * 2 & 3
 
-    def settle(self, offset: int, known: Known) -> bool:
+    def resolve(self, offset: int, known: Known) -> bool:
         """Note what became of a half; False when it is not undecided, and nothing is changed then."""
         if not self.is_undecided(offset):
             return False
@@ -80,7 +80,7 @@ class HalfStates:
     def begin_at(self, offset: int) -> None:
         """Count everything below an offset, at most `end`, as elsewhere."""
         for each in range(self.position, min(offset, self.end)):
-            self.settle(each, Known.ELSEWHERE)
+            self.resolve(each, Known.ELSEWHERE)
 
     def _advance(self) -> None:
         bits, base, end = self._bits, self._base, self.end
@@ -129,5 +129,5 @@ class HalfStates:
         for offset in range(position, states.end):
             known = bits[(offset - start) >> 2] >> ((offset - start) & 3) * 2 & 3
             if known:
-                states.settle(offset, Known(known))
+                states.resolve(offset, Known(known))
         return states

@@ -19,31 +19,31 @@ from typing import Any, Unpack
 from broker.log.put import Position, Put
 from broker.log.shared_walk import Reading, alone
 from broker.queues.offsets import ConsumerOffsets
-from broker.runtime.file_writes import Saver, Saving, can_wait
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.repeated import Repeated
-from broker.runtime.seams import Clock, Disk, Scheduler
-from broker.runtime.step_size import Pace
+from broker.runtime.bundle import Runtime, runtime_of
+from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
+from broker.runtime.later import Repeated
+from broker.runtime.step_size import StepSize
 from broker.scheduled.delay.level_queue import Ranges
 from broker.store import Store
+from broker.store_seams import StoreSeams
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
 from broker.transaction.ending import Ending, Told
 from broker.transaction.halves import Halves
-from broker.transaction.listing import HalfView, Page, discarded, finding, pending
+from broker.transaction.listing import Page, discarded, finding, pending
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC, Fate, State
 from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.puts import half_put
 from broker.transaction.replay import Replay
-from broker.transaction.settings import CheckSettings, TransactionSeams
+from broker.transaction.settings import CheckSettings
 from broker.transaction.state import TransactionFiles
+from broker.views import TransactionView
 
 SAVE_SECONDS = 5.0
 UPTIME_SAVE_SECONDS = 60.0
 
-__all__ = ["Check", "End", "EndOutcome", "HalfView", "Page", "State", "Transactions"]
+__all__ = ["Check", "End", "EndOutcome", "Page", "State", "Transactions"]
 
 
 class Transactions:
@@ -55,62 +55,76 @@ class Transactions:
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        offsets: ConsumerOffsets,
-        disk: Disk,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        notices: Notices,
-        settings: CheckSettings | None = None,
+        self, store: Store, runtime: Runtime, *, offsets: ConsumerOffsets, settings: CheckSettings | None = None
     ) -> None:
         """Set up; `opening` does the work.
 
         Args:
-            store: An open store. Where it has no `on_pending`, what is appended here is flushed here.
+            store: An open store. Where nobody's turns flush it, what is appended here is flushed here.
+            runtime: Its disk has the files, and its scheduler runs the steps.
             offsets: The table of committed offsets; a program has one (a node's is `Progress.offsets`).
-            disk: Where its files are.
-            clock: The store's clock.
-            scheduler: Runs the steps.
-            metrics: Counts.
-            notices: Says what is refused, lost and given up.
             settings: When halves are checked and given up.
         """
         self.store = store
-        self._clock = clock
+        disk, scheduler = runtime.disk, runtime.scheduler
+        self._clock = runtime.clock
         self._scheduler = scheduler
-        self._metrics = metrics
-        self.halves = Halves(store, clock=clock, metrics=metrics, notices=notices)
-        self._ops = OpWriter(
-            store, topic=lambda: self.halves.topic(OP_TOPIC), clock=clock, scheduler=scheduler, metrics=metrics
+        self._metrics = runtime.metrics
+        self.halves = Halves(store, runtime)
+        self._ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
+        self._checker = Checker(
+            self.halves,
+            self._ops,
+            runtime,
+            settings=settings or CheckSettings(),
+            deciding=self._is_deciding,
         )
-        self._checker = Checker(self.halves, self._ops, settings=settings or CheckSettings(), scheduler=scheduler)
-        self._ending = Ending(self.halves, self._ops, self._checker, scheduler=scheduler)
-        self._files = TransactionFiles(store.root, offsets=offsets, disk=disk, metrics=metrics)
+        self._on_committed: list[Callable[[str, int], None]] = []
+        self._ending = Ending(self.halves, self._ops, self._checker, scheduler=scheduler, committed=self._tell_commit)
+        self._files = TransactionFiles(store.root, offsets=offsets, disk=disk, metrics=runtime.metrics)
         self.resumed = Ranges()
         self._attached = False
         self._running = False
-        self._saver = Saver(disk, store.savings, self._saving)
-        self._saves = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
+        self._state_writer = StateWriter(disk, store.file_writes, self._writing)
+        self._saves = Repeated(scheduler, SAVE_SECONDS, self._state_writer.begin)
         self._uptime_saved = 0.0
 
     # Opening and closing
 
     @classmethod
-    def opening(cls, store: Store, **seams: Unpack[TransactionSeams]) -> Generator[None, None, Transactions]:
+    def opening(
+        cls,
+        store: Store,
+        *,
+        offsets: ConsumerOffsets,
+        settings: CheckSettings | None = None,
+        **seams: Unpack[StoreSeams],
+    ) -> Generator[None, None, Transactions]:
         """Find out what is undecided, in steps of bounded work; returns the transactions, which `start` sets going.
 
         Raises:
             OSError: A file cannot be read.
         """
-        return alone(store, cls.reading(store, **seams))
+        return alone(store, cls.reading(store, offsets=offsets, settings=settings, **seams))
 
     @classmethod
-    def reading(cls, store: Store, **seams: Unpack[TransactionSeams]) -> Reading[Transactions]:
+    def reading(
+        cls,
+        store: Store,
+        *,
+        offsets: ConsumerOffsets,
+        settings: CheckSettings | None = None,
+        **seams: Unpack[StoreSeams],
+    ) -> Reading[Transactions]:
         """`opening`, for `broker.log.shared_walk.together`."""
-        transactions = cls(store, **seams)
+        return cls.reading_of(store, runtime_of(**seams), offsets=offsets, settings=settings)
+
+    @classmethod
+    def reading_of(
+        cls, store: Store, runtime: Runtime, *, offsets: ConsumerOffsets, settings: CheckSettings | None = None
+    ) -> Reading[Transactions]:
+        """`reading`, of a program that has a bundle of all this."""
+        transactions = cls(store, runtime, offsets=offsets, settings=settings)
         replay = Replay(transactions.halves, transactions._ops, transactions._files)
         yield from replay.steps()
         transactions.resumed = replay.resumed
@@ -155,9 +169,9 @@ class Transactions:
 
     def save(self, *, force: bool = False) -> None:
         """Write how far all is; a full disk postpones that, another failure stops the store's write side."""
-        self._saver.now(self._saving(force=force))
+        self._state_writer.now(self._writing(force=force))
 
-    def _saving(self, *, force: bool = False) -> Saving:
+    def _writing(self, *, force: bool = False) -> FileWrite:
         store = self.store
         self.measure()
         if not self._attached or store.failed is not None or store.closed:
@@ -168,7 +182,7 @@ class Transactions:
             states = self.halves.states
             running = self.halves.running()
             force = force or (states.undecided > 0 and running - self._uptime_saved >= UPTIME_SAVE_SECONDS)
-            yield from self._files.saving(
+            yield from self._files.writing(
                 self._content(running),
                 half_offset=states.position,
                 op_offset=self._ops.places.first(states.position),
@@ -292,14 +306,18 @@ class Transactions:
 
     def on_committed(self, callback: Callable[[str, int], None]) -> None:
         """Have `callback` told of every commit that is durable: the topic, and the bytes of the body."""
-        self._ending.committed = callback
+        self._on_committed.append(callback)
+
+    def _tell_commit(self, topic: str, body_bytes: int) -> None:
+        for callback in self._on_committed:
+            callback(topic, body_bytes)
 
     # Checks
 
     @property
-    def pace(self) -> Pace:
+    def step_size(self) -> StepSize:
         """How many halves a step of the checks looks at."""
-        return self._checker.pace
+        return self._checker.step_size
 
     @property
     def settings(self) -> CheckSettings:
@@ -327,11 +345,14 @@ class Transactions:
         """Have `callback` called whenever checks of a group became due, until the returned function is called."""
         return self._checker.on_checks(group, callback)
 
-    # For the keeper
+    # For the retention hold
 
     def is_busy(self, offset: int) -> bool:
         """Whether a half is being decided or discarded right now."""
-        return self._checker.deciding(offset) or self._checker.is_discarding(offset)
+        return self._is_deciding(offset) or self._checker.is_discarding(offset)
+
+    def _is_deciding(self, offset: int) -> bool:
+        return self._ending.is_deciding(offset)
 
     def times_of(self, offset: int) -> int:
         """Checks of a half that are counted here, not in its record."""
@@ -360,7 +381,7 @@ class Transactions:
         """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
         return discarded(self.halves, self.resumed, topic=topic, group=group, cursor=cursor, count_max=count_max)
 
-    def finding(self, text: str) -> Generator[None, None, list[HalfView]]:
+    def finding(self, text: str) -> Generator[None, None, list[TransactionView]]:
         """Find the halves of a transaction by its id or a handle, in steps; the newest first. Raises OSError."""
         return finding(self.halves, self.resumed, text)
 

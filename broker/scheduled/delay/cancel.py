@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 from broker.errors import StoreError
 from broker.format.message import Message
-from broker.log.awaited import Awaited, AwaitedSteps, settled
+from broker.log.awaited import Awaited, AwaitedSteps, all_durable
 from broker.log.decisions import prepared_offset_of
 from broker.log.put import Put
 from broker.query import by_unique_key
@@ -43,9 +43,9 @@ def cancelling(due: DueDelays, topic: str, unique_key: str) -> AwaitedSteps[Canc
     cancels: list[Message] = []
     while True:
         retries = due.retries
-        # What was under way is durable after this, and settled. It is looked at again while more is under way that may
-        # be of this message. That ends: a message is delivered, cancelled or put again elsewhere once.
-        yield from settled(store)
+        # What was under way is durable after this, and completed. It is looked at again while more is under way that
+        # may be of this message. That ends: a message is delivered, cancelled or put again elsewhere once.
+        yield from all_durable(store)
         mine = yield from _stored(store, SCHEDULE_TOPIC, topic, unique_key)
         cancels = yield from _stored(store, CANCEL_TOPIC, topic, unique_key)
         waiting = [each for each in mine if due.is_waiting(each.queue_id + 1, each.offset, retries)]
@@ -73,7 +73,7 @@ def _stored(store: Store, where: str, topic: str, unique_key: str) -> Generator[
 
 
 def _append(due: DueDelays, waiting: list[Message], topic: str, unique_key: str) -> AwaitedSteps[None]:
-    """Append, and settle what was replaced when that is durable; until then it is held."""
+    """Append, and complete what was replaced when that is durable; until then it is held."""
     store = due.store
     own = store.create_topic(CANCEL_TOPIC, 1, system=True)
     properties = _PROPERTIES % (topic.encode(), unique_key.encode())
@@ -88,14 +88,14 @@ def _append(due: DueDelays, waiting: list[Message], topic: str, unique_key: str)
         )
         for each in waiting
     ]
-    awaited = Awaited(store)
+    awaited = Awaited(store.commit)
 
     def done(error: StoreError | None) -> None:
         for each in waiting:
             level = due.levels[each.queue_id + 1]
             level.held.discard(each.offset)
             if error is None:
-                level.settle(each.offset)
+                level.complete(each.offset)
         awaited.tell(error)
 
     first = waiting[0]

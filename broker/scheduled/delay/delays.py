@@ -3,8 +3,8 @@
 Guarantees:
 
 - Never early, by the wall clock; see `broker.scheduled.delay.level_queue` for a clock that is set back (D35).
-- In the order of due times within a level. A message that is refused holds up nobody: it is set aside, counted, said,
-  and tried again every RETRY_SECONDS. With ASIDE_MAX of a level aside, that level waits.
+- In the order of due times within a level. A message that is refused holds up nobody: it is kept apart, counted, said,
+  and tried again every RETRY_SECONDS. With REFUSED_MAX of a level refused, that level waits.
 - Delivered once: the delivered record names the record that it replaces, and is the decision (D27). A start reads what
   was decided behind the last checkpoint, or in the whole log when there is none.
 - What waits costs nothing but one look a second at the wall clock, which may have been set forward. Without anything
@@ -21,15 +21,13 @@ from typing import Unpack
 
 import structlog
 
-from broker.log.awaited import AwaitedSteps, run_now
+from broker.log.awaited import AwaitedSteps
 from broker.log.decisions import Decision
 from broker.log.shared_walk import Reading, alone, decided
-from broker.runtime.earliest import Earliest
-from broker.runtime.file_writes import Saver, Saving, can_wait
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.repeated import Repeated
-from broker.runtime.seams import Clock, Disk, Scheduler
+from broker.runtime.bundle import Runtime, runtime_of
+from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
+from broker.runtime.later import Earliest, Repeated
+from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay.cancel import cancelling
 from broker.scheduled.delay.due import DueDelays
@@ -57,27 +55,22 @@ class Delays:
         due: The delivery of what is due, and what was refused.
     """
 
-    def __init__(
-        self, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
-    ) -> None:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
         """Set up; `opening` does the work.
 
         Args:
-            store: An open store. Where it has no `on_pending`, each step flushes by itself.
-            disk: Where its files are.
-            clock: Wall clock for due times.
-            scheduler: Runs the steps.
-            metrics: Counts.
-            notices: Says what is refused and lost.
+            store: An open store. Where nobody's turns flush it, each step flushes by itself.
+            runtime: Its disk has the files, its wall clock the due times, and its scheduler runs the steps.
         """
-        self.due = DueDelays(store, clock=clock, metrics=metrics, notices=notices, delivered=self._arm)
+        disk, clock = runtime.disk, runtime.clock
+        self.due = DueDelays(store, runtime, delivered=self._arm)
         self.levels = self.due.levels
         self.store = store
         self.clock = clock
-        self._state = DelayState(store.root, disk=disk, clock=clock, metrics=metrics)
-        self._next = Earliest(clock, scheduler, self._step)
-        self._saver = Saver(disk, store.savings, self._saving)
-        self._saves = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
+        self._state = DelayState(store.root, disk=disk, clock=clock, metrics=runtime.metrics)
+        self._next = Earliest(clock, runtime.scheduler, self._step)
+        self._state_writer = StateWriter(disk, store.file_writes, self._writing)
+        self._saves = Repeated(runtime.scheduler, SAVE_SECONDS, self._state_writer.begin)
         self._running = False
 
     # Opening and closing
@@ -89,15 +82,20 @@ class Delays:
         Raises:
             OSError: A file cannot be read.
         """
-        return alone(store, cls.reading(store, **seams))
+        return alone(store, cls.reading_of(store, runtime_of(**seams)))
 
     @classmethod
     def reading(cls, store: Store, **seams: Unpack[StoreSeams]) -> Reading[Delays]:
         """`opening`, for `broker.log.shared_walk.together`."""
-        delays = cls(store, **seams)
+        return cls.reading_of(store, runtime_of(**seams))
+
+    @classmethod
+    def reading_of(cls, store: Store, runtime: Runtime) -> Reading[Delays]:
+        """`reading`, of a program that has a bundle of all this."""
+        delays = cls(store, runtime)
         positions, checkpoint = delays._state.load()
         delays._attach()
-        store.waiting(DelayedPuts).on_topic = delays._attach
+        store.waiting(DelayedPuts).delivered_by(on_topic=delays._attach)
         whole_log = None
         start = 0
         if checkpoint is None:
@@ -135,7 +133,7 @@ class Delays:
     def _decided(self, decision: Decision) -> None:
         entry = self.store.record_at(decision.replaced)
         if entry is not None and entry.topic == SCHEDULE_NAME and entry.queue_id + 1 in self.levels:
-            self.levels[entry.queue_id + 1].settle(entry.queue_offset)
+            self.levels[entry.queue_id + 1].complete(entry.queue_offset)
 
     def start(self) -> None:
         """Deliver what is due, and go on."""
@@ -158,9 +156,9 @@ class Delays:
 
     def save(self) -> None:
         """Write how far the levels are; a full disk postpones that, another failure stops the store's write side."""
-        self._saver.now()
+        self._state_writer.now()
 
-    def _saving(self) -> Saving:
+    def _writing(self) -> FileWrite:
         store = self.store
         self.due.measure()
         if not self.levels or store.failed is not None or store.closed:
@@ -168,7 +166,7 @@ class Delays:
         try:
             # Under `async` what was delivered is not on the disk yet, and the file must not be ahead of the log.
             store.make_durable()
-            yield from self._state.saving(self.levels, store.end)
+            yield from self._state.writing(self.levels, store.end)
         except OSError as error:
             if not can_wait(error):
                 store.fail("writing how far the delays are", error)
@@ -211,6 +209,6 @@ class Delays:
         if not self._running or store.failed is not None or store.closed:
             return
         taken = self.due.deliver_due()
-        if self.due.delivery.in_flight and store.on_pending is None:
+        if self.due.delivery.in_flight and not store.is_driven:
             store.flush()
         self._arm(None if taken else DISK_FULL_SECONDS)

@@ -1,7 +1,7 @@
-"""Messages of the delay levels that are due: read, released, appended; refused ones set aside.
+"""Messages of the delay levels that are due: read, released, appended; refused ones kept apart.
 
-What is delivered takes the place of its record in the schedule topic (D27). A refused message is aside: it holds up
-nobody, and is tried again every RETRY_SECONDS. With ASIDE_MAX of a level aside, that level waits.
+What is delivered takes the place of its record in the schedule topic (D27). A refused message is kept apart: it holds
+up nobody, and is tried again every RETRY_SECONDS. With REFUSED_MAX of a level refused, that level waits.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from itertools import groupby
 from operator import attrgetter
 
 from broker.errors import StoreError
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock
-from broker.runtime.step_size import STEPS_MAX, Pace
+from broker.runtime.bundle import Runtime
+from broker.runtime.step_size import STEPS_MAX, StepSize
 from broker.scheduled.delay import metrics as counted
-from broker.scheduled.delay.level_queue import Aside, DelayLevel, Waiting
+from broker.scheduled.delay.level_queue import DelayLevel, Refused, Waiting
 from broker.scheduled.delay.levels import SCHEDULE_NAME, WAIT_NAME
 from broker.scheduled.delay.puts import DELAY_NAMES
 from broker.scheduled.delivery import Delivery, Due
@@ -29,7 +27,7 @@ STEP_BYTES = 1 << 20
 """Messages taken in one step, fewer while others have something to do (`step_size`), and their bytes at most."""
 RETRY_SECONDS = 10.0
 RETRIES_PER_STEP = 64
-ASIDE_MAX = 1000
+REFUSED_MAX = 1000
 FACTS = Facts((b"DELAY\x01", 4), (b"REAL_TOPIC\x01", 0), (b"REAL_QID\x01", 4), (WAIT_NAME + b"\x01", 18))
 """As `broker.scheduled.delay.puts` writes them."""
 
@@ -46,27 +44,29 @@ class DueDelays:
         metrics: Counts.
         delivery: Appends.
         retries: How often refused ones were tried again.
-        pace: How many a step takes.
+        step_size: How many a step takes.
 
     Args:
         store: The store.
-        clock: Wall clock for due times.
-        metrics: Counts.
-        notices: Says what is refused and lost.
+        runtime: Wall clock for due times, counts, log lines.
         delivered: Called when deliveries are durable.
     """
 
     def __init__(
-        self, store: Store, *, clock: Clock, metrics: Metrics, notices: Notices, delivered: Callable[[], None]
+        self,
+        store: Store,
+        runtime: Runtime,
+        *,
+        delivered: Callable[[], None],
     ) -> None:
         self.levels: dict[int, DelayLevel] = {}
         self.store = store
-        self.clock = clock
-        self.metrics = metrics
+        self.clock = runtime.clock
+        metrics = self.metrics = runtime.metrics
         self.delivery: Delivery[Waiting] = Delivery(store, self)
         self.retries = 0
-        self.pace = Pace(clock, STEP_MESSAGES)
-        self._notices = notices
+        self.step_size = StepSize(runtime, STEP_MESSAGES)
+        self._limited_log = runtime.limited_log
         self._delivered = delivered
         self._retry_at = 0.0
         self._late_max = metrics.counter(counted.LATE_MAX)
@@ -77,12 +77,12 @@ class DueDelays:
         """Bring the gauges up to date."""
         for level in self.levels.values():
             self.metrics.counter(counted.PENDING, str(level.level)).value = level.pending
-        self.metrics.counter(counted.ASIDE).value = sum(len(level.aside) for level in self.levels.values())
+        self.metrics.counter(counted.REFUSED_NOW).value = sum(len(level.refused) for level in self.levels.values())
 
     # One message
 
     def is_waiting(self, number: int, offset: int, retries: int) -> bool:
-        """Whether the message at an offset of a level's queue is neither settled nor under way.
+        """Whether the message at an offset of a level's queue is neither completed nor under way.
 
         `retries` is as it was before a flush of all that was under way then.
         """
@@ -91,12 +91,12 @@ class DueDelays:
         level = self.levels[number]
         if not self.delivery.in_flight or offset >= level.next:
             return True
-        return offset in level.aside and retries == self.retries
+        return offset in level.refused and retries == self.retries
 
     def is_over(self, number: int, offset: int) -> bool:
-        """Whether the message at an offset of a level's queue is settled."""
+        """Whether the message at an offset of a level's queue is completed."""
         level = self.levels.get(number)
-        return level is None or not level.position <= offset < level.queue.max_offset or offset in level.settled
+        return level is None or not level.position <= offset < level.queue.max_offset or offset in level.completed
 
     # When
 
@@ -108,9 +108,9 @@ class DueDelays:
     def seconds_left(self) -> float | None:
         """Time until something is due, or refused ones are tried again; None when nothing is pending."""
         now_us = self.clock.wall_us()
-        heads = [level.head() for level in self.levels.values() if len(level.aside) < ASIDE_MAX]
+        heads = [level.head() for level in self.levels.values() if len(level.refused) < REFUSED_MAX]
         waits = [(head.due_ms * 1000 - now_us) / 1e6 for head in heads if head is not None]
-        if not self.delivery.in_flight and any(level.aside for level in self.levels.values()):
+        if not self.delivery.in_flight and any(level.refused for level in self.levels.values()):
             waits.append(self._retry_at - self.clock.monotonic())
         return min(waits, default=None)
 
@@ -120,12 +120,12 @@ class DueDelays:
         """Take and append what is due, as much as one step has; False when the store takes nothing now."""
         now_ms, alone = self.clock.wall_ms(), not self.delivery.in_flight
         due = self._due_levels(now_ms)
-        count = self.pace.begin() if due else 0
+        count = self.step_size.begin() if due else 0
         messages: list[Waiting] = []
         for level in due:
             messages += level.take(now_ms, max(1, count // len(due)), max(1, STEP_BYTES // len(due)))
         taken = not messages or self._deliver(messages)
-        self.pace.end(len(messages))
+        self.step_size.end(len(messages))
         if taken and alone and self.clock.monotonic() >= self._retry_at:
             taken = self._retry()
         return taken
@@ -136,7 +136,7 @@ class DueDelays:
         for level in self.levels.values():
             level.look()
             level.check_clock(now_ms)
-            head = level.head() if len(level.aside) < ASIDE_MAX else None
+            head = level.head() if len(level.refused) < REFUSED_MAX else None
             if head is not None and head.due_ms <= now_ms:
                 due.append((head.due_ms, level))
         return [level for _, level in sorted(due, key=lambda each: each[0])]
@@ -147,7 +147,10 @@ class DueDelays:
     def _retry(self) -> bool:
         """Try a bounded number of the refused again, those tried least first; False when the store takes nothing."""
         refused = [
-            aside for level in self.levels.values() for offset, aside in level.aside.items() if offset not in level.held
+            refused
+            for level in self.levels.values()
+            for offset, refused in level.refused.items()
+            if offset not in level.held
         ]
         refused.sort(key=lambda each: each.tries)
         self.retries += 1
@@ -172,9 +175,9 @@ class DueDelays:
         return Due((put,), born_ms, born_host)
 
     def refuse(self, message: Waiting, reason: str) -> None:
-        """Set a message aside."""
+        """Keep a refused message apart."""
         self.metrics.counter(counted.REFUSED).add()
-        self._notices.note(
+        self._limited_log.note(
             "delayed_message_refused",
             level=message.level,
             offset=message.offset,
@@ -182,37 +185,37 @@ class DueDelays:
             reason=reason,
         )
         level = self.levels[message.level]
-        known = level.aside.get(message.offset)
+        known = level.refused.get(message.offset)
         if known is not None:
             known.reason, known.tries = reason, known.tries + 1
             return
-        if not any(each.aside for each in self.levels.values()):
+        if not any(each.refused for each in self.levels.values()):
             self._retry_at = self.clock.monotonic() + RETRY_SECONDS
-        level.aside[message.offset] = Aside(message, reason, self.clock.wall_ms())
+        level.refused[message.offset] = Refused(message, reason, self.clock.wall_ms())
 
     def lose(self, message: Waiting, error: StoreError) -> None:
         """Give a message up whose record is damaged or gone."""
         self.metrics.counter(counted.LOST).add()
-        self._notices.note(
+        self._limited_log.note(
             "delayed_message_lost",
             level=message.level,
             offset=message.offset,
             physical=message.physical,
             why=str(error),
         )
-        self.levels[message.level].settle(message.offset)
+        self.levels[message.level].complete(message.offset)
 
     def wait(self, messages: Sequence[Waiting], error: StoreError) -> None:
         """Take back what the store has no room for."""
         self.metrics.counter(counted.WAITS).add()
-        self._notices.note("delays_wait", level=messages[0].level, error=str(error))
+        self._limited_log.note("delays_wait", level=messages[0].level, error=str(error))
         self.give_back(messages)
 
     def give_back(self, messages: Sequence[Waiting]) -> None:
         """Take back what is not delivered in this step; those of a level follow each other, in its order."""
         for number, group in groupby(messages, _level):
             level, first = self.levels[number], next(group)
-            if first.offset not in level.aside:
+            if first.offset not in level.refused:
                 level.back_to(first.offset)
 
     def done(self, messages: list[Waiting], error: StoreError | None) -> None:
@@ -223,8 +226,8 @@ class DueDelays:
         for number, group in groupby(messages, _level):
             level, stored = self.levels[number], list(group)
             late = now_ms - stored[0].due_ms
-            if late > self._late_max.value and stored[0].offset not in level.aside:
+            if late > self._late_max.value and stored[0].offset not in level.refused:
                 self._late_max.value = late
-            level.settle_all(stored)
+            level.complete_all(stored)
             self.metrics.counter(counted.DELIVERED, str(number)).add(len(stored))
         self._delivered()

@@ -1,7 +1,10 @@
-"""One delay level: which of its messages are settled, and when the next one is due. No I/O but the queue's units.
+"""One delay level: which of its messages are completed, and when the next one is due. No I/O but the queue's units.
 
-Offsets of the level's queue below `position` are settled: delivered, or lost. Above it, `settled` has those that were
-delivered while an earlier one could not be, and `aside` those that were refused.
+All messages of a level have the same delay, so the order in which they came is that in which they are due: no heap is
+needed, and what is pending is one offset and a few ranges, whatever number it is.
+
+Offsets of the level's queue below `position` are completed: delivered, or lost. Above it, `completed` has those that
+were delivered while an earlier one could not be, and `refused` those that were refused.
 
 A unit says when its message is due. Within a queue that never falls, as all have the same delay, unless the clock was
 set back (D35). Then what was stored before the step would be due after what came later: a *cap* says that everything
@@ -34,7 +37,7 @@ class Waiting(NamedTuple):
 
 
 @dataclass(slots=True)
-class Aside:
+class Refused:
     """A message whose delivery was refused: what it is, why, since when (wall ms), how often it was tried."""
 
     message: Waiting
@@ -97,10 +100,10 @@ class DelayLevel:
         level: Its number, 1 or more.
         delay_ms: Its delay.
         queue: Its queue in the schedule topic.
-        position: Everything below is settled.
+        position: Everything below is completed.
         next: The next offset to look at.
-        settled: Offsets from `position` on that are settled.
-        aside: Refused messages by offset, all below `next`.
+        completed: Offsets from `position` on that are completed.
+        refused: Refused messages by offset, all below `next`.
         held: Offsets that a cancel, or a copy of the message, is about to take the place of: not delivered meanwhile.
     """
 
@@ -109,8 +112,8 @@ class DelayLevel:
         self.delay_ms = delay_ms
         self.queue = queue
         self.position = self.next = queue.min_offset
-        self.settled = Ranges()
-        self.aside: dict[int, Aside] = {}
+        self.completed = Ranges()
+        self.refused: dict[int, Refused] = {}
         self.held: set[int] = set()
         self._caps: deque[tuple[int, int]] = deque()
         """(end offset, due time), both rising."""
@@ -119,45 +122,46 @@ class DelayLevel:
 
     @property
     def pending(self) -> int:
-        """Messages that are not settled."""
-        return max(0, self.queue.max_offset - self.position - len(self.settled))
+        """Messages that are not completed."""
+        return max(0, self.queue.max_offset - self.position - len(self.completed))
 
     def begin_at(self, position: int) -> None:
         """Settle everything below an offset, as far as the queue goes."""
         position = max(self.queue.min_offset, min(position, self.queue.max_offset))
         if position > self.position:
-            self.position = self.settled.cut(position)
+            self.position = self.completed.cut(position)
         self.next = max(self.next, self.position)
         self._seen = max(self._seen, self.position)
-        for offset in [each for each in self.aside if each < self.position]:
-            del self.aside[offset]
+        for offset in [each for each in self.refused if each < self.position]:
+            del self.refused[offset]
 
     def back_to(self, offset: int) -> None:
         """Look at everything from an offset on once more: the broker takes nothing now."""
         self.next = offset
-        for each in [each for each in self.aside if each >= offset]:
-            del self.aside[each]
+        for each in [each for each in self.refused if each >= offset]:
+            del self.refused[each]
 
-    def settle(self, offset: int) -> None:
+    def complete(self, offset: int) -> None:
         """Note that a message needs nothing any more."""
-        self.aside.pop(offset, None)
+        self.refused.pop(offset, None)
         if offset == self.position:
-            self.position = self.settled.cut(offset + 1)
-            # What was settled before it was looked at is in `settled` no more.
+            self.position = self.completed.cut(offset + 1)
+            # What was completed before it was looked at is in `completed` no more.
             self.next = max(self.next, self.position)
         elif offset > self.position:
-            self.settled.add(offset, offset + 1)
+            self.completed.add(offset, offset + 1)
 
-    def settle_all(self, messages: Sequence[Waiting]) -> None:
-        """`settle` for messages in the order of their offsets."""
+    def complete_all(self, messages: Sequence[Waiting]) -> None:
+        """`complete` for messages in the order of their offsets."""
+        # A run without a gap, as nearly always, is one range: no look at each.
         first, end = messages[0].offset, messages[-1].offset + 1
-        if self.aside or end - first != len(messages):
+        if self.refused or end - first != len(messages):
             for message in messages:
-                self.settle(message.offset)
+                self.complete(message.offset)
         elif first > self.position:
-            self.settled.add(first, end)
+            self.completed.add(first, end)
         elif end > self.position:
-            self.position = self.settled.cut(end)
+            self.position = self.completed.cut(end)
             self.next = max(self.next, self.position)
 
     # When they are due
@@ -197,12 +201,12 @@ class DelayLevel:
         return due
 
     def waiting(self, offset: int, chunk: int = CHUNK_UNITS) -> Iterator[Waiting]:
-        """Yield what is not settled from an offset on, in the order of the queue; fillers are settled on the way."""
-        while (offset := self.settled.after(offset)) < self.queue.max_offset:
+        """Yield what is not completed from an offset on, in the queue's order; completes fillers on the way."""
+        while (offset := self.completed.after(offset)) < self.queue.max_offset:
             for physical, size, due in self.queue.read(offset, chunk):
                 if size == FILLER_SIZE:
-                    self.settle(offset)
-                elif offset not in self.settled:
+                    self.complete(offset)
+                elif offset not in self.completed:
                     yield Waiting(self.level, offset, physical, size, self._due(offset, due))
                 offset += 1
 

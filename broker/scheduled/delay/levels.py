@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -70,9 +71,9 @@ def due_ms(properties: bytes, store_ms: int, levels: DelayLevels) -> int | None:
         levels: Delays of records that do not say theirs, which are RocketMQ's.
     """
     wait = find_property(properties, WAIT_NAME)
-    if wait is not None and wait.removeprefix(b"-").isdigit():
-        return store_ms + int(wait)
+    if wait is not None and (wait_ms := whole_number(wait.removeprefix(b"-"))) is not None:
+        return store_ms + (-wait_ms if wait.startswith(b"-") else wait_ms)
     level = find_property(properties, DELAY_NAME)
     if level is None:
         return None
-    return store_ms + levels.ms(int(level) if level.isdigit() else 0)
+    return store_ms + levels.ms(whole_number(level) or 0)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from heapq import merge
-from typing import NamedTuple
 
 from broker.errors import StoreError
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split, store_timestamp
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.level_queue import DelayLevel, Waiting
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
+from broker.views import DelayedMessage, DelayLevelView
 
 _CHUNK_UNITS = 64
 _CHUNK_RECORDS = 32
@@ -25,53 +26,15 @@ Places = dict[int, int]
 """By level: the first offset that was not looked at."""
 
 
-class LevelStatus(NamedTuple):
-    """One level; moments are ms since the epoch and None where nothing is pending.
-
-    Attributes:
-        level: Its number.
-        delay_ms: Its delay.
-        pending: Messages that are not delivered.
-        aside: Those of them whose delivery was refused.
-        oldest_ms: When the first of them was stored.
-        next_due_ms: When the next one is due that was not refused.
-        late_ms: How long that has been due; 0 while it is not.
-    """
-
-    level: int
-    delay_ms: int
-    pending: int
-    aside: int
-    oldest_ms: int | None
-    next_due_ms: int | None
-    late_ms: int
-
-
-class PendingMessage(NamedTuple):
-    """One message that is not delivered; `reason` and `tries` of one that was refused, else None and 0."""
-
-    level: int
-    offset: int
-    physical: int
-    topic: str
-    queue_id: int | None
-    message_id: str
-    key: str
-    stored_ms: int
-    due_ms: int
-    reason: str | None
-    tries: int
-
-
-def level_statuses(delays: Delays) -> list[LevelStatus]:
+def level_statuses(delays: Delays) -> list[DelayLevelView]:
     """Tell of every level, before the first delayed message too; the damaged and gone have no store time."""
     if not delays.levels:
         waits = enumerate(delays.store.waiting(DelayedPuts).levels.delays_ms, 1)
-        return [LevelStatus(level, delay_ms, 0, 0, None, None, 0) for level, delay_ms in waits]
+        return [DelayLevelView(level=level, delay_ms=delay_ms) for level, delay_ms in waits]
     return [_status(delays, level) for level in delays.levels.values()]
 
 
-def _status(delays: Delays, level: DelayLevel) -> LevelStatus:
+def _status(delays: Delays, level: DelayLevel) -> DelayLevelView:
     head = level.head()
     first = next(level.waiting(level.position, 4), None)
     oldest = None
@@ -80,12 +43,20 @@ def _status(delays: Delays, level: DelayLevel) -> LevelStatus:
             oldest = store_timestamp(delays.store.read(first.physical, first.size))
     late = 0 if head is None else max(0, delays.clock.wall_ms() - head.due_ms)
     due = None if head is None else head.due_ms
-    return LevelStatus(level.level, level.delay_ms, level.pending, len(level.aside), oldest, due, late)
+    return DelayLevelView(
+        level=level.level,
+        delay_ms=level.delay_ms,
+        pending=level.pending,
+        refused=len(level.refused),
+        oldest_ms=oldest,
+        next_due_ms=due,
+        late_ms=late,
+    )
 
 
 def pending_messages(
     delays: Delays, *, level: int | None = None, topic: str | None = None, begin: Places | None = None, count_max: int
-) -> Generator[None, None, tuple[list[PendingMessage], Places | None]]:
+) -> Generator[None, None, tuple[list[DelayedMessage], Places | None]]:
     """List pending messages, those due first at the front, in steps of bounded work.
 
     Args:
@@ -101,7 +72,7 @@ def pending_messages(
     places = {**(begin or {})}
     levels = [each for each in delays.levels.values() if level in (None, each.level)]
     queues = [_by_due(each, places.get(each.level, 0)) for each in levels]
-    found: list[PendingMessage] = []
+    found: list[DelayedMessage] = []
     for read, (_, number, waiting) in enumerate(merge(*queues), 1):
         if read > SCAN_MAX:
             return found, places
@@ -121,26 +92,24 @@ def _by_due(level: DelayLevel, begin: int) -> Iterator[tuple[int, int, Waiting]]
         yield waiting.due_ms, level.level, waiting
 
 
-def _message(delays: Delays, level: DelayLevel, waiting: Waiting) -> PendingMessage | None:
+def _message(delays: Delays, level: DelayLevel, waiting: Waiting) -> DelayedMessage | None:
     try:
         record = delays.store.read(waiting.physical, waiting.size)
         block = split(record)[1]
     except StoreError:
         return None
-    queue = find_property(block, REAL_QUEUE_NAME) or b""
-    aside = level.aside.get(waiting.offset)
-    return PendingMessage(
+    refused = level.refused.get(waiting.offset)
+    return DelayedMessage(
         level=level.level,
         offset=waiting.offset,
-        physical=waiting.physical,
         topic=_text(block, REAL_TOPIC_NAME),
-        queue_id=int(queue) if queue.isdigit() else None,
-        message_id=_text(block, b"UNIQ_KEY"),
+        queue=whole_number(find_property(block, REAL_QUEUE_NAME)),
+        id=_text(block, b"UNIQ_KEY"),
         key=_text(block, b"KEYS"),
         stored_ms=store_timestamp(record),
         due_ms=waiting.due_ms,
-        reason=None if aside is None else aside.reason,
-        tries=0 if aside is None else aside.tries,
+        refused_because=None if refused is None else refused.reason,
+        tries=0 if refused is None else refused.tries,
     )
 
 

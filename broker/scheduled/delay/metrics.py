@@ -22,4 +22,6 @@ LATE_MAX = declare(
 PENDING = declare(
     "pyddmq_delays_pending", "Delayed messages that are not delivered, by level", ("level",), kind="gauge"
 )
-ASIDE = declare("pyddmq_delays_aside", "Delayed messages that are due and whose delivery was refused", kind="gauge")
+REFUSED_NOW = declare(
+    "pyddmq_delays_aside", "Delayed messages that are due and whose delivery was refused", kind="gauge"
+)

@@ -1,8 +1,8 @@
 """How far each delay level is, on disk: `config/delayOffset.json` in RocketMQ's shape, and a checkpoint of our own.
 
 The log decides (D27); both files only save walking it. `delayOffset.json` has the lowest offset of each level that is
-not settled: it is never ahead, so what RocketMQ finds in it is all still to be delivered, or delivered by us above a
-message that was refused. `pyddmq/delays.json` has that and the ranges settled above it, with the commit-log offset up
+not completed: it is never ahead, so what RocketMQ finds in it is all still to be delivered, or delivered by us above a
+message that was refused. `pyddmq/delays.json` has that and the ranges completed above it, with the commit-log offset up
 to which this holds. When both are missing the whole log is walked.
 
 Positions are only ever taken forward: if RocketMQ moved the file, it delivered what lies below; if somebody put an
@@ -18,7 +18,7 @@ import structlog
 
 from broker.errors import StoreUnreadable
 from broker.opening.checkpointer import LOG_BYTES_MAX
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile, StateFile, data_version
@@ -68,7 +68,7 @@ class DelayState:
         self._metrics.counter(FILES_DAMAGED, file).add()
         log.error("delay_file_damaged", file=file, what="the log says what was delivered")
 
-    def saving(self, levels: Mapping[int, DelayLevel], log_end: int) -> Saving:
+    def writing(self, levels: Mapping[int, DelayLevel], log_end: int) -> FileWrite:
         """Write both files, durably, when a level has moved since the last time, or the log grown much; in steps.
 
         Args:
@@ -78,7 +78,7 @@ class DelayState:
         Raises:
             OSError: One cannot be written.
         """
-        state = {str(each.level): [each.position, *each.settled.ranges] for each in levels.values()}
+        state = {str(each.level): [each.position, *each.completed.ranges] for each in levels.values()}
         if state == self._saved and log_end - self._log_end < LOG_BYTES_MAX:
             return
         version = {
@@ -87,8 +87,8 @@ class DelayState:
             "timestamp": self._clock.wall_ms(),
         }
         table = {str(each.level): each.position for each in levels.values()}
-        yield from self._offsets.saving({"dataVersion": version, "offsetTable": table})
-        yield from self._checkpoint.saving({"log_end": log_end, "levels": state})
+        yield from self._offsets.writing({"dataVersion": version, "offsetTable": table})
+        yield from self._checkpoint.writing({"log_end": log_end, "levels": state})
         self._version, self._saved, self._log_end = version, state, log_end
 
 
@@ -97,5 +97,5 @@ def restore(level: DelayLevel, saved: list[Any]) -> None:
     position, *ranges = saved
     for start, end in ranges:
         if start < level.queue.max_offset:
-            level.settled.add(start, min(end, level.queue.max_offset))
+            level.completed.add(start, min(end, level.queue.max_offset))
     level.begin_at(position)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker.format.message import Message
-from broker.log.awaited import AwaitedSteps, run_now, settled
+from broker.log.awaited import AwaitedSteps, all_durable
 from broker.query import by_key
+from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.recurring.names import LOOP_NAME
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
@@ -53,7 +54,7 @@ class DelayCancels:
             # Brings the index up to date and has its files checked; the search that counts is then short.
             yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
             for left in reversed(range(LOOKS)):
-                yield from settled(store)
+                yield from all_durable(store)
                 if not left or store.failed is not None:
                     self._flush()
                 under_way = parts.due.delivery.in_flight

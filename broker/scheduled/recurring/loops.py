@@ -9,7 +9,7 @@ Guarantees:
   without their gaps, in the order of the loop, a bunch at a time: UNFOLD_COUNT and UNFOLD_BYTES to a step of the
   timers, so that other messages have their turn between two of them (W86). Of more than MISSED_MAX the oldest are
   skipped, counted and said; they count as made.
-- Nothing decides whether a loop goes on but its id: a topic that takes nothing keeps its occurrence aside as any other
+- Nothing decides whether a loop goes on but its id: a topic that takes nothing keeps its occurrence apart as any other
   timed message, and the loop goes on when the topic does.
 """
 
@@ -22,7 +22,7 @@ from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.format.record import BLANK_BYTES
 from broker.log.put import Put
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.occurrence import Occurrence
@@ -65,14 +65,14 @@ class Loops:
         store: Its `timed` makes what waits.
         clock: Wall clock.
         metrics: Counts.
-        notices: Says what is skipped.
+        limited_log: Says what is skipped.
     """
 
-    def __init__(self, store: Store, *, clock: Clock, metrics: Metrics, notices: Notices) -> None:
+    def __init__(self, store: Store, *, clock: Clock, metrics: Metrics, limited_log: RateLimitedLog) -> None:
         self._store = store
         self._timed = store.waiting(TimedPuts)
         self._clock = clock
-        self._notices = notices
+        self._limited_log = limited_log
         self._staged: dict[int, Unfolded] = {}
         """By commit-log offset: what is about to take the place of what."""
         self._delivered = metrics.counter(counted.DELIVERED)
@@ -160,7 +160,9 @@ class Loops:
             self._skipped.value += unfolded.skipped
             put = unfolded.puts[0]
             next_id = (find_property(put.properties, b"KEYS") or b"").decode()
-            self._notices.note("loop_occurrences_skipped", count=unfolded.skipped, topic=put.topic.name, next=next_id)
+            self._limited_log.note(
+                "loop_occurrences_skipped", count=unfolded.skipped, topic=put.topic.name, next=next_id
+            )
 
     def cancelled(self, properties: bytes) -> None:
         """Count a loop whose pending occurrence was cancelled; `properties` are those of its record."""

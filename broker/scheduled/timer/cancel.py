@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.message import Message
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split
-from broker.log.awaited import Awaited, AwaitedSteps, settled
+from broker.log.awaited import Awaited, AwaitedSteps, all_durable
 from broker.log.decisions import prepared_offset_of
 from broker.log.put import Put
 from broker.query import by_unique_key
@@ -100,7 +101,7 @@ def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Targe
     while True:
         retry_at = parts.due.retry_at
         # A refused one may be on its way into the log again.
-        yield from settled(parts.store)
+        yield from all_durable(parts.store)
         found = yield from _look(parts, topic, unique_key, taken, retry_at)
         if found is not None:
             return found
@@ -134,7 +135,8 @@ def _look(
         return None
     is_pending = parts.is_pending(newest.physical, newest.offset)
     if due.delivery.in_flight and (
-        (not is_pending and newest.physical not in taken) or (newest.physical in due.aside and retry_at != due.retry_at)
+        (not is_pending and newest.physical not in taken)
+        or (newest.physical in due.refused and retry_at != due.retry_at)
     ):
         taken.add(newest.physical)
         return None
@@ -155,8 +157,7 @@ def _cancel_put(parts: TimerParts, target: _Target) -> Put:
     topic = find_property(block, b"REAL_TOPIC") or b""
     queue = find_property(block, b"REAL_QID") or b"0"
     key = find_property(block, b"UNIQ_KEY") or b""
-    out = find_property(block, OUT_NAME) or b"0"
-    slot_ms = int(out) if out.isdigit() else 0
+    slot_ms = whole_number(find_property(block, OUT_NAME)) or 0
     properties = _CANCEL % (slot_ms, slot_ms + 1, topic, key, topic) + _CANCEL_REST % (queue, key)
     return Put(
         topic=parts.store.topics[TIMER_TOPIC],
@@ -172,7 +173,7 @@ def _cancel_put(parts: TimerParts, target: _Target) -> Put:
 def _append(parts: TimerParts, target: _Target, puts: list[Put]) -> AwaitedSteps[list[str]]:
     """Append, and take the timer out when that is durable, until when it is held; return the UNIQ_KEYs."""
     store, message = parts.store, target.message
-    awaited = Awaited(store)
+    awaited = Awaited(store.commit)
 
     def done(error: StoreError | None) -> None:
         parts.replaced(message.physical, error)

@@ -1,8 +1,8 @@
-"""Timers that are due: read, released, appended; refused ones set aside. The last two stages.
+"""Timers that are due: read, released, appended; refused ones kept apart. The last two stages.
 
 What is delivered takes the place of its record in the timer topic (D27), and so do rolls, which go to the timer topic
-again. A refused timer is aside: it holds up nobody, and is tried again every RETRY_SECONDS. With ASIDE_MAX aside,
-further ones are put again at the log's tail, due DEFER_MS later, so that memory and checkpoint stay small.
+again. A refused timer is kept apart: it holds up nobody, and is tried again every RETRY_SECONDS. With REFUSED_MAX
+refused, further ones are put again at the log's tail, due DEFER_MS later, so that memory and checkpoint stay small.
 """
 
 from __future__ import annotations
@@ -13,20 +13,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split, topic_of
 from broker.log.put import Put
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock
-from broker.runtime.step_size import STEPS_MAX, Pace
+from broker.runtime.bundle import Runtime
+from broker.runtime.step_size import STEPS_MAX, StepSize
 from broker.scheduled.delivery import Delivery, Due
 from broker.scheduled.release import REAL_TOPIC_NAME, Released, moved, release, without
 from broker.scheduled.release_plain import Facts, Plain, PlainRelease
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer import taking
-from broker.scheduled.timer.coming import Coming
-from broker.scheduled.timer.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, Taken, TimersDamaged, Unit
 from broker.scheduled.timer.names import (
     CANCEL_NAME,
     DELIVER_NAME,
@@ -37,7 +34,9 @@ from broker.scheduled.timer.names import (
     due_of,
     slot_of,
 )
-from broker.scheduled.timer.table import TimerTable, key_of
+from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, Taken, TimersDamaged, Unit
+from broker.scheduled.timer.pending.table import TimerTable, key_of
 from broker.store import Store
 
 STEP_MESSAGES = 512
@@ -47,7 +46,7 @@ TOGETHER_LEAST = 64
 """Puts that a step always has for timers that something follows: `broker.scheduled.recurring`."""
 RETRY_SECONDS = 10.0
 RETRIES_PER_STEP = 64
-ASIDE_MAX = 1000
+REFUSED_MAX = 1000
 DEFER_MS = 600_000
 MARK = b"__PYDDMQ_LOOP"
 
@@ -78,7 +77,7 @@ class Follower(Protocol):
 
 
 @dataclass(slots=True)
-class Aside:
+class Refused:
     """A timer whose delivery was refused: what it is, why, since when (wall ms), how often it was tried."""
 
     timer: Taken
@@ -91,50 +90,47 @@ class DueTimers:
     """Delivers the timers of one store that are due.
 
     Attributes:
-        aside: Refused timers, by the commit-log offset of their record.
+        refused: Refused timers, by the commit-log offset of their record.
         superseded: Records that were replaced or cancelled by one that is not in the wheel yet.
         held: Records that a cancel under way takes the place of, by commit-log offset: not delivered meanwhile. With
             what of them came due.
-        aside_max: With so many aside, further ones are put again.
+        refused_max: With so many refused, further ones are put again.
         delivery: Appends.
-        follower: Asked for timers whose properties hold `MARK`.
-        pace: How many a step takes.
+        step_size: How many a step takes.
 
     Args:
         store: The store.
         table: What is pending there.
-        clock: Wall clock for due times.
-        metrics: Counts.
-        notices: Says what is refused and lost.
+        runtime: Wall clock for due times, counts, log lines.
         delivered: Called when deliveries are durable.
         appending: Entered around each append.
+        follower: Asked for timers whose properties hold `MARK`.
     """
 
     def __init__(
         self,
         store: Store,
         table: TimerTable,
+        runtime: Runtime,
         *,
-        clock: Clock,
-        metrics: Metrics,
-        notices: Notices,
         delivered: Callable[[], None],
         appending: Callable[[], AbstractContextManager[None]],
+        follower: Follower | None = None,
     ) -> None:
-        self.aside: dict[int, Aside] = {}
+        self.refused: dict[int, Refused] = {}
         self.superseded: set[int] = set()
         self.held: dict[int, list[Taken]] = {}
-        self.aside_max = ASIDE_MAX
-        self.follower: Follower | None = None
-        self.pace = Pace(clock, STEP_MESSAGES)
+        self.refused_max = REFUSED_MAX
+        self._follower = follower
+        self.step_size = StepSize(runtime, STEP_MESSAGES)
         self.delivery: Delivery[Taken] = Delivery(store, self, appending=appending)
         self.retry_at = 0.0
         self._delivered = delivered
         self._store = store
         self._table = table
-        self._clock = clock
-        self._metrics = metrics
-        self._notices = notices
+        self._clock = runtime.clock
+        metrics = self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self._plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_", MARK))
         self._cancelled: dict[int, set[bytes]] = {}
         self._followed: set[int] = set()
@@ -162,9 +158,9 @@ class DueTimers:
         Raises:
             TimersDamaged: A unit and its record do not fit together.
         """
-        table, landed = self._table, self._store.landed
-        count_max, before = self.pace.begin(), self.delivery.appended
-        now_ms, by_ms = now_us // 1000, (now_us + landed.ahead_us) // 1000
+        table, commit = self._table, self._store.commit
+        count_max, before = self.step_size.begin(), self.delivery.appended
+        now_ms, by_ms = now_us // 1000, (now_us + commit.ahead_us) // 1000
         # Each moment of those that are early is a run of its own.
         count, goes_on, due_ms = 0, True, now_ms
         while True:
@@ -175,13 +171,13 @@ class DueTimers:
             if not goes_on or count >= count_max or next_ms is None or not due_ms < next_ms <= by_ms:
                 break
             due_ms = next_ms
-            self._store.staged.wait_for(due_ms)
+            commit.wait_for(due_ms)
         # Rolls have days of time: they take what room is left, but never none.
         if goes_on:
             rolls = self._take(table.rolls, by_ms, max(count_max - count, count_max // 8))
             count += len(rolls)
             goes_on = not rolls or self._deliver(rolls, count_max)
-        self.pace.end(max(count, self.delivery.appended - before))
+        self.step_size.end(max(count, self.delivery.appended - before))
         return count, goes_on
 
     def _deliver(self, messages: list[Taken], count_max: int) -> bool:
@@ -201,10 +197,10 @@ class DueTimers:
 
     def retry(self) -> bool:
         """Try a bounded number of the refused again, those tried least first; False when the store takes nothing."""
-        if not self.aside:
+        if not self.refused:
             return True
         self.retry_at = self._clock.monotonic() + RETRY_SECONDS
-        refused = sorted(self.aside.values(), key=lambda each: each.tries)[:RETRIES_PER_STEP]
+        refused = sorted(self.refused.values(), key=lambda each: each.tries)[:RETRIES_PER_STEP]
         return self._deliver([each.timer for each in refused], STEP_MESSAGES)
 
     # What a delivery asks
@@ -232,14 +228,14 @@ class DueTimers:
         unit = message.unit
         held = self.held.get(unit.physical)
         if held is not None:
-            if unit.physical not in self.aside:
+            if unit.physical not in self.refused:
                 held.append(message)
             return None
         if not unit.size or self._table.log.is_marked(message.position):
-            self._table.settle(unit, marked=True)
+            self._table.complete(unit, marked=True)
             return None
         if unit.physical in self.superseded:
-            self._settle(message)
+            self._complete(message)
             return None
         record = self._read(unit)
         body, block = split(record)
@@ -247,17 +243,17 @@ class DueTimers:
             raise TimersDamaged(f"a unit of the timer log names the record at {unit.physical}, which says other things")
         if unit.magic & MAGIC_ROLL:
             if unit.magic & MAGIC_DELETE and prepared_offset(record):
-                # Its target is settled already.
-                self._settle(message)
+                # Its target is completed already.
+                self._complete(message)
                 return None
             return self._rolled(record, body, block)
         if unit.slot_ms in self._table.cancels and self._is_cancelled(unit, block):
             self.count_cancel(block)
-            self._settle(message)
+            self._complete(message)
             return None
         released = release(record, self._store.topics, TIMER_NAMES)
-        if self.follower is not None and MARK in block:
-            followed = self.follower.unfold(released)
+        if self._follower is not None and MARK in block:
+            followed = self._follower.unfold(released)
             if followed is not None:
                 self._followed.add(unit.physical)
                 return Due(tuple(followed.puts), released.born_ms, released.born_host)
@@ -276,8 +272,7 @@ class DueTimers:
             raise
 
     def _rolled(self, record: memoryview, body: memoryview, block: bytes) -> Due:
-        rolls = find_property(block, ROLLS_NAME) or b"0"
-        count = int(rolls) if rolls.isdigit() else 0
+        count = whole_number(find_property(block, ROLLS_NAME)) or 0
         topic = self._store.topics[TIMER_NAME.decode()]
         rolled = moved(record, body, without(block, (ROLLS_NAME,)) + _ROLLS % (count + 1), topic, 0)
         return Due((rolled.put,), rolled.born_ms, rolled.born_host)
@@ -298,26 +293,26 @@ class DueTimers:
             except DamagedRecord:
                 self._metrics.counter(counted.LOST).add()
             except RecordGone:
-                # One of ours, whose target is settled: RocketMQ keeps its own for longer than they wait.
+                # One of ours, whose target is completed: RocketMQ keeps its own for longer than they wait.
                 pass
         key = find_property(block, b"UNIQ_KEY") or b"\x01"
         return key in keys or (find_property(block, REAL_TOPIC_NAME) or b"") + b"+" + key in keys
 
     def refuse(self, message: Taken, reason: str) -> None:
-        """Set a timer aside, or put it again for later where too many are."""
+        """Keep a refused timer apart, or put it again for later where too many are."""
         unit = message.unit
         self._metrics.counter(counted.REFUSED).add()
-        self._notices.note("timed_message_refused", physical=unit.physical, due_ms=unit.due_ms, reason=reason)
-        known = self.aside.get(unit.physical)
+        self._limited_log.note("timed_message_refused", physical=unit.physical, due_ms=unit.due_ms, reason=reason)
+        known = self.refused.get(unit.physical)
         if known is not None:
             known.reason, known.tries = reason, known.tries + 1
             return
-        if len(self.aside) >= self.aside_max and self._defer(message):
+        if len(self.refused) >= self.refused_max and self._defer(message):
             return
-        if not self.aside:
+        if not self.refused:
             self.retry_at = self._clock.monotonic() + RETRY_SECONDS
-        self.aside[unit.physical] = Aside(message, reason, self._clock.wall_ms())
-        self._table.settle(unit, marked=True)
+        self.refused[unit.physical] = Refused(message, reason, self._clock.wall_ms())
+        self._table.complete(unit, marked=True)
 
     def _defer(self, message: Taken) -> bool:
         """Put a timer again, due later; False when that cannot be done now."""
@@ -339,23 +334,23 @@ class DueTimers:
     def _deferred(self, message: Taken, error: StoreError | None) -> None:
         if error is None:
             self._metrics.counter(counted.DEFERRED).add()
-            self._settle(message)
+            self._complete(message)
 
     def lose(self, message: Taken, error: StoreError) -> None:
         """Give a timer up whose record is damaged or gone."""
         self._metrics.counter(counted.LOST).add()
-        self._notices.note("timed_message_lost", physical=message.unit.physical, why=str(error))
-        self._settle(message)
+        self._limited_log.note("timed_message_lost", physical=message.unit.physical, why=str(error))
+        self._complete(message)
 
     def wait(self, messages: Sequence[Taken], error: StoreError) -> None:
         """Take back what the store has no room for."""
         self._metrics.counter(counted.WAITS).add()
-        self._notices.note("timers_wait", error=str(error))
+        self._limited_log.note("timers_wait", error=str(error))
         self.give_back(messages)
 
     def give_back(self, messages: Sequence[Taken]) -> None:
         """Take back what is not delivered in this step."""
-        back = [each for each in messages if each.unit.physical not in self.aside]
+        back = [each for each in messages if each.unit.physical not in self.refused]
         rolls = [(each.unit.slot_ms, each.position) for each in back if each.unit.magic & MAGIC_ROLL]
         self._table.rolls.give_back(rolls)
         timers = [(each.unit.due_ms, each.position) for each in back if not each.unit.magic & MAGIC_ROLL]
@@ -366,35 +361,35 @@ class DueTimers:
         if error is not None:
             return
         news, again = messages, []
-        if self.aside:
-            news = [each for each in messages if each.unit.physical not in self.aside]
-            again = [each for each in messages if each.unit.physical in self.aside]
-        first_due_ms, rolls, slots, topics = taking.settled(news)
+        if self.refused:
+            news = [each for each in messages if each.unit.physical not in self.refused]
+            again = [each for each in messages if each.unit.physical in self.refused]
+        first_due_ms, rolls, slots, topics = taking.completed(news)
         rolls += sum([bool(unit.magic & MAGIC_ROLL) for _, unit in again])
         self._rolled_count.value += rolls
         self._delivered_count.value += len(messages) - rolls
         if first_due_ms is not None:
             self._late_max.value = max(self._late_max.value, self._clock.wall_ms() - first_due_ms)
-        if self._followed and self.follower is not None:
+        if self._followed and self._follower is not None:
             for physical in self._followed.intersection([unit.physical for _, unit in messages]):
-                self.follower.done(physical)
+                self._follower.done(physical)
                 self._followed.discard(physical)
-        self._table.settle_all(slots, topics)
+        self._table.complete_all(slots, topics)
         for each in again:
-            self._settle(each)
+            self._complete(each)
         self._delivered()
 
-    def _settle(self, message: Taken) -> None:
-        if self.aside.pop(message.unit.physical, None) is not None:
+    def _complete(self, message: Taken) -> None:
+        if self.refused.pop(message.unit.physical, None) is not None:
             self._table.forget(message.unit)
         else:
-            self._table.settle(message.unit)
+            self._table.complete(message.unit)
 
     def count_cancel(self, properties: bytes) -> None:
         """Count a cancel of a waiting record with these properties, as what follows it does."""
         self._metrics.counter(counted.CANCELLED).add()
-        if self.follower is not None and MARK in properties:
-            self.follower.cancelled(properties)
+        if self._follower is not None and MARK in properties:
+            self._follower.cancelled(properties)
 
     # Cancels under way
 
@@ -406,17 +401,17 @@ class DueTimers:
         """Go on with it: deliver it, or find that it was taken out."""
         self.give_back(self.held.pop(physical))
 
-    # What was aside
+    # What was refused
 
-    def asides(self) -> list[list[int]]:
-        """Commit-log offset, size and due time of what is aside, for the checkpoint."""
-        units = [each.timer.unit for each in self.aside.values()]
+    def refused_units(self) -> list[list[int]]:
+        """Commit-log offset, size and due time of what is refused, for the checkpoint."""
+        units = [each.timer.unit for each in self.refused.values()]
         return [[unit.physical, unit.size, unit.due_ms] for unit in units]
 
     def restore(self, physical: int, size: int, due_ms: int, topic_hash: int) -> None:
-        """Take a timer over that was aside when the store was closed."""
+        """Take a timer over that was refused when the store was closed."""
         unit = Unit(-1, MAGIC_TIMER, -1, physical, size, topic_hash, due_ms)
-        self.aside[physical] = Aside(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
+        self.refused[physical] = Refused(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
 
 
 _FACTS = Facts((b"TIMER_DELIVER_MS\x01", 18), (b"TIMER_OUT_MS\x01", 18), (b"REAL_TOPIC\x01", 0), (b"REAL_QID\x01", 4))

@@ -8,13 +8,11 @@ from collections import deque
 
 from broker.errors import StoreError
 from broker.queues.consume_queue import ConsumeQueue
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock
-from broker.runtime.step_size import Pace
+from broker.runtime.bundle import Runtime
+from broker.runtime.step_size import StepSize
 from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.pending.table import Entry, TimerTable
 from broker.scheduled.timer.reading import read_entries
-from broker.scheduled.timer.table import Entry, TimerTable
 from broker.store import Store
 
 STEP_RECORDS = 256
@@ -30,31 +28,22 @@ class Entering:
         queue: The topic's queue; None while there is no topic.
         offset: Queue offset of the next record to enter: everything below is in the wheel, or needs nothing.
         floor: RocketMQ delivered what is in the queue below this offset and belongs to a slot before this moment.
-        pace: How many a step takes.
+        step_size: How many a step takes.
         superseded: Commit-log offsets to take out once the record that replaces them is entered.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        table: TimerTable,
-        superseded: set[int],
-        *,
-        clock: Clock,
-        metrics: Metrics,
-        notices: Notices,
-    ) -> None:
+    def __init__(self, store: Store, table: TimerTable, superseded: set[int], runtime: Runtime) -> None:
         self.queue: ConsumeQueue | None = None
         self.offset = 0
         self.floor = (0, 0)
         self.superseded = superseded
-        self.pace = Pace(clock, STEP_RECORDS)
+        self.step_size = StepSize(runtime, STEP_RECORDS)
         self._store = store
         self._table = table
-        self._clock = clock
-        self._lost = metrics.counter(counted.LOST)
-        self._entered = metrics.counter(counted.ENQUEUED)
-        self._notices = notices
+        self._clock = runtime.clock
+        self._lost = runtime.metrics.counter(counted.LOST)
+        self._entered = runtime.metrics.counter(counted.ENQUEUED)
+        self._limited_log = runtime.limited_log
         self._read_to = 0
         self._waiting: deque[tuple[int, Entry]] = deque()
         self._decided: array[int] = array("q")
@@ -102,11 +91,11 @@ class Entering:
 
     def _lose(self, offset: int, physical: int, error: StoreError) -> None:
         self._lost.add()
-        self._notices.note("timed_message_lost", offset=offset, physical=physical, why=str(error))
+        self._limited_log.note("timed_message_lost", offset=offset, physical=physical, why=str(error))
 
     @property
     def wants_open_slot(self) -> bool:
-        """Whether the next record belongs to a slot that was read, and none of those is unsettled any more."""
+        """Whether the next record belongs to a slot that was read, and all of those are completed."""
         return bool(self._waiting) and not self._table.is_open and self._waiting[0][1].slot_ms < self._table.next_ms
 
     def enter(self, count_max: int = STEP_RECORDS) -> int:

@@ -12,6 +12,7 @@ import binascii
 from typing import NamedTuple
 
 from broker.errors import MessageRefused
+from broker.format.numbers import whole_number
 
 _VERSION = "v1"
 _CHARS_MAX = 1024
@@ -52,9 +53,11 @@ class RecallHandle(NamedTuple):
             version, topic, rest = raw.decode().split(" ", 2)
             # The broker's name is the one that may have spaces of its own.
             broker_name, timestamp, unique_key = rest.rsplit(" ", 2)
-            if version != _VERSION or not (topic and broker_name and unique_key) or not timestamp.isdecimal():
+            if version != _VERSION or not (topic and broker_name and unique_key):
                 raise ValueError
-            return cls(topic, broker_name, int(timestamp), unique_key)
+            if (time_ms := whole_number(timestamp)) is None:
+                raise ValueError
+            return cls(topic, broker_name, time_ms, unique_key)
         except (ValueError, binascii.Error):
             raise MessageRefused(f"{text[:80]!r} {problem}") from None
 

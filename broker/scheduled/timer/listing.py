@@ -1,7 +1,7 @@
 """What is pending in the timers, for people and tools: all of it together, and timer by timer by due time.
 
-Nothing of a pending timer is in memory. Those due first are found by their slots (`broker.scheduled.timer.slot_walk`);
-where that reads much and finds little, as for one of many topics, the timer log is read from end to end, in steps of
+Nothing of a pending timer is in memory. Those due first are found by their slots (`pending.slot_walk`); where that
+reads much and finds little, as for one of many topics, the timer log is read from end to end, in steps of
 some milliseconds, some seconds per ten million units. What is found first is kept for the pages that follow
 (`KeptScan`). Records that were just stored and are not in the wheel yet are not listed.
 """
@@ -10,24 +10,26 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator
 from heapq import heappop, heappush, heappushpop
-from typing import NamedTuple
 
 from broker.errors import StoreError
 from broker.format.java import tags_code
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split, store_timestamp
+from broker.scheduled.recurring.occurrence import parse_id, user_key
 from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.due import Aside
-from broker.scheduled.timer.log import MAGIC_DELETE, Unit
+from broker.scheduled.timer.due import Refused
 from broker.scheduled.timer.names import ROLLS_NAME
 from broker.scheduled.timer.parts import AHEAD_MS
-from broker.scheduled.timer.slot_walk import UNITS_MAX, walk
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, Unit
+from broker.scheduled.timer.pending.slot_walk import UNITS_MAX, walk
+from broker.scheduled.timer.pending.table import TimerTable
 from broker.scheduled.timer.stages import Stage
-from broker.scheduled.timer.table import TimerTable
 from broker.scheduled.timer.timers import Timers
+from broker.views import LoopView, TimerStage, TimerStatus, TimerView, TopicTimers
 
 _CHUNK_UNITS = 2_048
 _CHUNK_RECORDS = 32
@@ -39,72 +41,30 @@ _BEGIN = (-1, -1)
 ALL_MS = 1 << 62
 
 
-class StageStatus(NamedTuple):
-    """One stage: timers that wait before it, microseconds at work and timers that passed since the start."""
-
-    stage: str
-    depth: int
-    us: int
-    passed: int
-    paused: bool
-
-
-class TimerStatus(NamedTuple):
-    """All timers of a store.
-
-    Attributes:
-        known: Whether a message ever waited for a moment.
-        pending: Timers that are not delivered.
-        entering: Those behind them that are stored and not in the wheel yet.
-        aside: Those whose delivery was refused.
-        next_due_ms: When the next one is due that was not refused, if that is within some seconds; ms since the epoch.
-        topics: Topic and how many are pending for it, the most first.
-        stages: The five stages.
-    """
-
-    known: bool
-    pending: int
-    entering: int
-    aside: int
-    next_due_ms: int | None
-    topics: list[tuple[str, int]]
-    stages: list[StageStatus]
-
-
-class PendingTimer(NamedTuple):
-    """One timer that is not delivered; `reason` and `tries` of one that was refused, else None and 0."""
-
-    topic: str
-    queue_id: int | None
-    unique_key: str
-    key: str
-    physical: int
-    stored_ms: int
-    due_ms: int
-    rolls: int
-    reason: str | None
-    tries: int
-
-
 def timer_status(timers: Timers) -> TimerStatus:
     """Tell of all timers together."""
     timers.parts.measure()
-    table, metrics = timers.table, timers.metrics
+    table, metrics, now_ms = timers.table, timers.metrics, timers.clock.wall_ms()
     topics = [(timers.parts.topic_name(each), count) for each, count in table.pending.items() if count > 0]
+    due_ms = table.coming.next_due
     return TimerStatus(
-        known=timers.entering.queue is not None,
-        pending=timers.pending,
+        now_ms=now_ms,
+        pending_total=timers.pending,
         entering=timers.entering.lag,
-        aside=len(timers.due.aside),
-        next_due_ms=table.coming.next_due,
-        topics=sorted(topics, key=lambda each: (-each[1], each[0])),
+        refused=len(timers.due.refused),
+        next_due_ms=due_ms,
+        late_ms=0 if due_ms is None else max(0, now_ms - due_ms),
+        topics=[
+            TopicTimers(topic=name, pending=count)
+            for name, count in sorted(topics, key=lambda each: (-each[1], each[0]))
+        ],
         stages=[
-            StageStatus(
-                stage.value,
-                metrics.value(counted.STAGE_DEPTH, stage.value),
-                metrics.value(counted.STAGE_US, stage.value),
-                metrics.value(counted.STAGE_COUNT, stage.value),
-                not timers.stages.runs(stage),
+            TimerStage(
+                stage=stage.value,
+                depth=metrics.value(counted.STAGE_DEPTH, stage.value),
+                ms=metrics.value(counted.STAGE_US, stage.value) / 1000,
+                count=metrics.value(counted.STAGE_COUNT, stage.value),
+                paused=not timers.stages.runs(stage),
             )
             for stage in Stage
         ],
@@ -187,7 +147,7 @@ class TimerListing:
         limit: int,
         kept: KeptScan | None = None,
     ) -> None:
-        self.found: list[PendingTimer] = []
+        self.found: list[TimerView] = []
         self.after: tuple[int, int] | None = None
         self._timers = timers
         self._topic = topic
@@ -200,9 +160,9 @@ class TimerListing:
         self._heap: list[tuple[int, int, int]] = []
         """(-due ms, -commit-log offset, size) of those due first, the last of them at the front."""
         self._count_max = min(_KEPT_MAX, _PAGES_KEPT * limit) + 1
-        self._asides: dict[int, Aside] = {}
+        self._refused: dict[int, Refused] = {}
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, None, None]:
         """Search, yielding after each bounded piece of work.
 
         Raises:
@@ -219,7 +179,7 @@ class TimerListing:
             kept.asked, kept.start, kept.log_count = asked, self._from, log_count
         yield from self._page()
 
-    def _page(self) -> Iterator[None]:
+    def _page(self) -> Generator[None, None, None]:
         """Take the page from what is kept; one that is pending no more is left out."""
         kept = self._kept
         place = kept.behind(self._from)
@@ -239,12 +199,12 @@ class TimerListing:
 
     def _is_pending(self, physical: int) -> bool:
         timers, table = self._timers, self._timers.table
-        if physical in timers.due.aside:
+        if physical in timers.due.refused:
             return True
         position = table.log.find(physical)
         return position is not None and table.is_pending(table.log.unit(position), position)
 
-    def _scan(self) -> Iterator[None]:
+    def _scan(self) -> Generator[None, None, None]:
         table = self._timers.table
         if table.log.count - table.log.first > UNITS_MAX:
             self._begin_scan()
@@ -259,15 +219,15 @@ class TimerListing:
 
     def _begin_scan(self) -> None:
         self._heap.clear()
-        self._asides = dict(self._timers.due.aside)
-        for physical, aside in self._asides.items():
-            self._take(aside.timer.unit.due_ms, physical, aside.timer.unit.size)
+        self._refused = dict(self._timers.due.refused)
+        for physical, refused in self._refused.items():
+            self._take(refused.timer.unit.due_ms, physical, refused.timer.unit.size)
 
     def _take_due(self, due_ms: int, physical: int, size: int) -> None:
-        if physical not in self._asides:
+        if physical not in self._refused:
             self._take(due_ms, physical, size)
 
-    def _whole_log(self, table: TimerTable) -> Iterator[None]:
+    def _whole_log(self, table: TimerTable) -> Generator[None, None, None]:
         log, wanted, first_ms = table.log, self._hash, max(self._begin_ms, self._from[0])
         for start, stop in log.runs(log.first, log.count, _CHUNK_UNITS):
             if start < log.first or stop > log.count:
@@ -280,7 +240,7 @@ class TimerListing:
                 if due_ms and not first_ms <= due_ms <= last_ms:
                     continue
                 slot_ms = write_ms + delay_ms
-                if not size or magic & MAGIC_DELETE or slot_ms < read_ms or physical in self._asides:
+                if not size or magic & MAGIC_DELETE or slot_ms < read_ms or physical in self._refused:
                     continue
                 if wanted is not None and wanted != topic_hash:
                     continue
@@ -306,7 +266,7 @@ class TimerListing:
         else:
             heappushpop(self._heap, (-due_ms, -physical, size))
 
-    def _keep(self) -> Iterator[None]:
+    def _keep(self) -> Generator[None, None, None]:
         """Keep what was found, in order; the one too many says that there are more."""
         heap, kept = self._heap, self._kept
         is_whole = len(heap) < self._count_max
@@ -320,26 +280,44 @@ class TimerListing:
             if len(heap) % _CHUNK_SORTED == 0:
                 yield
 
-    def _timer(self, due_ms: int, physical: int, size: int) -> PendingTimer | None:
+    def _timer(self, due_ms: int, physical: int, size: int) -> TimerView | None:
         try:
             record = self._timers.store.read(physical, size)
             block = split(record)[1]
         except StoreError:
             return None
-        queue, rolls = find_property(block, REAL_QUEUE_NAME) or b"", find_property(block, ROLLS_NAME) or b""
-        aside = self._timers.due.aside.get(physical)
-        return PendingTimer(
+        refused = self._timers.due.refused.get(physical)
+        keys = _text(block, b"KEYS")
+        delay_id, loop = delay_ids(keys)
+        return TimerView(
             topic=_text(block, REAL_TOPIC_NAME),
-            queue_id=int(queue) if queue.isdigit() else None,
-            unique_key=_text(block, b"UNIQ_KEY"),
-            key=_text(block, b"KEYS"),
+            queue=whole_number(find_property(block, REAL_QUEUE_NAME)),
+            id=_text(block, b"UNIQ_KEY"),
+            key=user_key(keys),
+            delay_id=delay_id,
             physical=physical,
             stored_ms=store_timestamp(record),
             due_ms=due_ms,
-            rolls=int(rolls) if rolls.isdigit() else 0,
-            reason=None if aside is None else aside.reason,
-            tries=0 if aside is None else aside.tries,
+            rolls=whole_number(find_property(block, ROLLS_NAME)) or 0,
+            refused_because=None if refused is None else refused.reason,
+            tries=0 if refused is None else refused.tries,
+            loop=loop,
         )
+
+
+def delay_ids(keys: str) -> tuple[str | None, LoopView | None]:
+    """Return DDMQ's id of what waits, which its keys begin with, and what that says of a loop (docs/loops.md)."""
+    word = keys.partition(" ")[0]
+    occurrence = parse_id(word)
+    if occurrence is None or not occurrence.is_loop:
+        return None if occurrence is None else word, None
+    return word, LoopView(
+        id=occurrence.first.id,
+        made=occurrence.made,
+        left=occurrence.left,
+        interval=occurrence.interval,
+        expire_ms=occurrence.expire_s * 1000,
+    )
 
 
 def _text(block: bytes, name: bytes) -> str:

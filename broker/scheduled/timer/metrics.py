@@ -12,7 +12,7 @@ REFUSED = declare(
     "pyddmq_timers_refused_total", "Deliveries of timed messages that were refused; they are kept and tried again"
 )
 DEFERRED = declare(
-    "pyddmq_timers_deferred_total", "Refused timed messages put again for a later try because too many were aside"
+    "pyddmq_timers_deferred_total", "Refused timed messages put again for a later try, too many being refused already"
 )
 LOST = declare("pyddmq_timers_lost_total", "Timed messages whose record was damaged, gone or without a real topic")
 WAITS = declare("pyddmq_timers_waits_total", "Times that timers waited because the disk was full")
@@ -27,7 +27,7 @@ LATE_MAX = declare(
     kind="gauge",
 )
 PENDING = declare("pyddmq_timers_pending", "Timed messages that are not delivered, by topic", ("topic",), kind="gauge")
-ASIDE = declare("pyddmq_timers_aside", "Timed messages that are due and whose delivery was refused", kind="gauge")
+REFUSED_NOW = declare("pyddmq_timers_aside", "Timed messages that are due and whose delivery was refused", kind="gauge")
 LAG = declare("pyddmq_timers_enqueue_lag", "Records of the timer topic that are not in the wheel yet", kind="gauge")
 STAGE_DEPTH = declare("pyddmq_timers_stage_depth", "Timed messages that wait before a stage", ("stage",), kind="gauge")
 STAGE_US = declare("pyddmq_timers_stage_microseconds_total", "Time spent in a stage, in microseconds", ("stage",))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 
@@ -87,15 +88,11 @@ def due_of(block: bytes, precision_ms: int) -> int | None:
         block: Its property block.
         precision_ms: Width of a slot.
     """
-    out = _number(find_property(block, OUT_NAME))
-    deliver = _number(find_property(block, DELIVER_NAME))
+    out = whole_number(find_property(block, OUT_NAME))
+    deliver = whole_number(find_property(block, DELIVER_NAME))
     if out is None:
         return None
     exact = deliver is not None and out < deliver <= out + precision_ms
     if exact and find_property(block, DELAY_MS_NAME) is None and find_property(block, DELAY_SECONDS_NAME) is None:
         return deliver
     return out + precision_ms
-
-
-def _number(value: bytes | None) -> int | None:
-    return int(value) if value is not None and value.isdigit() and len(value) < 19 else None

@@ -4,7 +4,7 @@ With the files as some stop left them:
 
 1. Units behind the checkpoint are compared with their records; the first that does not fit, and all behind it, go. No
    slot may lead anywhere else after a stop that was not clean.
-2. Records that replace others, from where the checkpoint says, settle their timers.
+2. Records that replace others, from where the checkpoint says, complete their timers.
 3. The rest of the timer topic's queue is entered.
 
 Otherwise log and wheel begin anew, empty, and all of the queue is entered, less what the whole commit log says was
@@ -22,13 +22,13 @@ from broker.errors import DamagedRecord, RecordGone
 from broker.log.decisions import Decision
 from broker.log.shared_walk import Reading, decided
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.log import MAGIC_DELETE, TimersDamaged
 from broker.scheduled.timer.names import TIMER_NAME, due_of
 from broker.scheduled.timer.parts import TimerParts
-from broker.scheduled.timer.state import Saved
-from broker.scheduled.timer.table import CHUNK_UNITS
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, TimersDamaged
+from broker.scheduled.timer.pending.state import Saved
+from broker.scheduled.timer.pending.table import CHUNK_UNITS
+from broker.scheduled.timer.pending.wheel import Slot
 from broker.scheduled.timer.taking import count_waiting
-from broker.scheduled.timer.wheel import Slot
 
 _WHEEL_CHANGED_MAX = 65_536
 _TAKEN_UNITS = 512
@@ -44,14 +44,14 @@ def find_pending(parts: TimerParts) -> Reading[None]:
     """
     saved = parts.state.load(parts.store.end)
     parts.entering.floor = saved.floor
-    asides = {physical: (size, due_ms) for physical, size, due_ms in saved.aside}
+    refused = {physical: (size, due_ms) for physical, size, due_ms in saved.refused}
     try:
-        yield from _from_files(parts, saved, asides)
+        yield from _from_files(parts, saved, refused)
     except TimersDamaged as error:
         parts.note_damage(error)
         yield from rebuild(parts)
         return
-    for physical, (size, due_ms) in asides.items():
+    for physical, (size, due_ms) in refused.items():
         try:
             topic_hash = parts.topic_hash(parts.store.read(physical, size))
         except (DamagedRecord, RecordGone):
@@ -62,7 +62,7 @@ def find_pending(parts: TimerParts) -> Reading[None]:
                 parts.table.pending[topic_hash] = parts.table.pending.get(topic_hash, 0) + 1
 
 
-def _from_files(parts: TimerParts, saved: Saved, asides: dict[int, tuple[int, int]]) -> Reading[None]:
+def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, int]]) -> Reading[None]:
     table, check, queue = parts.table, saved.check, parts.queue
     found, wheel_found = table.log.open(), table.wheel.open()
     if check is None:
@@ -88,7 +88,7 @@ def _from_files(parts: TimerParts, saved: Saved, asides: dict[int, tuple[int, in
     yield from _take_over_units(parts)
     if not parts.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
         raise TimersDamaged("the timer wheel leads to units that the timer log does not have")
-    yield from _apply_decisions(parts, saved.decided_from, asides)
+    yield from _apply_decisions(parts, saved.decided_from, refused)
     yield from _enter(parts)
 
 
@@ -191,13 +191,13 @@ def _count(parts: TimerParts) -> Generator[None, None, None]:
     table.pending = pending
 
 
-def _apply_decisions(parts: TimerParts, start: int, asides: dict[int, tuple[int, int]]) -> Reading[None]:
+def _apply_decisions(parts: TimerParts, start: int, refused: dict[int, tuple[int, int]]) -> Reading[None]:
     """Settle what the log from an offset on says was replaced."""
     table = parts.table
     unknown: array[int] = array("q")
 
-    def settle(decision: Decision) -> None:
-        if asides.pop(decision.replaced, None) is not None:
+    def complete(decision: Decision) -> None:
+        if refused.pop(decision.replaced, None) is not None:
             return
         position = table.log.find(decision.replaced)
         if position is None:
@@ -205,8 +205,8 @@ def _apply_decisions(parts: TimerParts, start: int, asides: dict[int, tuple[int,
         else:
             table.replace_at(position, anew=True)
 
-    if table.log.count or parts.entering.lag or asides:
-        yield from decided(start, settle)
+    if table.log.count or parts.entering.lag or refused:
+        yield from decided(start, complete)
     parts.entering.leave_out(unknown)
 
 

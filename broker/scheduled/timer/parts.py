@@ -12,20 +12,18 @@ from broker.format.java import tags_code
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split
 from broker.queues.consume_queue import ConsumeQueue
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Disk
+from broker.runtime.bundle import Runtime
 from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.due import DueTimers
+from broker.scheduled.timer.due import DueTimers, Follower
 from broker.scheduled.timer.entering import Entering
-from broker.scheduled.timer.log import TimerLog, TimersDamaged, Unit
 from broker.scheduled.timer.names import due_of
+from broker.scheduled.timer.pending.log import TimerLog, TimersDamaged, Unit
+from broker.scheduled.timer.pending.state import TimerState
+from broker.scheduled.timer.pending.table import TimerTable
+from broker.scheduled.timer.pending.wheel import TimerWheel
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.stages import Stage, Stages
-from broker.scheduled.timer.state import TimerState
-from broker.scheduled.timer.table import TimerTable
-from broker.scheduled.timer.wheel import TimerWheel
 from broker.store import Store
 
 AHEAD_MS = 2000
@@ -37,7 +35,7 @@ log = structlog.get_logger()
 
 
 class TimerParts:
-    """What opening, cancels, savings and steps of one store's timers work on.
+    """What opening, cancels, file writes and steps of one store's timers work on.
 
     Attributes:
         store: The store.
@@ -55,42 +53,38 @@ class TimerParts:
     def __init__(
         self,
         store: Store,
+        runtime: Runtime,
         *,
-        disk: Disk,
-        clock: Clock,
-        metrics: Metrics,
-        notices: Notices,
         delivered: Callable[[], None],
+        follower: Follower | None,
     ) -> None:
         """Make the parts; no file is touched.
 
         Args:
             store: An open store.
-            disk: Where its files are.
-            clock: Wall clock for due times.
-            metrics: Counts.
-            notices: Says what is refused and lost.
+            runtime: Where its files are, wall clock for due times, counts, log lines.
             delivered: Called when deliveries are durable.
+            follower: As of `DueTimers`.
         """
         options = store.waiting(TimedPuts).options
+        disk, clock = runtime.disk, runtime.clock
         wheel = TimerWheel(store.root, disk=disk, slots=options.slots, precision_ms=options.precision_ms)
         timer_log = TimerLog(store.root, disk=disk, file_bytes=options.log_file_bytes)
         self.store = store
         self.clock = clock
-        self.metrics = metrics
-        self.stages = Stages(clock, metrics)
+        self.metrics = runtime.metrics
+        self.stages = Stages(clock, runtime.metrics)
         self.table = TimerTable(timer_log, wheel, options, self._due_of)
         self.due = DueTimers(
             store,
             self.table,
-            clock=clock,
-            metrics=metrics,
-            notices=notices,
+            runtime,
             delivered=delivered,
             appending=partial(self.stages.timed, Stage.DEQUEUE_PUT_MESSAGE),
+            follower=follower,
         )
-        self.entering = Entering(store, self.table, self.due.superseded, clock=clock, metrics=metrics, notices=notices)
-        self.state = TimerState(store.root, disk=disk, clock=clock, metrics=metrics)
+        self.entering = Entering(store, self.table, self.due.superseded, runtime)
+        self.state = TimerState(store.root, disk=disk, clock=clock, metrics=runtime.metrics)
         self.is_fresh = False
         self.mending: Generator[None, None, None] | None = None
         self._names: dict[int, str] = {}
@@ -134,10 +128,10 @@ class TimerParts:
     # One timer
 
     def is_pending(self, physical: int, offset: int) -> bool:
-        """Whether the record of the timer topic at a commit-log and queue offset is neither settled nor under way."""
+        """Whether the record of the timer topic at a commit-log and queue offset is neither completed nor under way."""
         if physical in self.due.superseded:
             return False
-        if physical in self.due.aside:
+        if physical in self.due.refused:
             return True
         if offset >= self.entering.offset:
             return not self.entering.is_decided(physical)
@@ -146,9 +140,9 @@ class TimerParts:
 
     def take_out(self, physical: int) -> None:
         """Settle a pending timer whose record was just replaced."""
-        aside = self.due.aside.pop(physical, None)
-        if aside is not None:
-            self.table.forget(aside.timer.unit)
+        refused = self.due.refused.pop(physical, None)
+        if refused is not None:
+            self.table.forget(refused.timer.unit)
         elif self.table.log.find(physical) is None:
             # Until the record that replaces it is entered.
             self.due.superseded.add(physical)
@@ -202,7 +196,7 @@ class TimerParts:
         """Bring the gauges up to date."""
         for topic_hash, count in self.table.pending.items():
             self.metrics.counter(counted.PENDING, self.topic_name(topic_hash)).value = count
-        self.metrics.counter(counted.ASIDE).value = len(self.due.aside)
+        self.metrics.counter(counted.REFUSED_NOW).value = len(self.due.refused)
         self.metrics.counter(counted.LAG).value = self.entering.lag
         self.stages.depth(Stage.ENQUEUE_GET, self.entering.lag - self.entering.depth)
         self.stages.depth(Stage.ENQUEUE_PUT, self.entering.depth)

@@ -79,6 +79,16 @@ class TimedPuts:
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
 
+    def delivered_by(self, *, on_topic: Callable[[], None], in_slot: Callable[[int], int]) -> None:
+        """What waits is delivered from now on.
+
+        Args:
+            on_topic: Called when the timer topic is made.
+            in_slot: Tells how many messages the slot that begins at a moment has.
+        """
+        # A true circle: a store is opened with its puts, and what delivers is made over the open store.
+        self.on_topic, self.in_slot = on_topic, in_slot
+
     def waiting(self, put: Put, wait: Wait) -> Put | None:
         """Return the put of a message that waits for a time; None where it waits for something else.
 

@@ -13,7 +13,7 @@ from broker.format.record import Located, strip_own
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer.names import CANCEL_NAME, due_of, slot_of
-from broker.scheduled.timer.table import Entry
+from broker.scheduled.timer.pending.table import Entry
 from broker.store import Store
 
 _FACTS = re.compile(

@@ -1,6 +1,6 @@
 """Many units of the timer log at once: read, told apart, counted on their way out; counted where they wait.
 
-What is done for every timer is a leaf (`broker.runtime.leaves`): it runs compiled where that is built.
+What is done for every timer has an accelerator (`broker.runtime.accelerators`): it runs compiled where that is built.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from itertools import groupby
 
-from broker.runtime.leaves import leaf
-from broker.scheduled.timer.log import (
+from broker.runtime.accelerators import accelerated
+from broker.scheduled.timer.pending.log import (
     MAGIC_DELETE,
     MAGIC_END,
     MAGIC_ROLL,
@@ -31,7 +31,7 @@ _new = tuple.__new__
 
 Runs = list[tuple[int, int]]
 """Values that follow each other, and how often each comes there; one may come again later."""
-Settled = tuple[int | None, int, Runs, Runs]
+Completed = tuple[int | None, int, Runs, Runs]
 """What delivered timers say together: the earliest due time of those that are no rolls, None when all are; how many are
 rolls; the times of their slots; the hashes of their topics, without cancels."""
 
@@ -103,7 +103,7 @@ def _usual(
     return places, dues, others
 
 
-def _settled(taken: list[Taken]) -> Settled:
+def _completed(taken: list[Taken]) -> Completed:
     """Return what timers say together that were delivered."""
     dues = [unit.due_ms for _, unit in taken if not unit.magic & MAGIC_ROLL]
     slots = _runs([unit.slot_ms for _, unit in taken])
@@ -128,11 +128,11 @@ def _waiting(units: memoryview, read_ms: int, found: dict[int, int]) -> None:
             found[topic_hash] = found.get(topic_hash, 0) + 1
 
 
-read_units = leaf("broker.scheduled.timer.taking_leaf", "read", _read)
-fitting = leaf("broker.scheduled.timer.taking_leaf", "fitting", _fitting)
-usual = leaf("broker.scheduled.timer.taking_leaf", "usual", _usual)
-settled = leaf("broker.scheduled.timer.taking_leaf", "settled", _settled)
-count_waiting = leaf("broker.scheduled.timer.taking_leaf", "waiting", _waiting)
+read_units = accelerated("broker.scheduled.timer.taking_accelerator", "read", _read)
+fitting = accelerated("broker.scheduled.timer.taking_accelerator", "fitting", _fitting)
+usual = accelerated("broker.scheduled.timer.taking_accelerator", "usual", _usual)
+completed = accelerated("broker.scheduled.timer.taking_accelerator", "completed", _completed)
+count_waiting = accelerated("broker.scheduled.timer.taking_accelerator", "waiting", _waiting)
 
 
 def take(log: TimerLog, positions: list[int]) -> list[Taken]:

@@ -3,7 +3,7 @@
 Guarantees:
 
 - Never early by the wall clock (D35), in the order of due times, and of those due together in the order of sending.
-- A message that is refused holds up nobody: it is set aside, counted, said, and tried again.
+- A message that is refused holds up nobody: it is kept apart, counted, said, and tried again.
 - Delivered once: the delivered record names the record that it replaces, and is the decision (D27). What is pending is
   known from the commit log alone; timer log, wheel and checkpoints save reading it.
 - A pending timer takes 52 bytes on disk and none in memory until its slot comes up, 2 s before it is due; 8 then.
@@ -15,25 +15,27 @@ once the deliveries of the one before are durable, and the loop does everything 
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Unpack
 
 from broker.errors import NO_SPACE
-from broker.log.awaited import AwaitedSteps, run_now
+from broker.log.awaited import AwaitedSteps
 from broker.log.shared_walk import Reading, alone
-from broker.runtime.earliest import Earliest
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Disk, Scheduler
+from broker.runtime.bundle import Runtime, runtime_of
+from broker.runtime.later import Earliest
+from broker.runtime.steps import Ended, run_now, step
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.cancel import Rescheduled, cancelling, rescheduling
-from broker.scheduled.timer.log import TimersDamaged
+from broker.scheduled.timer.checkpoints import TimerCheckpoints
+from broker.scheduled.timer.due import Follower
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.opening import find_pending, rebuild
 from broker.scheduled.timer.parts import AHEAD_MS, TimerParts
+from broker.scheduled.timer.pending.log import TimersDamaged
 from broker.scheduled.timer.puts import TimedPuts
-from broker.scheduled.timer.saves import TimerSaves
 from broker.scheduled.timer.stages import Stage
 from broker.store import Store
+from broker.store_seams import StoreSeams
 
 LOOK_SECONDS = 1.0
 """How soon a wall clock that was set forward is noticed while something is pending."""
@@ -45,35 +47,28 @@ class Timers:
 
     Attributes:
         parts: What is pending, and all that the steps work on; `table`, `entering`, `due` and `stages` are of it.
-        saves: Saves all of it every few seconds.
+        checkpoints: Writes all of it every few seconds.
     """
 
-    def __init__(
-        self, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
-    ) -> None:
+    def __init__(self, store: Store, runtime: Runtime, *, follower: Follower | None = None) -> None:
         """Set up; `opening` does the work.
 
         Args:
-            store: An open store. Where it has no `on_pending`, each step flushes by itself.
-            disk: Where its files are.
-            clock: Wall clock for due times.
-            scheduler: Runs the steps.
-            metrics: Counts.
-            notices: Says what is refused and lost.
+            store: An open store. Where nobody's turns flush it, each step flushes by itself.
+            runtime: Its disk has the files, its wall clock the due times, and its scheduler runs the steps.
+            follower: Knows the loops among the timers; without one a loop is delivered once.
         """
-        self.parts = TimerParts(
-            store, disk=disk, clock=clock, metrics=metrics, notices=notices, delivered=self._delivered
-        )
+        self.parts = TimerParts(store, runtime, delivered=self._delivered, follower=follower)
         self.store = store
-        self.clock = clock
-        self.metrics = metrics
+        self.clock = runtime.clock
+        self.metrics = runtime.metrics
         self.table = self.parts.table
         self.entering = self.parts.entering
         self.due = self.parts.due
         self.stages = self.parts.stages
-        self.saves = TimerSaves(self.parts, disk=disk, scheduler=scheduler)
-        self._notices = notices
-        self._next = Earliest(clock, scheduler, self._step)
+        self.checkpoints = TimerCheckpoints(self.parts, runtime)
+        self._limited_log = runtime.limited_log
+        self._next = Earliest(runtime.clock, runtime.scheduler, self._step)
         self._running = False
         self._reading: Generator[None, None, int] | None = None
         self._stuck = False
@@ -82,24 +77,25 @@ class Timers:
 
     @classmethod
     def opening(
-        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
+        cls, store: Store, *, follower: Follower | None = None, **seams: Unpack[StoreSeams]
     ) -> Generator[None, None, Timers]:
         """Find out what is pending, in steps of bounded work; returns the delivery, which `start` sets going.
 
         Raises:
             OSError: A file cannot be read or written.
         """
-        reading = cls.reading(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
-        return alone(store, reading)
+        return alone(store, cls.reading(store, follower=follower, **seams))
 
     @classmethod
-    def reading(
-        cls, store: Store, *, disk: Disk, clock: Clock, scheduler: Scheduler, metrics: Metrics, notices: Notices
-    ) -> Reading[Timers]:
+    def reading(cls, store: Store, *, follower: Follower | None = None, **seams: Unpack[StoreSeams]) -> Reading[Timers]:
         """`opening`, for `broker.log.shared_walk.together`."""
-        timers = cls(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
-        store.waiting(TimedPuts).on_topic = timers._attach
-        store.waiting(TimedPuts).in_slot = timers.parts.in_slot
+        return cls.reading_of(store, runtime_of(**seams), follower=follower)
+
+    @classmethod
+    def reading_of(cls, store: Store, runtime: Runtime, *, follower: Follower | None = None) -> Reading[Timers]:
+        """`reading`, of a program that has a bundle of all this."""
+        timers = cls(store, runtime, follower=follower)
+        store.waiting(TimedPuts).delivered_by(on_topic=timers._attach, in_slot=timers.parts.in_slot)
         if TIMER_TOPIC in store.topics:
             timers._attach()
             timers.parts.is_fresh = False
@@ -115,19 +111,19 @@ class Timers:
         topic.listeners.append(self._arrived)
         self.parts.is_fresh = True
         if self._running:
-            self.saves.begin()
+            self.checkpoints.begin()
 
     def start(self) -> None:
         """Deliver what is due, and go on."""
         self._running = True
         self._arm(0.0)
         if self.entering.queue is not None:
-            self.saves.begin()
+            self.checkpoints.begin()
 
     def stop(self) -> None:
         """Deliver nothing any more."""
         self._running = False
-        self.saves.end()
+        self.checkpoints.end()
         self._next.end()
 
     def close(self) -> None:
@@ -144,7 +140,7 @@ class Timers:
         Args:
             clean: Nothing follows.
         """
-        self.saves.now(clean=clean)
+        self.checkpoints.now(clean=clean)
 
     @property
     def pending(self) -> int:
@@ -202,7 +198,7 @@ class Timers:
 
     def _delivered(self) -> None:
         """Go on when as much was under way as may be; else the next step is set to its time already."""
-        if not self._next.is_asked or self.due.aside:
+        if not self._next.is_asked or self.due.refused:
             self._arm()
 
     def _arm(self, seconds: float | None = None) -> None:
@@ -230,10 +226,10 @@ class Timers:
         if self.parts.is_slot_due(now_us // 1000) and runs(Stage.DEQUEUE_GET):
             return 0.0
         if runs(Stage.DEQUEUE_GET_MESSAGE) and runs(Stage.DEQUEUE_PUT_MESSAGE):
-            by_us = now_us + self.store.landed.ahead_us
+            by_us = now_us + self.store.commit.ahead_us
             dues = [each.next_due for each in (table.coming, table.rolls)]
             waits += [(due * 1000 - by_us) / 1e6 for due in dues if due is not None]
-            if self.due.aside and not self.due.delivery.in_flight:
+            if self.due.refused and not self.due.delivery.in_flight:
                 waits.append(self.due.retry_at - self.clock.monotonic())
         return max(0.0, min(waits))
 
@@ -255,9 +251,9 @@ class Timers:
                 taken = self._deliver()
         except TimersDamaged as error:
             parts.note_damage(error)
-            self.saves.settle()
+            self.checkpoints.finish()
             self._reading = None
-            self.due.aside.clear()
+            self.due.refused.clear()
             self.due.superseded.clear()
             parts.mending = alone(store, rebuild(parts))
         except OSError as error:
@@ -265,17 +261,15 @@ class Timers:
                 store.fail("writing the timers", error)
                 return
             self.metrics.counter(counted.WAITS).add()
-            self._notices.note("timers_wait", error=str(error))
+            self._limited_log.note("timers_wait", error=str(error))
             taken = False
-        if store.pending and store.on_pending is None:
+        if store.pending and not store.is_driven:
             store.flush()
         self._arm(None if taken else DISK_FULL_SECONDS)
 
     def _mend(self, mending: Generator[None, None, None]) -> None:
         """Go on making everything anew."""
-        try:
-            next(mending)
-        except StopIteration:
+        if isinstance(step(mending), Ended):
             self.parts.mending = None
 
     def _enqueue(self) -> None:
@@ -284,7 +278,7 @@ class Timers:
         if not entering.lag:
             return
         read = entered = 0
-        count = entering.pace.begin()
+        count = entering.step_size.begin()
         if stages.runs(Stage.ENQUEUE_GET):
             with stages.timed(Stage.ENQUEUE_GET):
                 read = entering.read(count)
@@ -293,8 +287,8 @@ class Timers:
             with stages.timed(Stage.ENQUEUE_PUT):
                 entered = entering.enter(count)
             stages.passed(Stage.ENQUEUE_PUT, entered)
-        entering.pace.end(max(read, entered))
-        # The wheel has no room until slots are settled. (What needs a slot to be opened gets it in this step.)
+        entering.step_size.end(max(read, entered))
+        # The wheel has no room until slots are completed. (What needs a slot to be opened gets it in this step.)
         opens = entering.wants_open_slot and stages.runs(Stage.DEQUEUE_GET)
         self._stuck = not read and not entered and not opens
 
@@ -313,11 +307,10 @@ class Timers:
                 if not opens and (not self.parts.is_slot_due(now) or table.wheel.get(table.next_ms) is None):
                     return
                 self._reading = table.read_slot(self.store.end, hold=opens)
-            try:
-                next(self._reading)
-            except StopIteration as end:
+            read = step(self._reading)
+            if isinstance(read, Ended):
                 self._reading = None
-                self.stages.passed(Stage.DEQUEUE_GET, end.value)
+                self.stages.passed(Stage.DEQUEUE_GET, read.result)
 
     def _deliver(self) -> bool:
         """Deliver what is due; False when the store takes nothing now."""
@@ -329,6 +322,6 @@ class Timers:
             count, taken = self.due.deliver_due(self.clock.wall_us())
         stages.passed(Stage.DEQUEUE_GET_MESSAGE, count)
         stages.passed(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
-        if taken and not under_way and self.due.aside and self.clock.monotonic() >= self.due.retry_at:
+        if taken and not under_way and self.due.refused and self.clock.monotonic() >= self.due.retry_at:
             taken = self.due.retry()
         return taken

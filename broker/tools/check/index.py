@@ -12,6 +12,7 @@ from broker.log.walk import walk
 from broker.opening.store_json import Geometry
 from broker.runtime.names import is_number
 from broker.runtime.read_only_disk import ReadingDisk
+from broker.runtime.steps import run_now
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.check.small_files import foreign
 from broker.tools.readonly import open_log_for_reading
@@ -67,8 +68,7 @@ def _check_file(
         if file.name in saved.missing or file.name not in saved.files or (live and not _is_as_saved(file)):
             # Not finished: it is not believed, and made anew when its time comes.
             return
-    for _ in file.verify(again=True):
-        pass
+    run_now(file.verify(again=True))
     if file.header.next_entry <= 1 or file.header.end >= log.visible_end:
         return
     found = _first_difference(file, log, disk)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from broker.format.record import Entry
-from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog, Segment, segment_name
+from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog, segment_name
 from broker.log.scan import LogScan
+from broker.log.segment import Segment
 from broker.opening.queue_build import QueueBuild
 from broker.opening.recovery import ProgressCallback, begin_at
 from broker.opening.store_json import Checkpoint, Geometry

@@ -12,7 +12,7 @@ from broker.queues.topics import Topics
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile, StateFile, parse_loose, read_whole
 from broker.tools.check.findings import Finding, Severity
-from broker.tools.interchange import geometry_of, geometry_of_files
+from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files
 
 STATE_FILES = ("topics.json", "consumerOffset.json")
 """Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""
@@ -45,7 +45,7 @@ _ROCKETMQ_NAMES = frozenset(
 _SEALED_ELSEWHERE = frozenset({"store.json", "checkpoint.json", *STATE_FILES})
 _COSTS_OF_SEALED = {
     "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
-    "consumer_finished.json": "what consumers inside the program had sent back or buried; the log is read for it",
+    "consumer_finished.json": "what consumers inside the program sent back or dead-lettered; the log is read for it",
     "consumer_retries.json": "how often consumers inside the program had failed messages; those begin to count anew",
     "redrives.json": "which dead letters were redriven; the log is read for it",
     "paused.json": "nothing while its copy is right",
@@ -56,14 +56,14 @@ _COSTS_OF_SEALED = {
     "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
     "index.json": "nothing: the index is made anew from the log",
 }
-_OWN_NAMES = frozenset({"acks", "broadcast", "deduplication", "segment.spare", "set-aside"})
+_OWN_NAMES = frozenset({"acks", "broadcast", "deduplication", "lag", "segment.spare", "set-aside"})
 
 
 def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometry]:
     """Check `pyddmq/store.json`, and return the store's sizes, from its files where the file does not say them.
 
     Raises:
-        StoreUnreadable: There is no store.
+        StoreUnreadable: There is no store, or its files have other sizes than `store.json` tells.
         StoreFormatNewer: A newer version wrote it.
     """
     path = "pyddmq/store.json"
@@ -94,6 +94,7 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
             )
     if geometry is None:
         raise StoreUnreadable(f"there is no store in {root}; name the data directory of a node")
+    check_sizes(root, geometry, disk=disk)
     return geometry
 
 

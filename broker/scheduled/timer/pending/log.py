@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from broker.errors import StoreError
 from broker.log.commit_log import segment_name
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.names import is_number
 from broker.runtime.seams import Disk, DiskFile
 from broker.runtime.unreadable import is_readable
@@ -66,7 +66,7 @@ class Unit(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A timer that is being delivered: where its unit is, -1 for one that was aside when the store was opened."""
+    """A timer that is being delivered: where its unit is, -1 for one that was refused when the store was opened."""
 
     position: int
     unit: Unit
@@ -278,7 +278,7 @@ class TimerLog:
             self._files[number].sync()
         self._unsynced.clear()
 
-    def syncing(self) -> Saving:
+    def syncing(self) -> FileWrite:
         """`sync` in steps; what is written meanwhile waits for the next one. No file may go meanwhile."""
         for number in sorted(self._unsynced):
             self._unsynced.discard(number)

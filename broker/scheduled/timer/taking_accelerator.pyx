@@ -3,11 +3,11 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
-from broker.runtime.leaf_parts cimport LEAF_SOURCE, fill, get32, get64, item, new_tuple, u8
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, fill, get32, get64, item, new_tuple, u8
 
-from broker.scheduled.timer.log import MAGIC_DELETE, MAGIC_END, MAGIC_ROLL, MAGIC_TIMER, UNIT_BYTES as _UNIT_BYTES, Taken, Unit
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, MAGIC_END, MAGIC_ROLL, MAGIC_TIMER, UNIT_BYTES as _UNIT_BYTES, Taken, Unit
 
-SOURCE = LEAF_SOURCE.decode()
+SOURCE = ACCELERATOR_SOURCE.decode()
 
 cdef object _taken_class = Taken, _unit_class = Unit
 cdef int _timer = MAGIC_TIMER, _roll = MAGIC_ROLL, _delete = MAGIC_DELETE, _magic_end = MAGIC_END
@@ -113,8 +113,8 @@ cdef inline long long _count(list runs, long long value, long long known, Py_ssi
     return value
 
 
-def settled(list taken not None):
-    """As `taking._settled`."""
+def completed(list taken not None):
+    """As `taking._completed`."""
     cdef list slots = [], topics = []
     cdef Py_ssize_t of_slot = 0, of_topic = 0, rolls = 0, place
     cdef long long slot = 0, topic = 0, due, first = 0

@@ -53,6 +53,10 @@ class Coming:
         """Due time of the first, None when there is none."""
         return self._dues[0] if self._dues else None
 
+    def due_by(self, now_ms: int) -> int:
+        """Return how many are due by a moment."""
+        return sum(len(self._buckets[due]) - self._taken.get(due, 0) for due in self._dues if due <= now_ms)
+
     def take(self, now_ms: int, count_max: int) -> list[int]:
         """Return the positions of those that are due, in order, and let go of them."""
         found: list[int] = []

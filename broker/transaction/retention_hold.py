@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.log.awaited import AwaitedSteps, settled
-from broker.retention import Doomed, Rescue
+from broker.log.awaited import AwaitedSteps, all_durable
+from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.metrics import Metrics
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, put_back_of
@@ -19,27 +19,27 @@ from broker.transaction.states import Known
 from broker.transaction.transactions import Transactions
 
 
-class TransactionKeeper:
-    """The `broker.retention.Keeper` of undecided halves; enter it in `store.retention.keepers`."""
+class TransactionHold:
+    """The `broker.retention.RetentionHold` of undecided halves; enter it in `store.retention.holds`."""
 
     def __init__(self, transactions: Transactions, metrics: Metrics) -> None:
         self._transactions = transactions
         self._metrics = metrics
 
-    def needs(self, doomed: Doomed) -> bool:
+    def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether the file has an undecided half."""
-        minimum = doomed.minimums.get((HALF_TOPIC, 0), 0)
+        minimum = expiring.minimums.get((HALF_TOPIC, 0), 0)
         return self._transactions.halves.states.position < minimum
 
-    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
+    def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put undecided halves again, once those that are being decided are."""
         transactions = self._transactions
         store = transactions.store
-        minimum = doomed.minimums.get((HALF_TOPIC, 0), 0)
-        if not self.needs(doomed):
-            return Rescue.DONE
+        minimum = expiring.minimums.get((HALF_TOPIC, 0), 0)
+        if not self.needs(expiring):
+            return Relocation.DONE
         transactions.write_ops()
-        yield from settled(store)
+        yield from all_durable(store)
         left, taken = count_max, True
         for offset in transactions.halves.states.waiting(0, minimum):
             if not left or not taken:
@@ -47,10 +47,10 @@ class TransactionKeeper:
             left -= 1
             taken = not transactions.is_busy(offset) and self._put_again(offset)
         transactions.write_ops()
-        yield from settled(store)
+        yield from all_durable(store)
         if not taken:
-            return Rescue.BLOCKED
-        return Rescue.DONE if left else Rescue.MORE
+            return Relocation.BLOCKED
+        return Relocation.DONE if left else Relocation.MORE
 
     def _put_again(self, offset: int) -> bool:
         transactions = self._transactions
@@ -71,7 +71,7 @@ class TransactionKeeper:
             )
         except StoreError as error:
             self._metrics.counter(counted.WAITS).add()
-            halves.notices.note("half_put_back_waits", offset=offset, error=str(error))
+            halves.limited_log.note("half_put_back_waits", offset=offset, error=str(error))
             return False
         # Nobody decides it until then.
         halves.moving[offset] = []
@@ -82,15 +82,15 @@ class TransactionKeeper:
         halves = self._transactions.halves
         waiting = halves.moving.pop(offset)
         if error is None:
-            halves.settle(offset, Known.ELSEWHERE, half)
+            halves.resolve(offset, Known.ELSEWHERE, half)
             if lease:
                 halves.checks.leases[half.transaction_id] = lease
             self._metrics.counter(counted.PUT_BACK).add()
         for decide in waiting:
             decide()
 
-    def dropped(self, doomed: Doomed) -> None:
+    def dropped(self, expiring: ExpiringSegment) -> None:
         """Begin the halves at what is kept."""
         transactions = self._transactions
-        transactions.halves.states.begin_at(doomed.minimums.get((HALF_TOPIC, 0), 0))
-        transactions.resumed.cut(doomed.minimums.get((DISCARD_TOPIC, 0), 0))
+        transactions.halves.states.begin_at(expiring.minimums.get((HALF_TOPIC, 0), 0))
+        transactions.resumed.cut(expiring.minimums.get((DISCARD_TOPIC, 0), 0))

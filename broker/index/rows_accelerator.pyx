@@ -5,9 +5,9 @@ from cpython.array cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp
 
-from broker.runtime.leaf_parts cimport LEAF_SOURCE, put32, put64, u8, u32
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, put32, put64, u8, u32
 
-SOURCE = LEAF_SOURCE.decode()
+SOURCE = ACCELERATOR_SOURCE.decode()
 
 cdef enum:
     ENTRY_BYTES = 20

@@ -8,14 +8,14 @@ Each position is compared with the ends of the block before anything is read the
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp, memcpy
 
-from broker.runtime.leaf_parts cimport LEAF_SOURCE, PUT_FIELDS, Held, get32, get64, hold, let_go, new_put, u8
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, PUT_FIELDS, Held, get32, get64, hold, let_go, new_put, u8
 
 from broker.log.put import Put
 
 cdef extern from "string.h":
     void* memmem(const void*, size_t, const void*, size_t) noexcept
 
-SOURCE = LEAF_SOURCE.decode()
+SOURCE = ACCELERATOR_SOURCE.decode()
 
 cdef object _put_class = Put
 cdef enum:

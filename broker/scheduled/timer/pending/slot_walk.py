@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from broker.scheduled.timer.log import MAGIC_DELETE, TimersDamaged
-from broker.scheduled.timer.table import CHUNK_UNITS, SKIP_SLOTS, TimerTable
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, TimersDamaged
+from broker.scheduled.timer.pending.table import CHUNK_UNITS, SKIP_SLOTS, TimerTable
 
 UNITS_MAX = 65_536
 """Units read by slots; reading the whole timer log costs half as much per unit."""

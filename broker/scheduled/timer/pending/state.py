@@ -8,7 +8,7 @@ enqueue every timer again, with the offset of the checkpoint, after a kill, thos
 
 The commit log decides (D27), so either may be missing. A timercheck that somebody else wrote is RocketMQ's, which
 delivered what it says. `timers.json` besides has where in the commit log deliveries have to be looked for, what is
-aside, and how many are pending by topic.
+refused, and how many are pending by topic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from broker.errors import StoreUnreadable
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile, read_whole, sealed, writing_whole
@@ -40,7 +40,7 @@ class TimerCheck(NamedTuple):
     """What both files say.
 
     Attributes:
-        read_ms: Everything in earlier slots is settled.
+        read_ms: Everything in earlier slots is completed.
         log_end: Position behind the last unit of the timer log that is covered.
         offset: Queue offset of the next record to enqueue.
     """
@@ -56,7 +56,7 @@ class Saved(NamedTuple):
     Attributes:
         check: How far; None when nothing can be believed: everything is made anew from the commit log.
         decided_from: Commit-log offset behind which deliveries may belong to slots from `check.read_ms` on.
-        aside: (commit-log offset, size, due ms) of refused messages.
+        refused: (commit-log offset, size, due ms) of refused messages.
         pending: Timers by hash of their topic; None when they have to be counted.
         floor: Queue offset and moment where this broker took over from RocketMQ, which delivered what was due by then
             and names no delivery; 0 and 0 for never.
@@ -64,7 +64,7 @@ class Saved(NamedTuple):
 
     check: TimerCheck | None
     decided_from: int = 0
-    aside: tuple[tuple[int, int, int], ...] = ()
+    refused: tuple[tuple[int, int, int], ...] = ()
     pending: dict[int, int] | None = None
     floor: tuple[int, int] = (0, 0)
 
@@ -141,22 +141,22 @@ class TimerState:
         self._saved = None
         self._own.save({"anew": list(floor)})
 
-    def saving(
+    def writing(
         self,
         check: TimerCheck,
         *,
         decided_from: int,
-        aside: list[list[int]],
+        refused: list[list[int]],
         pending: dict[int, int],
         floor: tuple[int, int],
         clean: bool,
-    ) -> Saving:
+    ) -> FileWrite:
         """Write both, durably, when anything changed. Timer log and wheel are durable as `check` says.
 
         Args:
             check: How far.
             decided_from: As in `Saved`.
-            aside: As in `Saved`.
+            refused: As in `Saved`.
             pending: As in `Saved`.
             floor: As in `Saved`.
             clean: Nothing follows: `pending` can be believed by the next start.
@@ -167,14 +167,14 @@ class TimerState:
         own = {
             **check._asdict(),
             "decided_from": decided_from,
-            "aside": aside,
+            "aside": refused,
             "pending": {str(topic): count for topic, count in pending.items() if count} if clean else {},
             "floor": list(floor),
             "clean": clean,
         }
         if own == self._saved:
             return
-        yield from self._own.saving(own)
+        yield from self._own.writing(own)
         state, _, counter = self._versions
         self._versions = [state, self._clock.wall_ms(), counter + 1]
         data = _CHECK.pack(check.read_ms, check.log_end, check.offset, _NO_MASTER, *self._versions)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What compiled leaves share: numbers, views held, tuples made in place, where they were compiled from."""
+"""What compiled accelerators share: numbers, views held, tuples made in place, where they were compiled from."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -21,26 +21,26 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    #ifndef LEAF_SOURCE
-    #define LEAF_SOURCE ""
+    #ifndef ACCELERATOR_SOURCE
+    #define ACCELERATOR_SOURCE ""
     #endif
     """
-    # Fingerprint of the sources; every leaf has it as SOURCE (`broker.runtime.leaves`).
-    const char* LEAF_SOURCE
+    # Fingerprint of the sources; every accelerator has it as SOURCE (`broker.runtime.accelerators`).
+    const char* ACCELERATOR_SOURCE
 
 cdef extern from *:
     """
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <immintrin.h>
-    __attribute__((target("avx"), noinline)) static void leaf_zero_upper(void) { _mm256_zeroupper(); }
-    #define LEAF_LEAVE_VECTORS() do { if (__builtin_cpu_supports("avx")) leaf_zero_upper(); } while (0)
+    __attribute__((target("avx"), noinline)) static void accelerator_zero_upper(void) { _mm256_zeroupper(); }
+    #define ACCELERATOR_LEAVE_VECTORS() do { if (__builtin_cpu_supports("avx")) accelerator_zero_upper(); } while (0)
     #else
-    #define LEAF_LEAVE_VECTORS() ((void)0)
+    #define ACCELERATOR_LEAVE_VECTORS() ((void)0)
     #endif
     """
     # After a sum of ISA-L's: it leaves the upper halves of the vector registers in use, for which the next instruction
     # that knows only the lower ones, and the next sum, wait 80 ns each.
-    void leave_vectors "LEAF_LEAVE_VECTORS"() noexcept
+    void leave_vectors "ACCELERATOR_LEAVE_VECTORS"() noexcept
 
 ctypedef unsigned char u8
 ctypedef unsigned int u32

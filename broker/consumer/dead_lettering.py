@@ -1,4 +1,4 @@
-"""Dead letters of consumers inside the program: the same records as the proxy's, settled once (D16).
+"""Dead letters of consumers inside the program: the same records as the proxy's, written once (D16).
 
 Before the record is appended the retry counts say, durably, from where in the dead-letter queue it may be found. So a
 kill between the record and the committed offset costs no second record: the next owner looks there first.
@@ -6,8 +6,8 @@ kill between the record and the committed offset costs no second record: the nex
 
 from __future__ import annotations
 
-from broker.consumer.counters import BURIALS_REFUSED, BURIED
-from broker.consumer.leaving import Leaving, Settled
+from broker.consumer.counters import DEAD_LETTERED, DEAD_LETTERS_REFUSED
+from broker.consumer.leaving import Ended, Leaving
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.shared import Shared
@@ -21,29 +21,29 @@ from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
 _SCAN_UNITS = 256
 
 
-class Burial(Leaving):
+class DeadLettering(Leaving):
     """One message on its way to the dead letters.
 
     Args:
-        shared, group, message, settled: As `Leaving`.
+        shared, group, message, ended: As `Leaving`.
         reason: Why, in a sentence.
         label: Why, for the counter.
     """
 
     def __init__(
-        self, shared: Shared, group: str, message: ConsumedMessage, *, reason: str, label: str, settled: Settled
+        self, shared: Shared, group: str, message: ConsumedMessage, *, reason: str, label: str, ended: Ended
     ) -> None:
-        super().__init__(shared, group, message, settled=settled)
+        super().__init__(shared, group, message, ended=ended)
         self._reason = reason
         self._label = label
 
     def start(self) -> None:
-        """Append the record, or find it; `settled` is told when it is durable."""
+        """Append the record, or find it; `ended` is called when it is durable."""
         if is_dead_letter_topic(self._message.sent_to):
             # No dead letter of a dead letter (D16).
             self._give_up("dead_letter_exhausted")
-        elif (known := self._known()).buried_from >= 0 and self._is_there(known.buried_from):
-            self._settle()
+        elif (known := self._known()).dead_letter_from >= 0 and self._is_there(known.dead_letter_from):
+            self._complete()
         else:
             super().start()
 
@@ -53,7 +53,7 @@ class Burial(Leaving):
     def _made(self) -> tuple[Put, int, bytes]:
         message, shared = self._message, self._shared
         queue = shared.store.create_topic(dead_letter_topic(self._group), 1, system=True).queues[0]
-        if self._known().buried_from < 0:
+        if self._known().dead_letter_from < 0:
             entry = Retries(message.physical, message.reconsume_times, queue.max_offset)
             shared.retries.note(self._key, message.offset, entry)
         if not shared.retries.save():
@@ -62,8 +62,8 @@ class Burial(Leaving):
         return dead_letter(shared.store, self._group, message, self._reason, record)
 
     def _count_durable(self) -> None:
-        self._shared.metrics.counter(BURIED, self._group, self._label).add()
-        self._shared.notices.note(
+        self._shared.metrics.counter(DEAD_LETTERED, self._group, self._label).add()
+        self._shared.limited_log.note(
             "message_dead_lettered",
             self._group,
             topic=self._message.topic,
@@ -73,8 +73,8 @@ class Burial(Leaving):
         )
 
     def _count_refused(self, error: str) -> None:
-        self._shared.metrics.counter(BURIALS_REFUSED, self._group).add()
-        self._shared.notices.note("dead_letter_refused", self._group, error=error, offset=self._message.offset)
+        self._shared.metrics.counter(DEAD_LETTERS_REFUSED, self._group).add()
+        self._shared.limited_log.note("dead_letter_refused", self._group, error=error, offset=self._message.offset)
 
     def _is_there(self, start: int) -> bool:
         """Whether the dead-letter queue has this message's record at `start` or later."""

@@ -8,8 +8,8 @@ the log's tail, as messages of level 1.
 from __future__ import annotations
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.log.awaited import AwaitedSteps, settled
-from broker.retention import Doomed, Rescue
+from broker.log.awaited import AwaitedSteps, all_durable
+from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.metrics import Metrics
 from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.delays import Delays
@@ -18,61 +18,61 @@ from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import put_again
 
 
-class DelayKeeper:
-    """The `broker.retention.Keeper` of delayed messages; enter it in `store.retention.keepers`."""
+class DelayHold:
+    """The `broker.retention.RetentionHold` of delayed messages; enter it in `store.retention.holds`."""
 
     def __init__(self, delays: Delays, metrics: Metrics) -> None:
         self._delays = delays
         self._metrics = metrics
 
-    def needs(self, doomed: Doomed) -> bool:
+    def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether the file has a message that is not delivered."""
-        return any(level.position < minimum for level, minimum in self._behind(doomed))
+        return any(level.position < minimum for level, minimum in self._behind(expiring))
 
-    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
+    def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put refused messages again; BLOCKED while one is not due."""
         store = self._delays.store
-        if any(self._is_under_way(level, minimum) for level, minimum in self._behind(doomed)):
+        if any(self._is_under_way(level, minimum) for level, minimum in self._behind(expiring)):
             # Refused ones may be on their way, and cancelled ones: that ends first.
             retries = self._delays.due.retries
-            yield from settled(store)
+            yield from all_durable(store)
             if retries != self._delays.due.retries:
-                return Rescue.MORE
+                return Relocation.MORE
         left, waits = count_max, False
-        for level, minimum in self._behind(doomed):
+        for level, minimum in self._behind(expiring):
             for message in level.waiting(level.position):
                 if message.offset >= minimum:
                     break
-                if message.offset not in level.aside or message.offset in level.held:
+                if message.offset not in level.refused or message.offset in level.held:
                     waits = True
                     break
                 if not left:
                     break
                 left -= 1
                 if not self._put_again(level, message):
-                    return Rescue.BLOCKED
+                    return Relocation.BLOCKED
         if left < count_max:
-            yield from settled(store)
+            yield from all_durable(store)
         if waits:
-            return Rescue.BLOCKED
-        return Rescue.DONE if left else Rescue.MORE
+            return Relocation.BLOCKED
+        return Relocation.DONE if left else Relocation.MORE
 
     def _is_under_way(self, level: DelayLevel, minimum: int) -> bool:
-        if self._delays.due.delivery.in_flight and any(offset < minimum for offset in level.aside):
+        if self._delays.due.delivery.in_flight and any(offset < minimum for offset in level.refused):
             return True
         return any(offset < minimum for offset in level.held)
 
-    def dropped(self, doomed: Doomed) -> None:
+    def dropped(self, expiring: ExpiringSegment) -> None:
         """Begin the levels at what is kept."""
-        for level, minimum in self._behind(doomed):
+        for level, minimum in self._behind(expiring):
             level.begin_at(minimum)
 
-    def _behind(self, doomed: Doomed) -> list[tuple[DelayLevel, int]]:
+    def _behind(self, expiring: ExpiringSegment) -> list[tuple[DelayLevel, int]]:
         """Levels that lose units, and the first offset that each keeps."""
         return [
             (level, minimum)
             for level in self._delays.levels.values()
-            if (minimum := doomed.minimums.get((SCHEDULE_TOPIC, level.level - 1), 0))
+            if (minimum := expiring.minimums.get((SCHEDULE_TOPIC, level.level - 1), 0))
         ]
 
     def _put_again(self, level: DelayLevel, message: Waiting) -> bool:
@@ -80,14 +80,14 @@ class DelayKeeper:
         try:
             put, born_ms, born_host = put_again(store.read(message.physical, message.size), store)
         except (DamagedRecord, RecordGone):
-            level.settle(message.offset)
+            level.complete(message.offset)
             self._metrics.counter(counted.LOST).add()
             return True
 
         def done(error: StoreError | None) -> None:
             level.held.discard(message.offset)
             if error is None:
-                level.settle(message.offset)
+                level.complete(message.offset)
                 self._metrics.counter(counted.PUT_BACK).add()
 
         try:

@@ -1,4 +1,4 @@
-"""Compile the leaves (`broker.runtime.leaves`) in place: `python compile_leaves.py`.
+"""Compile the accelerators (`broker.runtime.accelerators`) in place: `python compile_accelerators.py`.
 
 Needs Cython, a C compiler and Python's headers. What is missing is said in one line and is no error: the node runs in
 Python then. The package's build (`hatch_build.py`) and `make setup` call it.
@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.runtime.leaves import fingerprint
+from broker.runtime.accelerators import fingerprint
 
 ROOT = Path(__file__).resolve().parent
 ROOMS = ("conf", "broker", "upstream", "actions", "proxy")
@@ -25,26 +25,27 @@ _FLAGS = ("-O3", "-fPIC", "-shared", "-fwrapv", "-fno-strict-aliasing", "-DNDEBU
 
 
 class NotCompiled(Exception):
-    """A leaf cannot be compiled here; says why."""
+    """An accelerator cannot be compiled here; says why."""
 
 
 def sources() -> list[Path]:
-    """Return the leaves' sources."""
-    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*_leaf.pyx"))
+    """Return the accelerators' sources."""
+    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*_accelerator.pyx"))
 
 
 def target_of(source: Path) -> Path:
-    """Return where a leaf's compiled module belongs."""
+    """Return where an accelerator's compiled module belongs."""
     return source.with_name(source.stem + _SUFFIX)
 
 
 def build() -> Iterator[Path]:
-    """Compile what is older than its source; yields each leaf that is then there.
+    """Compile what is older than its source; yields each accelerator that is then there.
 
     Raises:
         NotCompiled: One cannot be compiled; it is not there then.
     """
-    shared = [ROOT / "broker" / "runtime" / "leaf_parts.pxd", Path(__file__)]
+    _clear()
+    shared = [ROOT / "broker" / "runtime" / "accelerator_parts.pxd", Path(__file__)]
     for source in sources():
         target = target_of(source)
         newest = max(path.stat().st_mtime for path in (source, *shared))
@@ -52,6 +53,15 @@ def build() -> Iterator[Path]:
             target.unlink(missing_ok=True)
             _compile(source, target)
         yield target
+
+
+def _clear() -> None:
+    """Remove what was compiled of sources that are gone or have another name now."""
+    for room in ROOMS:
+        for suffix in ("_accelerator", "_leaf"):
+            for path in (ROOT / room).rglob(f"*{suffix}{_SUFFIX}"):
+                if not path.with_name(path.name.removesuffix(_SUFFIX) + ".pyx").exists():
+                    path.unlink()
 
 
 def _compile(source: Path, target: Path) -> None:
@@ -63,12 +73,12 @@ def _compile(source: Path, target: Path) -> None:
     if not compiler[0]:
         raise NotCompiled("there is no C compiler")
     with tempfile.TemporaryDirectory() as folder:
-        code, built = Path(folder) / "leaf.c", Path(folder) / "leaf.so"
+        code, built = Path(folder) / "accelerator.c", Path(folder) / "accelerator.so"
         module = ".".join(source.relative_to(ROOT).with_suffix("").parts)
         options = cython.CompilationOptions(output_file=str(code), include_path=[str(ROOT)], language_level=3)
         if cython.compile_single(str(source), options, module).num_errors:
             raise NotCompiled(f"{source.name} has errors")
-        mark = f'-DLEAF_SOURCE="{fingerprint(source)}"'
+        mark = f'-DACCELERATOR_SOURCE="{fingerprint(source)}"'
         include = f"-I{sysconfig.get_path('include')}"
         command = [
             *compiler,
@@ -97,9 +107,9 @@ def main() -> int:
     try:
         count = len(list(build()))
     except NotCompiled as error:
-        print(f"leaves not compiled, the node runs in Python: {error}", file=sys.stderr)
+        print(f"accelerators not compiled, the node runs in Python: {error}", file=sys.stderr)
     else:
-        print(f"{count} leaves compiled")
+        print(f"{count} accelerators compiled")
     return 0
 
 

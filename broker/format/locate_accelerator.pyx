@@ -9,14 +9,14 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp
 
-from broker.runtime.leaf_parts cimport LEAF_SOURCE, Held, get32, get64, hold, let_go, u8, u32, u64
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, Held, get32, get64, hold, let_go, u8, u32, u64
 
 from broker.format.record import own_sum_matches
 
 cdef extern from "string.h":
     void* memmem(const void*, size_t, const void*, size_t) noexcept
 
-SOURCE = LEAF_SOURCE.decode()
+SOURCE = ACCELERATOR_SOURCE.decode()
 
 cdef enum:
     HEADER_BYTES = 88

@@ -7,44 +7,44 @@ synced with, and the checkpoints go no further than both, whatever is entered an
 from __future__ import annotations
 
 from broker.opening.checkpointer import LOG_BYTES_MAX
-from broker.runtime.file_writes import Saver, Saving, can_wait
-from broker.runtime.repeated import Repeated
-from broker.runtime.seams import Disk, Scheduler
-from broker.scheduled.timer.log import TimersDamaged
+from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
+from broker.runtime.later import Repeated
 from broker.scheduled.timer.parts import TimerParts
-from broker.scheduled.timer.state import TimerCheck
+from broker.scheduled.timer.pending.log import TimersDamaged
+from broker.scheduled.timer.pending.state import TimerCheck
 
 SAVE_SECONDS = 5.0
 
 
-class TimerSaves:
+class TimerCheckpoints:
     """Saves the timers of one store every few seconds, from `begin` until `end`.
 
     Attributes:
         saved: What was saved last; None before.
     """
 
-    def __init__(self, parts: TimerParts, *, disk: Disk, scheduler: Scheduler) -> None:
+    def __init__(self, parts: TimerParts, runtime: Runtime) -> None:
         self.saved: TimerCheck | None = None
         self._saved_end = 0
         self._parts = parts
-        self._saver = Saver(disk, parts.store.savings, self._saving)
-        repeated = Repeated(scheduler, SAVE_SECONDS, self._saver.begin)
+        self._state_writer = StateWriter(runtime.disk, parts.store.file_writes, self._writing)
+        repeated = Repeated(runtime.scheduler, SAVE_SECONDS, self._state_writer.begin)
         self.begin, self.end = repeated.begin, repeated.end
 
     def now(self, *, clean: bool) -> None:
         """Save at once; `clean`: nothing follows."""
-        self._saver.now(self._saving(clean=clean))
+        self._state_writer.now(self._writing(clean=clean))
 
-    def once(self) -> Saving:
-        """A saving of how far it is when that begins; for somebody who waits for it."""
-        return self._saving()
+    def once(self) -> FileWrite:
+        """A file write of how far it is when that begins; for somebody who waits for it."""
+        return self._writing()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """End what is under way; before timer log and wheel are made anew."""
-        self._parts.store.savings.finish()
+        self._parts.store.file_writes.finish()
 
-    def _saving(self, *, clean: bool = False) -> Saving:
+    def _writing(self, *, clean: bool = False) -> FileWrite:
         """Write how far it is; a full disk postpones that, another failure stops the store's write side."""
         parts = self._parts
         store, table = parts.store, parts.table
@@ -64,15 +64,15 @@ class TimerSaves:
             if not clean and not changed:
                 return
             slots, pending = table.wheel.take(), dict(table.pending)
-            asides, floor = parts.due.asides(), parts.entering.floor
+            refused, floor = parts.due.refused_units(), parts.entering.floor
             table.log.write_marks()
             yield from table.log.syncing()
             table.wheel.write_taken(slots)
             yield from table.wheel.syncing()
-            yield from parts.state.saving(
+            yield from parts.state.writing(
                 check,
                 decided_from=decided_from,
-                aside=asides,
+                refused=refused,
                 pending=pending,
                 floor=floor,
                 clean=clean,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from broker.runtime.file_writes import Saving
+from broker.runtime.file_writes import FileWrite
 from broker.runtime.seams import Disk, DiskFile
 from broker.runtime.unreadable import is_readable
 from broker.scheduled.timer.names import PRECISIONS_MS
@@ -214,7 +214,7 @@ class TimerWheel:
             self._file.sync()
             self._unsynced = False
 
-    def syncing(self) -> Saving:
+    def syncing(self) -> FileWrite:
         """`sync` in steps."""
         if self._file is not None and self._unsynced:
             self._unsynced = False

@@ -12,14 +12,14 @@ from cpython.long cimport PyLong_AsLongLong
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.string cimport memcpy
 
-from broker.runtime.leaf_parts cimport LEAF_SOURCE, fill, item, leave_vectors, new_tuple, put32, put64, put_bytes, u8, u32
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, fill, item, leave_vectors, new_tuple, put32, put64, put_bytes, u8, u32
 
 from broker.format.java import tags_code
 from broker.log.put import Position, Put
 from broker.format.record import CRC_BYTES, CRC_PREFIX, HEADER_BYTES, MAGIC_V1
 from broker.format.unique_key import KEY_BYTES as _KEY_BYTES
 
-SOURCE = LEAF_SOURCE.decode()
+SOURCE = ACCELERATOR_SOURCE.decode()
 
 cdef extern from "Python.h":
     bint PyLong_Check(object)

@@ -3,9 +3,9 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from broker.runtime.leaf_parts cimport LEAF_SOURCE, put_bytes, u8
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, put_bytes, u8
 
-SOURCE = LEAF_SOURCE.decode()
+SOURCE = ACCELERATOR_SOURCE.decode()
 
 cdef const char* HEX = b"0123456789ABCDEF"
 

@@ -1,10 +1,35 @@
 """Which timers are pending, and where: timer log, wheel, and what was read of it. No I/O but that of these two.
 
-Slots before `read_ms` are settled: nothing in them needs anything. Slots from there up to `next_ms` were read; their
-timers are in `coming` or `rolls`, or under way. Those from `next_ms` on stand in the wheel alone.
+A timer is a unit of 52 bytes in the timer log, and nothing in memory until its slot comes up. A slot of the wheel names
+the last unit of its chain, each unit the one before. A heap of due times would be the obvious way; ten million timers
+would then take a gigabyte, and each start would read all of them before the first is due.
 
-A timer is entered in the slot of its due time, or in the first unsettled one if that is later. One that is due more
-than `roll_slots` from now is entered nearer and rolled: its record is put again when that slot comes up.
+Two moments, both times of slots, cut time in three::
+
+                read_ms               next_ms
+    ---------------+---------------------+----------------------> slots
+       completed     | read: in `coming`,  | in the wheel alone
+                   | `rolls`, under way  |
+
+1. No timer that needs anything has a slot before `read_ms`, but for refused ones, which the checkpoint names one by
+   one. A checkpoint that says `read_ms` says just that.
+2. A slot is read once, whole: `_left` has how many of its timers are not completed. `read_ms` is the first slot that
+   has some, or that is held open; with none it is `next_ms`. It never falls, whatever the clock does.
+3. A unit's slot never changes. A timer that is late for its own is entered in the slot of `read_ms`, the first that is
+   still looked at; with no such slot whoever enters it has the next one read and held (`Entering.wants_open_slot`).
+4. A place of the wheel belongs to one slot at a time: nothing is entered a round or more after `read_ms`, where it
+   would write over a chain that is still needed. It waits in its queue.
+5. Log, then wheel: a slot that names a unit which the disk lost would be damage, a unit without its slot is found by
+   comparing what follows the checkpoint with the records (`opening`). A failed write enters nothing.
+6. Positions rise in the order of sending. So timers of one millisecond are taken in that order, and a record's unit is
+   found by bisection.
+
+A timer that is due more than `roll_slots` from now is entered nearer and *rolled*: its record is put again when that
+slot comes up. That is RocketMQ's way, whose unit holds slot less write time in 32 bits of ms, 24 days.
+
+Where several processes follow each other, what is pending is what the log does not say was replaced. `_decided_from`
+has for each slot the log's end when it was read: none of its timers was delivered before, so a start from `read_ms` on
+reads the log from there only.
 """
 
 from __future__ import annotations
@@ -13,8 +38,9 @@ from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from broker.scheduled.timer.coming import Coming
-from broker.scheduled.timer.log import (
+from broker.scheduled.timer.names import TimerOptions
+from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.log import (
     MAGIC_DELETE,
     MAGIC_ROLL,
     MAGIC_TIMER,
@@ -23,8 +49,7 @@ from broker.scheduled.timer.log import (
     TimerLog,
     Unit,
 )
-from broker.scheduled.timer.names import TimerOptions
-from broker.scheduled.timer.wheel import Slot, TimerWheel
+from broker.scheduled.timer.pending.wheel import Slot, TimerWheel
 
 CHUNK_UNITS = 64
 """Units read in one step: about a tenth of a millisecond, since others are due while a slot is read ahead."""
@@ -67,7 +92,7 @@ class TimerTable:
     Attributes:
         log: The timer log.
         wheel: The wheel.
-        read_ms: Slots before it are settled.
+        read_ms: Slots before it are completed.
         next_ms: The slot to read next.
         coming: Timers of slots that were read, not taken yet.
         rolls: Likewise those that are to be rolled.
@@ -133,6 +158,9 @@ class TimerTable:
                 break
             if entry.cancel:
                 magic |= MAGIC_DELETE
+            assert self.read_ms <= slot_ms < self.read_ms + wheel.round_ms, (
+                "its slot is still looked at, and has a place"
+            )
             write_ms = min(now_ms // precision * precision, slot_ms)
             position = log.position(number + len(placed))
             slot = slots.get(slot_ms) or wheel.get(slot_ms)
@@ -204,7 +232,7 @@ class TimerTable:
         return True
 
     def is_pending(self, unit: Unit, position: int) -> bool:
-        """Whether a timer is neither settled nor under way."""
+        """Whether a timer is neither completed nor under way."""
         if not unit.size or unit.magic & MAGIC_DELETE or unit.slot_ms < self.read_ms:
             return False
         if unit.slot_ms >= self.next_ms:
@@ -303,7 +331,7 @@ class TimerTable:
                     positions = into[key] = array("q")
                 positions.append(position)
 
-    def settle(self, unit: Unit, *, marked: bool = False) -> None:
+    def complete(self, unit: Unit, *, marked: bool = False) -> None:
         """Note that a timer that was taken needs nothing any more; a marked one is not pending already."""
         left = self._left.get(unit.slot_ms, 0) - 1
         if left > 0:
@@ -314,8 +342,8 @@ class TimerTable:
         if not marked:
             self.forget(unit)
 
-    def settle_all(self, slots: Sequence[tuple[int, int]], topics: Sequence[tuple[int, int]]) -> None:
-        """`settle` for many timers that were taken and are still counted as pending.
+    def complete_all(self, slots: Sequence[tuple[int, int]], topics: Sequence[tuple[int, int]]) -> None:
+        """`complete` for many timers that were taken and are still counted as pending.
 
         Args:
             slots: Times of their slots, and how many are of each.
@@ -343,7 +371,9 @@ class TimerTable:
 
     def _advance(self) -> None:
         first = min(self._left, default=self.next_ms)
-        first = self.read_ms = first if self._held is None else min(first, self._held)
+        first = first if self._held is None else min(first, self._held)
+        assert self.read_ms <= first <= self.next_ms, "what is completed stays completed"
+        self.read_ms = first
         earlier = [each for each in self._decided_from if each < first]
         if earlier:
             # A slot that was passed over takes late ones, too: none was delivered before an earlier slot was read.
@@ -355,7 +385,7 @@ class TimerTable:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is an unsettled slot that was read, which takes what is late."""
+        """Whether there is an slot with unfinished timers that was read, which takes what is late."""
         return self.read_ms < self.next_ms
 
     def decided_from(self, log_end: int) -> int:
@@ -363,7 +393,7 @@ class TimerTable:
         return self._decided_from.get(self.read_ms, log_end) if self.is_open else log_end
 
     def begin_at(self, read_ms: int) -> None:
-        """Begin to read at a slot; everything before it is settled."""
+        """Begin to read at a slot; everything before it is completed."""
         self.read_ms = self.next_ms = read_ms // self.wheel.precision_ms * self.wheel.precision_ms
         self._held = None
         self._left.clear()

@@ -1,0 +1,34 @@
+"""The driver of work in steps (`broker.runtime.steps`) for coroutines; apart, as programs without asyncio load none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from functools import partial
+from typing import Any, TypeVar
+
+from broker.runtime.steps import Ended, Waits, step
+
+Result = TypeVar("Result")
+
+
+async def run_async(steps: Generator[Waits | None, Any, Result], *, pause_seconds: float = 0.0) -> Result:
+    """Make all steps, with a turn of the loop after each; return what they return. Raises what they raise.
+
+    Closes them when it is cancelled.
+    """
+    try:
+        while not isinstance(made := step(steps), Ended):
+            if made is not None:
+                told = asyncio.get_running_loop().create_future()
+                made.then(partial(_end, told))
+                await told
+            await asyncio.sleep(pause_seconds)
+        return made.result
+    finally:
+        steps.close()
+
+
+def _end(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
