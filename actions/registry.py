@@ -10,9 +10,10 @@ from importlib.metadata import entry_points
 
 from actions.async_action import AsyncAction
 from actions.json_action import JsonAction
+from actions.low_level import LowLevelAction
 from actions.pull_server import PullServerAction
 from conf.actions import ActionError, ActionSpec
-from conf.models import SubscriptionConfig
+from conf.models import LOW_LEVEL, SubscriptionConfig
 from pyddmq.actions import Action
 from pyddmq.rooms import ROOMS
 
@@ -23,6 +24,7 @@ BUILT_IN: Mapping[str, type[Action]] = {
     "Async": AsyncAction,
     "NonBlockAsync": AsyncAction,
     "PullServer": PullServerAction,
+    LOW_LEVEL: LowLevelAction,
 }
 
 
@@ -65,6 +67,7 @@ class Registry(Mapping[str, ActionSpec]):
             provides_json=action.provides_json,
             may_be_last=action.may_be_last,
             is_gate=action.is_gate,
+            stands_alone=issubclass(action, LowLevelAction),
             options_model=action.options_model,
         )
 

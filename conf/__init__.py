@@ -6,6 +6,7 @@ Imports nothing of this project. What an action needs from its subscription is h
 
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX, GROUP_BYTES_MAX, TOPIC_BYTES_MAX, check_group_name, check_topic_name, is_system_topic
+from conf.lag import LagConfig
 from conf.loader import Loaded, load, loads
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
@@ -21,6 +22,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "GroupConfig",
+    "LagConfig",
     "Loaded",
     "NodeConfig",
     "Problem",

@@ -21,6 +21,7 @@ class ActionSpec:
         provides_json: After it, `job.data` is the parsed body.
         may_be_last: It can end a pipeline: it hands the message out or finishes it itself.
         is_gate: Order per key is kept from here on (`Async`); at most one in a pipeline.
+        stands_alone: It is the whole pipeline, or no part of one (`LowLevel`).
         options_model: Checks `options: {<name>: {...}}`; None for an action without options.
     """
 
@@ -29,4 +30,5 @@ class ActionSpec:
     provides_json: bool = False
     may_be_last: bool = False
     is_gate: bool = False
+    stands_alone: bool = False
     options_model: type[BaseModel] | None = None

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX
 from conf.foreign import ACTIONS_OF_LATER
-from conf.models import SubscriptionConfig
+from conf.models import LOW_LEVEL, SubscriptionConfig
 from conf.node import NodeConfig
 from conf.order_key import is_json_path
 
@@ -121,7 +121,7 @@ def _check_retry_topic(subscription: SubscriptionConfig) -> Iterator[Finding]:
     if subscription.topic.startswith(DLQ_PREFIX):
         yield (
             ("retryTopic",),
-            f"{subscription.topic} holds dead letters, which are retried in place and never buried again; take it out",
+            f"{subscription.topic} holds dead letters, which are retried in place and get no dead letter; take it out",
         )
 
 
@@ -141,6 +141,7 @@ def check_pipeline(subscription: SubscriptionConfig, actions: Mapping[str, Actio
     if len(specs) == len(names):
         yield from _check_places(specs)
         yield from _check_order_key(subscription, specs)
+    yield from _check_low_level(subscription)
     for name, options in subscription.options.items():
         yield from _check_options(name, options, subscription, actions)
 
@@ -163,12 +164,29 @@ def _check_places(specs: list[ActionSpec]) -> Iterator[Finding]:
             yield ("actions", index), f"{spec.name} is a second order gate; keep one of them"
         json_seen = json_seen or spec.provides_json
         gate_seen = gate_seen or spec.is_gate
+    alone = next((index for index, spec in enumerate(specs) if spec.stands_alone), None)
+    if alone is not None and len(specs) > 1:
+        name = specs[alone].name
+        text = f"{name} stands alone: clients fetch the topic and nothing runs before; write actions: [{name}]"
+        yield ("actions", alone), text
+        return
     last = specs[-1]
     if not last.may_be_last:
         yield (
             ("actions", len(specs) - 1),
             f"{last.name} cannot be the last action, because nothing would hand the message out; end with PullServer",
         )
+
+
+def _check_low_level(subscription: SubscriptionConfig) -> Iterator[Finding]:
+    """Nothing runs, retries or buries what clients fetch: what promises that is a mistake."""
+    if not subscription.is_low_level:
+        return
+    if subscription.order_key is not None:
+        text = f"who fetches gets each queue in its order, and {LOW_LEVEL} keeps no other; take it out"
+        yield ("orderKey",), text
+    if subscription.retry_topic:
+        yield ("retryTopic",), f"a client that fetches keeps what failed itself ({LOW_LEVEL}); take it out"
 
 
 def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) -> Iterator[Finding]:

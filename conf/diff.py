@@ -8,6 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from conf.base import Model, Reload, reload_of
+from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
 from conf.places import Path
@@ -67,24 +68,27 @@ class Changes:
     Attributes:
         refusals: With any of them nothing of the reload may be applied.
         node: YAML names of node fields that change live.
+        lag: YAML names of fields of the section `lag` that change, all of them live.
         topics: Changed topics by name.
         groups: Changed groups by name.
     """
 
     refusals: tuple[Refusal, ...] = ()
     node: tuple[str, ...] = ()
+    lag: tuple[str, ...] = ()
     topics: dict[str, TopicChange] = field(default_factory=dict)
     groups: dict[str, GroupChange] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
-        return not (self.refusals or self.node or self.topics or self.groups)
+        return not (self.refusals or self.node or self.lag or self.topics or self.groups)
 
     def sentences(self) -> list[str]:
         """Say the changes line by line, for the log and for `config check`; refusals first."""
         lines = [str(refusal) for refusal in self.refusals]
         lines += [f"node.{name}: changes at once" for name in self.node]
+        lines += [f"lag.{name}: changes at once" for name in self.lag]
         for name, topic in self.topics.items():
             what = f"changes at once: {', '.join(topic.fields)}" if topic.fields else topic.kind.value
             lines.append(f"topic {name}: {what}")
@@ -114,6 +118,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     return Changes(
         refusals=tuple(refusals),
         node=tuple(name for name, _ in node if name not in restart),
+        lag=tuple(name for name, _ in _changed(old.lag, new.lag)),
         topics=_topic_changes(old, new),
         groups=_group_changes(old, new),
     )
@@ -194,3 +199,4 @@ def _changed(old: Model, new: Model) -> list[tuple[str, str]]:
 
 
 assert reload_of(TopicConfig, "queues") is Reload.LIVE, "topic fields are all live; _topic_changes relies on it"
+assert all(reload_of(LagConfig, name) is Reload.LIVE for name in LagConfig.model_fields), "nothing of it is refused"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conf.base import Model
+from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
 
@@ -42,6 +43,7 @@ _BATCHED = "every publish is batched with those of its turn; take it out"
 _ONE_NODE = "one node consumes every queue; take it out"
 
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
+    LagConfig: {},
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),
@@ -135,6 +137,6 @@ SPELLINGS = {
 """Keys that people write, and the one that is meant; DDMQ's JSON form also takes the `is...` spellings."""
 
 ACTIONS_OF_LATER = frozenset(
-    ("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy", "AsyncHttp", "Redis", "Hdfs", "Hbase", "LowLevel")
+    ("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy", "AsyncHttp", "Redis", "Hdfs", "Hbase")
 )
 """DDMQ's actions that are not built yet; the message says so rather than that the name is unknown."""

@@ -14,6 +14,7 @@ from conf import checks
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
 from conf.foreign import FOREIGN, TOP_LEVEL
+from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
 from conf.places import Path, located
@@ -22,6 +23,8 @@ from conf.sentences import sentence
 from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, parse, plain
 
 AnyModel = TypeVar("AnyModel", bound=Model)
+
+SECTIONS = ("node", "lag", "topics", "groups")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +115,15 @@ class _Reader:
             self._problem((), "holds no keys at its top; write `node:`, `topics:` and `groups:`")
             return None
         for key in tree.entries:
-            if key not in ("node", "topics", "groups"):
-                hint = checks.nearest(key, ("node", "topics", "groups"))
-                known = f"is no section; {hint}there are node, topics and groups"
+            if key not in SECTIONS:
+                hint = checks.nearest(key, SECTIONS)
+                known = f"is no section; {hint}there are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
                 self._problem((key,), TOP_LEVEL.get(key, known))
         node = self._read_node(tree)
+        lag = self._read_lag(tree)
         topics = self._read_topics(tree)
         groups = self._read_groups(tree, node, topics)
-        return None if self.problems else Config(node=node, topics=topics, groups=groups)
+        return None if self.problems else Config(node=node, lag=lag, topics=topics, groups=groups)
 
     def _read_node(self, tree: Mapping) -> NodeConfig:
         node = NodeConfig()
@@ -128,6 +132,11 @@ class _Reader:
         for path, text in checks.check_node(node):
             self._problem(("node", *path), text)
         return node
+
+    def _read_lag(self, tree: Mapping) -> LagConfig:
+        if "lag" not in tree.entries:
+            return LagConfig()
+        return self._piece(LagConfig, ("lag",), tree.entries["lag"][1]) or LagConfig()
 
     def _read_topics(self, tree: Mapping) -> dict[str, TopicConfig]:
         section = tree.entries["topics"][1] if "topics" in tree.entries else Mapping(tree.line)

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from conf.base import GroupName, Model, PlainName, Reload, SubscribedTopicName, TopicName, setting
+from conf.lag import LagConfig
 from conf.node import NodeConfig
 from conf.order_key import check_order_key
 
-__all__ = ["Config", "ConsumeFrom", "GroupConfig", "NodeConfig", "SubscriptionConfig", "TopicConfig"]
+__all__ = ["Config", "ConsumeFrom", "GroupConfig", "LagConfig", "NodeConfig", "SubscriptionConfig", "TopicConfig"]
 
 DAY_MS = 86_400_000
 _LIVE = Reload.LIVE
@@ -106,8 +107,12 @@ class TopicConfig(Model):
         le=60_000,
     )
     alarm_group: list[str] | None = setting(
-        None, "Who is told about this topic; kept for lag reports, without effect on the node.", reload=_LIVE
+        None, "Who gets alarms about this topic; kept for lag reports, without effect on the node.", reload=_LIVE
     )
+
+
+LOW_LEVEL = "LowLevel"
+"""The action of a topic that clients fetch, with offsets that they keep."""
 
 
 class SubscriptionConfig(Model):
@@ -177,7 +182,7 @@ class SubscriptionConfig(Model):
     )
     concurrency: int = setting(
         1024,
-        "Jobs past the order gate and unfinished, in the buffer or out to clients (R67; jobs that wait behind their "
+        "Jobs past the order gate and unfinished, in the buffer or out to clients (R67; jobs that wait for their "
         "key do not count, D15).",
         reload=_LIVE,
         ge=1,
@@ -229,6 +234,11 @@ class SubscriptionConfig(Model):
     )
 
     @property
+    def is_low_level(self) -> bool:
+        """Whether clients fetch it by offsets of their own, and nothing is pulled (R79)."""
+        return self.actions == [LOW_LEVEL]
+
+    @property
     def tps_max(self) -> float | None:
         """Messages per second, or None for no limit (R66: totalMaxTps first, then maxTps)."""
         return self.max_tps if self.total_max_tps is None else self.total_max_tps
@@ -267,7 +277,7 @@ class GroupConfig(Model):
         [], "What it subscribes to, one entry per topic; may be empty.", reload=_GENERATION
     )
     alarm_group: list[str] | None = setting(
-        None, "Who is told about this group; kept for lag reports, without effect on the node.", reload=_LIVE
+        None, "Who gets alarms about this group; kept for lag reports, without effect on the node.", reload=_LIVE
     )
     enable_alarm: bool = setting(True, "Whether lag reports warn about this group.", reload=_LIVE)
     delay_time_threshold: int = setting(
@@ -282,11 +292,28 @@ class GroupConfig(Model):
         """The subscriptions that are consumed; an empty list stops the group's consumption (W24)."""
         return [subscription for subscription in self.topics if subscription.enabled]
 
+    @property
+    def is_low_level(self) -> bool:
+        """Whether its clients fetch and ack; its topics all do or none (R79)."""
+        return any(subscription.is_low_level for subscription in self.enabled_topics)
+
+    @model_validator(mode="after")
+    def _check_levels(self) -> GroupConfig:
+        kinds = {subscription.is_low_level for subscription in self.enabled_topics}
+        if len(kinds) > 1:
+            pulled = ", ".join(each.topic for each in self.enabled_topics if not each.is_low_level)
+            raise ValueError(
+                f"{pulled} of group {self.group!r} is pulled and its other topics are fetched; write actions: "
+                f"[{LOW_LEVEL}] for all enabled topics of a group or for none, or make two groups"
+            )
+        return self
+
 
 class Config(Model):
     """A whole configuration, as the loader hands it out: `topics` by name and `groups` by name."""
 
     node: NodeConfig = NodeConfig()
+    lag: LagConfig = LagConfig()
     topics: dict[TopicName, TopicConfig] = Field(default_factory=dict)
     groups: dict[GroupName, GroupConfig] = Field(default_factory=dict)
 

@@ -188,7 +188,7 @@ class NodeConfig(Model):
     )
     transaction_discard_hours: float = setting(
         168.0,
-        "Hours of uptime after which a transaction goes there that nobody decided, checked or not.",
+        "Hours of uptime after which an undecided transaction goes there, checked or not.",
         reload=_LIVE,
         gt=0,
         le=1_000_000,
@@ -259,7 +259,7 @@ class NodeConfig(Model):
     idle_timeout: int = setting(
         600_000,
         "Silence in ms, with nothing waiting or unanswered, after which a connection makes room where its port or its "
-        "address has no place left; while there are places nobody is closed for being idle.",
+        "address has no place left; while there are places no idle connection is closed.",
         reload=_LIVE,
         ge=1000,
     )
@@ -286,7 +286,7 @@ class NodeConfig(Model):
     )
     max_waiting_per_topic: int = setting(
         100_000,
-        "Jobs of one subscription that may wait behind their order keys; at the cap its reading stops, and the stats "
+        "Jobs of one subscription that may wait for their order keys; at the cap its reading stops, and the stats "
         "name the key (D15).",
         reload=_LIVE,
         ge=1,

@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from conf.base import Model, Reload
 from conf.foreign import FOREIGN, Foreign
+from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
 
@@ -18,10 +19,11 @@ _HEAD = """# Configuration
 
 <!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
 
-One YAML file with three sections, each of which may be left out:
+One YAML file with four sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
+lag:                        # what is noted of consumption lag
 topics:                     # name: settings
   orders: {queues: 8}
 groups:                     # consumer groups, and what they read
@@ -35,8 +37,8 @@ groups:                     # consumer groups, and what they read
 `topics` and `groups` the names are DDMQ's where DDMQ has the field.
 
 **Errors.** A file is taken whole or not at all. Unknown keys, keys given twice, wrong types and contradictions are
-errors; all of a file are told at once, as `file:line: key.path: what is wrong; what would be right`. Text is not taken
-for a number, nor a number for text. `pyddmq config check FILE` tells without starting anything. A file may have 4 MiB,
+errors; all of a file are reported at once, as `file:line: key.path: what is wrong; what would be right`. Text is not
+taken for a number, nor a number for text. `pyddmq config check FILE` checks without a start. A file may have 4 MiB,
 32 levels and 200,000 values, aliases expanded; `<<: *name` merges mappings.
 
 **Reload.** SIGHUP, or a change of the file, reads it again. The column *change* says what a changed field takes:
@@ -87,6 +89,7 @@ _TAIL = """
 
 _SECTIONS: list[tuple[type[Model], str, str]] = [
     (NodeConfig, "node", "One node: where it listens, how it stores, and its bounds."),
+    (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
     (TopicConfig, "topics.<name>", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
     (GroupConfig, "groups[]", "A list of consumer groups."),
     (SubscriptionConfig, "groups[].topics[]", "What a group reads from one topic, and how."),

@@ -1,0 +1,89 @@
+"""Settings of the lag journal: how often the node notes where its groups stand, and how long it keeps that."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+
+from conf.base import Model, Reload, setting
+
+_LIVE = Reload.LIVE
+_MIB = 1024 * 1024
+_DURATION = re.compile(r"([1-9][0-9]{0,8})(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_EVERY_MS = (1_000, 3_600_000)
+
+Keys = Literal["plain", "hashed", "off"]
+Tier = Literal["raw", "minute", "hour"]
+
+
+def duration_ms(text: str) -> int:
+    """Return the milliseconds of a duration such as `10s`.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration; write a number and one of ms, s, m, h, d, such as 10s or 2d")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _check_duration(text: str) -> str:
+    duration_ms(text)
+    return text
+
+
+def _check_every(text: str) -> str:
+    least, most = _EVERY_MS
+    if not least <= duration_ms(text) <= most:
+        raise ValueError(f"{text} is not within 1s and 1h; take 10s")
+    return text
+
+
+def off_of_yaml(value: Any) -> Any:
+    """Take YAML's `off`, which is false, for the word."""
+    return "off" if value is False else value
+
+
+Duration = Annotated[str, AfterValidator(_check_duration)]
+
+
+class LagConfig(Model):
+    """The `lag` section: what the node notes of consumption lag, for `pyddmq lag` and reports (docs/lag.md)."""
+
+    enabled: bool = setting(True, "Whether the node keeps a lag journal.", reload=_LIVE)
+    every: Annotated[str, AfterValidator(_check_every)] = setting(
+        "10s",
+        "How often it notes where every group stands, 1s to 1h; each time up to a tenth sooner or later, so that many "
+        "nodes do not do so together.",
+        reload=_LIVE,
+    )
+    keys: Annotated[Keys, BeforeValidator(off_of_yaml)] = setting(
+        "plain",
+        "How the order key that holds a queue up is noted: as it is, as the first 16 hex digits of its SHA-256, or not "
+        "at all.",
+        reload=_LIVE,
+    )
+    keep: dict[Tier, Duration] = setting(
+        {"raw": "2d", "minute": "35d", "hour": "400d"},
+        "How long notes are kept: all (`raw`), by the minute, by the hour. A tier that is left out keeps its default.",
+        reload=_LIVE,
+    )
+    bytes_max: int = setting(
+        512 * _MIB,
+        "Bytes that the lag journal may take; above that its oldest files go before their time.",
+        reload=_LIVE,
+        ge=4 * _MIB,
+    )
+
+    @property
+    def every_ms(self) -> int:
+        """Milliseconds between two notes."""
+        return duration_ms(self.every)
+
+    def keep_ms(self, tier: Tier) -> int:
+        """Milliseconds for which a tier is kept."""
+        return duration_ms(self.keep.get(tier) or LagConfig().keep[tier])
