@@ -49,26 +49,29 @@ class Budget:
 
     Attributes:
         limit: The ceiling in bytes.
-        used: Bytes held now. Whoever adds directly asks `reached` or calls `settle` afterwards.
+        used: Bytes held now. Whoever adds directly asks `reached` or calls `recount` afterwards.
         job_bytes: How much of that is for jobs: an upper bound, exact after each count.
         staged_bytes: How much of that is for publishes that wait for a flush.
         begun: How much is for those of each flush that has begun, in that order.
         level: The measures in force.
         next_at: The value of `used` from which on a further measure is due.
-        recount: Counts the jobs there are; called when their upper bound would lead to a measure.
-        changed: Told of every change of the level: (old, new).
     """
 
-    __slots__ = ("begun", "changed", "job_bytes", "level", "limit", "next_at", "recount", "staged_bytes", "used")
+    __slots__ = ("_changed", "_count_jobs", "begun", "job_bytes", "level", "limit", "next_at", "staged_bytes", "used")
 
-    def __init__(self, limit: int = LIMIT_UNBOUNDED) -> None:
+    def __init__(
+        self,
+        limit: int = LIMIT_UNBOUNDED,
+        *,
+        count_jobs: Callable[[], int] | None = None,
+        changed: Callable[[Pressure, Pressure], None] | None = None,
+    ) -> None:
         self.used = 0
         self.job_bytes = 0
         self.staged_bytes = 0
         self.begun: deque[int] = deque()
         self.level = Pressure.NONE
-        self.recount: Callable[[], int] | None = None
-        self.changed: Callable[[Pressure, Pressure], None] | None = None
+        self._count_jobs, self._changed = count_jobs, changed
         self.limit = limit
         self.next_at = self.begins(Pressure.EASED)
 
@@ -79,28 +82,28 @@ class Budget:
     def configure(self, limit: int) -> None:
         """Change the ceiling."""
         self.limit = limit
-        self.settle()
+        self.recount()
 
     def add(self, count: int) -> None:
         """Take `count` bytes more (below 0: less) into account."""
         self.used += count
         if self.used >= self.next_at:
-            self.settle()
+            self.recount()
 
     def add_jobs(self, count: int) -> None:
-        """Note that `count` jobs were made. They are not taken off when they end: `settle` counts what there is."""
+        """Note that `count` jobs were made. They are not taken off when they end: `recount` counts what there is."""
         size = count * JOB_BYTES
         self.job_bytes += size
         used = self.used = self.used + size
         if used >= self.next_at:
-            self.settle()
+            self.recount()
 
     def stage(self, count: int) -> None:
-        """Take `count` bytes into account until the flush that settles them."""
+        """Take `count` bytes into account until their flush has ended."""
         self.staged_bytes += count
         self.used += count
         if self.used >= self.next_at:
-            self.settle()
+            self.recount()
 
     def begin(self) -> None:
         """Note that a flush has begun with what was staged; it is held until `end`."""
@@ -108,20 +111,20 @@ class Budget:
         self.staged_bytes = 0
 
     def end(self, count: int) -> None:
-        """Forget what so many flushes, those that began first, have settled."""
+        """Forget what so many flushes, those that began first, have made durable."""
         for _ in range(min(count, len(self.begun))):
             self.used -= self.begun.popleft()
 
     def flushed(self) -> None:
-        """Forget all that was staged: it is settled."""
+        """Forget all that was staged: it is durable or refused."""
         self.end(len(self.begun))
         self.used -= self.staged_bytes
         self.staged_bytes = 0
 
-    def settle(self) -> None:
+    def recount(self) -> None:
         """Count the jobs that there are and see which measures that calls for."""
-        if self.recount is not None:
-            counted = self.recount() * JOB_BYTES
+        if self._count_jobs is not None:
+            counted = self._count_jobs() * JOB_BYTES
             self.used += counted - self.job_bytes
             self.job_bytes = counted
         old = level = self.level
@@ -133,5 +136,5 @@ class Budget:
         self.next_at = self.begins(Pressure(level + 1)) if level < Pressure.CLOSING else LIMIT_UNBOUNDED
         if level != old:
             self.level = level
-            if self.changed is not None:
-                self.changed(old, level)
+            if self._changed is not None:
+                self._changed(old, level)

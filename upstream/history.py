@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 FAILING_ATTEMPTS = 5
 """Failed attempts from which on a message is told of as one that fails again and again."""
 
@@ -34,3 +36,18 @@ class History:
     def attempts(self) -> int:
         """Failed attempts of all kinds, over restarts."""
         return self.fails + self.errors + self.timeouts
+
+
+class Troubled(Protocol):
+    """What has a history: a job."""
+
+    history: History | None
+
+
+def noted(job: Troubled, reason: str, now: float) -> History:
+    """Note why a job failed, at monotonic `now` seconds if it is for the first time; returns its history."""
+    history = job.history
+    if history is None:
+        history = job.history = History(now)
+    history.reason = reason
+    return history

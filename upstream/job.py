@@ -1,10 +1,10 @@
-"""Messages on their way through one subscription: jobs, the deliveries they go out in, the lanes that they come from.
+"""Messages on their way through one subscription: jobs, deliveries, and the group queues that jobs come from.
 
 Jobs are light: a job behind its key, in the buffer or out to a client holds positions and counters, never a body
 (D15). Body, key, tag and properties are read from the log when an action asks for them.
 
-A lane is one queue of a topic as one group sees it. It outlives the generations of its subscription (D22): it keeps
-the tracker, what may have been delivered before, and what is still out from an earlier generation.
+A group queue is one queue of a topic as one group sees it. It outlives the generations of its subscription (D22): it
+keeps the tracker, what may have been delivered before, and what is still out from an earlier generation.
 
 These refer to each other, and to the subscription that has them by what they need of it (`Generation`).
 """
@@ -12,17 +12,18 @@ These refer to each other, and to the subscription that has them by what they ne
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pyddmq.actions import Message
+from broker.runtime.accelerators import accelerated
+from pyddmq.actions import BodyUnprocessable, Message
 from upstream.history import History
 from upstream.state import State
 
 if TYPE_CHECKING:
-    from broker.queues.consume_queue import ConsumeQueue
     from conf.models import SubscriptionConfig
     from upstream.progress.tracker import OffsetTracker
+    from upstream.queues import QueueView
 
 _READ = State.READ
 
@@ -32,8 +33,12 @@ OrderKey = str | bytes
 EARLIER_MAX = 16
 """Deliveries of one message that ended without an answer and are remembered, the latest."""
 
-Unit = tuple[int, int, int, int, "Lane"]
-"""Physical offset, size, tags code, queue offset, lane: sorts in commit-log order."""
+Unit = tuple[int, int, int, int, "GroupQueue"]
+"""What a source makes a job of: position, size, tags code, queue offset, group queue; sorts in the source's order."""
+
+
+Slices = tuple[memoryview, int, int, int, int]
+"""A view, and positions in it: of a body and its end, of the block of properties and its end."""
 
 
 def text_of(key: OrderKey | None) -> str | None:
@@ -47,10 +52,12 @@ class Holder(Protocol):
     Attributes:
         heard: Number of the last reply that the client can have had when it sent the request being handled.
         carried: Number of the last reply with messages.
+        client: What the client says of itself, fit to be shown; "" where it says nothing. Nothing is decided by it.
     """
 
     heard: int
     carried: int
+    client: str
 
     @property
     def address(self) -> str:
@@ -63,8 +70,24 @@ class Holder(Protocol):
         ...
 
 
+class Reply(NamedTuple):
+    """What a batch becomes when it cannot be sent as it is.
+
+    Attributes:
+        messages: Offsets and slices of those that are sent.
+        unreadable: Those whose message is damaged or gone.
+        unusable: Those whose body cannot be unpacked, and why.
+        left: Those for which there is no room, from one job on.
+    """
+
+    messages: list[tuple[int, Slices]]
+    unreadable: list[UpstreamJob]
+    unusable: list[tuple[UpstreamJob, BodyUnprocessable]]
+    left: list[UpstreamJob]
+
+
 class Generation(Protocol):
-    """What jobs and lanes need of the subscription that has them, and those who work on jobs alone.
+    """What jobs and group queues need of the subscription that has them, and those who work on jobs alone.
 
     `upstream.delivery.subscription` is the one there is.
 
@@ -82,12 +105,24 @@ class Generation(Protocol):
     batch_max: int
     timeout_seconds: float
 
+    def stored_ms(self, job: UpstreamJob) -> int | None:
+        """Return when a job's message was stored, ms since the epoch; None when it cannot be read."""
+        ...
+
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""
         ...
 
     def load(self, job: UpstreamJob) -> Message:
         """Read a job's message; raises MessageUnreadable."""
+        ...
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
+        """Return offsets and slices of a batch for its reply; None where `sort_out` has to look at each."""
+        ...
+
+    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
+        """Look at the jobs of a batch one by one; those sent take at most `bytes_max` together, but for the first."""
         ...
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
@@ -98,11 +133,11 @@ class Generation(Protocol):
         """Go on with a job that an action kept."""
         ...
 
-    def settle(self, job: UpstreamJob, success: bool, reason: str) -> bool:
-        """Settle a job that an action kept; whether this call did it."""
+    def complete(self, job: UpstreamJob, success: bool, reason: str) -> bool:
+        """Complete a job that an action kept; whether this call did it."""
         ...
 
-    def settle_undecided(self, job: UpstreamJob) -> None:
+    def complete_undecided(self, job: UpstreamJob) -> None:
         """End an UNDECIDED job whose offset is finished by now."""
         ...
 
@@ -128,11 +163,14 @@ class Delivery:
         deadline: Monotonic seconds when its timeout passes.
         jobs: Its jobs; None once none of them is out, so that no reference cycle keeps them alive.
         open: Jobs of it still unanswered.
+        again: One of its messages was delivered before, for certain.
         number: Tells it from every other delivery of its messages; 0 where none of them can have been delivered before.
         reply: Number of its reply on the holder's connection; 0 until that is made.
+        stored_ms: When its oldest message was stored, wall clock; of one with messages that come again, of each by its
+            offset. Without those that nobody can read.
     """
 
-    __slots__ = ("deadline", "holder", "jobs", "number", "open", "reply", "since")
+    __slots__ = ("again", "deadline", "holder", "jobs", "number", "open", "reply", "since", "stored_ms")
 
     def __init__(self, holder: Holder, since: float, deadline: float, jobs: list[UpstreamJob]) -> None:
         self.holder = holder
@@ -140,31 +178,34 @@ class Delivery:
         self.deadline = deadline
         self.jobs: list[UpstreamJob] | None = jobs
         self.open = len(jobs)
+        self.again = False
         self.number = 0
         self.reply = 0
+        self.stored_ms: int | dict[int, int] | None = None
 
     def moved_on(self, jobs: list[UpstreamJob]) -> Delivery:
         """Return the same delivery as the next generation sees it, with those of its jobs that are left."""
         moved = Delivery(self.holder, self.since, self.deadline, jobs)
-        moved.number, moved.reply = self.number, self.reply
+        moved.number, moved.reply, moved.stored_ms = self.number, self.reply, self.stored_ms
         return moved
 
 
-class UpstreamJob:
-    """One message of one subscription.
+class JobFields:
+    """The fields of a job, which the loops over many jobs work on; its accelerator is an extension type.
 
     Attributes:
         offset: Position in its queue, the identity of acks within (topic, queue).
-        physical: Commit-log offset of the record in bytes.
-        size: Size of the whole record in bytes.
-        lane: Its queue, as this group sees it.
+        physical: Where the source has the message: for the embedded broker the commit-log offset. Only the source reads
+            it; for others it is the message's identity (`QueueView.identity`).
+        size: Bytes that the message takes there.
+        group_queue: Its queue, as this group sees it.
         subscription: The generation of (group, topic) that runs it.
         key: Order key, or None for unordered.
         state: See `upstream.state`.
         step: Index of the action that has it (RUNNING).
         deliveries: How often this process handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
-        record: The whole record, a view into the log, while an action has the job.
+        record: What the source keeps with it while an action has the job: the whole record, a view into the log.
     """
 
     __slots__ = (
@@ -172,9 +213,9 @@ class UpstreamJob:
         "_message",
         "deliveries",
         "delivery",
+        "group_queue",
         "history",
         "key",
-        "lane",
         "offset",
         "physical",
         "record",
@@ -187,10 +228,16 @@ class UpstreamJob:
 
     # Positional, because one is made for every message: keywords would cost a tenth of a microsecond.
     def __init__(  # noqa: PLR0917
-        self, subscription: Generation, lane: Lane, offset: int, physical: int, size: int, key: OrderKey | None
+        self,
+        subscription: Generation,
+        group_queue: GroupQueue,
+        offset: int,
+        physical: int,
+        size: int,
+        key: OrderKey | None,
     ) -> None:
         self.subscription = subscription
-        self.lane = lane
+        self.group_queue = group_queue
         self.offset = offset
         self.physical = physical
         self.size = size
@@ -205,20 +252,32 @@ class UpstreamJob:
         self._message: Message | None = None
         self._data: Any = None
 
+
+if TYPE_CHECKING:
+    _Fields = JobFields
+else:
+    _Fields = accelerated("upstream.jobs_accelerator", "JobFields", JobFields)
+
+
+class UpstreamJob(_Fields):
+    """One message of one subscription."""
+
+    __slots__ = ()
+
     @property
     def queue_id(self) -> int:
         """Number of its queue."""
-        return self.lane.queue_id
+        return self.group_queue.queue_id
 
     @property
     def qid(self) -> str:
         """Text of its queue on the wire."""
-        return self.lane.qid
+        return self.group_queue.qid
 
     @property
     def topic(self) -> str:
         """Topic of the message."""
-        return self.lane.topic
+        return self.group_queue.topic
 
     @property
     def group(self) -> str:
@@ -270,40 +329,44 @@ class UpstreamJob:
         self.subscription.resume(self)
 
     def finish(self, success: bool, reason: str = "") -> bool:
-        """Settle a job that an action kept with ASYNCHRONIZED.
+        """Complete a job that an action kept with ASYNCHRONIZED.
 
         Args:
             success: True: consumed. False: a business failure, retried after the next entry of retryIntervals.
             reason: What failed, for the dead letter.
 
         Returns:
-            Whether this call settled it; a second one changes nothing (W36).
+            Whether this call completed it; a second one changes nothing (W36).
         """
-        return self.subscription.settle(self, success, reason)
+        return self.subscription.complete(self, success, reason)
 
     def __repr__(self) -> str:
         return f"<job {self.topic} {self.queue_id}:{self.offset} {self.state.name}>"
 
 
 class TopicLine:
-    """One topic in the pull buffer: the rotation of its lanes, and how many jobs it has."""
+    """One topic in the pull buffer: the rotation of its group queues, how many jobs it has, and who asked when.
 
-    __slots__ = ("jobs", "lanes", "listed", "topic")
+    `asked_at` is the monotonic moment of the last pull for this topic alone; -1.0: none.
+    """
+
+    __slots__ = ("asked_at", "group_queues", "jobs", "listed", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.lanes: deque[Lane] = deque()
+        self.group_queues: deque[GroupQueue] = deque()
         self.listed = False
         self.jobs = 0
+        self.asked_at = -1.0
 
 
-class Lane:
+class GroupQueue:
     """State of one (group, topic, queue).
 
     Attributes:
         subscription: The generation that runs it now, or None.
         live: Unfinished jobs that were read, by offset.
-        retries: Whether the queue is the group's retry topic's, of which the lane has one topic's messages (D37).
+        retries: Whether it is of the group's retry topic, of which it has one topic's messages (D37).
         delivered_until: Offsets below may have been delivered before this process began, or by an earlier generation.
         uncertain_until: Offsets below may have been delivered before this process (or generation) began, so nobody
             can tell whose answer a result is; those from here on only by what this process remembers.
@@ -314,14 +377,16 @@ class Lane:
             those whose retry or dead letter is not known to be durable. Each keeps its key.
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
-        pending: Units looked up but not yet given to the merge.
+        pending: What the source looked up and did not give out yet.
         waiting: Jobs in the pull buffer, oldest first; some may be finished meanwhile (`gone` of them).
         front: Heap of (offset, job) that came back and go first.
-        listed: Whether the lane stands in its topic's rotation.
+        listed: Whether the group queue stands in its topic's rotation.
+        answered_at: Monotonic moment of the last answer for one of its messages; -1.0: none.
     """
 
     __slots__ = (
         "adopted",
+        "answered_at",
         "apart",
         "check_until",
         "delivered_until",
@@ -344,7 +409,7 @@ class Lane:
         "waiting",
     )
 
-    def __init__(self, line: TopicLine, queue: ConsumeQueue, qid: str, tracker: OffsetTracker) -> None:
+    def __init__(self, line: TopicLine, queue: QueueView, qid: str, tracker: OffsetTracker) -> None:
         self.line = line
         self.topic = queue.topic
         self.queue_id = queue.queue_id
@@ -365,6 +430,7 @@ class Lane:
         self.front: list[tuple[int, UpstreamJob]] = []
         self.gone = 0
         self.listed = False
+        self.answered_at = -1.0
 
     @property
     def in_flight(self) -> int:
@@ -388,6 +454,19 @@ class Lane:
         self.adopted.pop(offset, None)
         self.apart.discard(offset)
         self.unanswered.pop(offset, None)
+
+    def unfinished_adopted(self) -> list[int]:
+        """Return the offsets that are out since an earlier generation and not finished."""
+        return [offset for offset in self.adopted if not self.tracker.is_finished(offset)]
+
+    def pass_over(self, offsets: Iterable[int]) -> None:
+        """Wait no longer for who has those of these messages that are finished by now: an operator passed them over.
+
+        The keys of others, finished before that, wait on.
+        """
+        for offset in offsets:
+            if self.tracker.is_finished(offset):
+                self.adopted.pop(offset, None)
 
     def rewind(self) -> None:
         """Forget everything read and start again at the watermark, for a new generation."""

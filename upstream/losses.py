@@ -1,4 +1,7 @@
-"""What retention took from groups that had not finished it: counted, and kept for the status page (promise 6)."""
+"""What retention took from groups that had not finished it: counted, and kept for the status page (promise 6).
+
+The ack journal keeps the counts of each queue (`upstream.progress`); here they are added up by topic.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ MESSAGES_EXPIRED = declare(
 
 
 class Loss(NamedTuple):
-    """What a group lost on a topic since the node was started; `at_ms` is the wall clock of the last time, 0: never."""
+    """What a group lost on a topic, over restarts; `at_ms` is the wall clock of the last time, 0: never."""
 
     messages: int = 0
     at_ms: int = 0
@@ -32,10 +35,18 @@ class Losses:
         self._clock = clock
         self._by_topic: dict[tuple[str, str], Loss] = {}
 
-    def add(self, group: str, topic: str, count: int) -> None:
-        """Count messages that are lost now."""
+    def known(self, group: str, topic: str, count: int, at_ms: int) -> None:
+        """Take over what one queue lost before this start."""
+        before = self.of(group, topic)
+        if count:
+            self._by_topic[group, topic] = Loss(before.messages + count, max(before.at_ms, at_ms))
+
+    def add(self, group: str, topic: str, count: int) -> int:
+        """Count messages that are lost now; returns the moment that is noted for it, wall clock."""
         self._metrics.counter(MESSAGES_EXPIRED, group).add(count)
-        self._by_topic[group, topic] = Loss(self.of(group, topic).messages + count, self._clock.wall_ms())
+        now_ms = self._clock.wall_ms()
+        self._by_topic[group, topic] = Loss(self.of(group, topic).messages + count, now_ms)
+        return now_ms
 
     def of(self, group: str, topic: str) -> Loss:
         """Return what a group lost on a topic."""

@@ -47,6 +47,10 @@ class State(enum.Enum):
     """Its generation ended; the message is read again by the next one."""
 
 
+WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY)
+"""States in which a job holds no permit."""
+
+
 class Event(enum.Enum):
     """What happens to a job."""
 
@@ -65,7 +69,7 @@ class Event(enum.Enum):
     TAKE = "take"
     """A pull took it."""
     SUCCEED = "succeed"
-    """A success that settles it: the current holder's, an action's, or any while nobody has it."""
+    """A success that completes it: the current holder's, an action's, or any while nobody has it."""
     SUCCEED_LATE = "succeed late"
     """A success of an earlier delivery while a newer one is out, or while an action has the job."""
     RETRY = "retry"
@@ -74,11 +78,11 @@ class Event(enum.Enum):
     """Timed out with attempts left, given back uncounted, or (RETRYING) due again for the pull buffer."""
     RERUN = "rerun"
     """Due again for its actions."""
-    BURY = "bury"
+    DEAD_LETTER = "dead letter"
     """Out of attempts, or nothing can process it, or an operator gave it up."""
     SEND_BACK = "send back"
     """Failed with attempts left, and nobody else may still answer for it: to the retry topic."""
-    SETTLE = "settle"
+    COMPLETE = "complete"
     """The dead-letter record is durable, or the retry's, or (HELD) who had it answered, timed out or was given up, or
     (UNDECIDED) a success has finished it meanwhile."""
     SKIP = "skip"
@@ -100,7 +104,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.QUEUE_BEHIND: State.WAITING,
         Event.PASS_GATE: State.READY,
         Event.SUCCEED: State.FINISHED,
-        Event.BURY: State.BURYING,
+        Event.DEAD_LETTER: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
@@ -116,7 +120,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.HOLD: State.HELD,
         Event.LEAVE: State.UNDECIDED,
         Event.SUCCEED: State.FINISHED,
-        Event.BURY: State.BURYING,
+        Event.DEAD_LETTER: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
@@ -128,14 +132,14 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SUCCEED_LATE: State.HELD,
         Event.RETRY: State.RETRYING,
         Event.SEND_BACK: State.SENDING,
-        Event.BURY: State.BURYING,
+        Event.DEAD_LETTER: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.BUFFERED: {
         Event.TAKE: State.OUT,
         Event.SUCCEED: State.FINISHED,
-        Event.BURY: State.BURYING,
+        Event.DEAD_LETTER: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
@@ -146,7 +150,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.RETRY: State.RETRYING,
         Event.SEND_BACK: State.SENDING,
         Event.COME_BACK: State.BUFFERED,
-        Event.BURY: State.BURYING,
+        Event.DEAD_LETTER: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.EXPIRE: State.HELD,
         Event.ABANDON: State.ABANDONED,
@@ -155,29 +159,29 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.COME_BACK: State.BUFFERED,
         Event.RERUN: State.RUNNING,
         Event.SUCCEED: State.FINISHED,
-        Event.BURY: State.BURYING,
+        Event.DEAD_LETTER: State.BURYING,
         Event.SKIP: State.FINISHED,
         Event.EXPIRE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.BURYING: {
-        Event.SETTLE: State.FINISHED,
+        Event.COMPLETE: State.FINISHED,
         Event.SUCCEED: State.FINISHED,
         Event.SKIP: State.FINISHED,
         Event.SYNC_FAILS: State.UNDECIDED,
         Event.ABANDON: State.ABANDONED,
     },
     State.SENDING: {
-        Event.SETTLE: State.FINISHED,
+        Event.COMPLETE: State.FINISHED,
         Event.SYNC_FAILS: State.UNDECIDED,
         Event.ABANDON: State.ABANDONED,
     },
     State.UNDECIDED: {
-        Event.SETTLE: State.FINISHED,
+        Event.COMPLETE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.HELD: {
-        Event.SETTLE: State.FINISHED,
+        Event.COMPLETE: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.FINISHED: {},

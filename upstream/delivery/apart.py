@@ -2,7 +2,7 @@
 
 - UNDECIDED: the disk failed while a message's retry or dead letter was written. Nobody can tell whether it is there;
   the log says it after a restart (D27).
-- What an earlier generation left unsettled (`Lane.apart`): such a message, and a finished one that a client still
+- What an earlier generation left open (`GroupQueue.apart`): such a message, and a finished one that a client still
   has. The new generation reads it like any other, so that it stands in the chain of its key, and leaves it alone in
   its turn.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
 from upstream.delivery.counters import SubscriptionCounters
 from upstream.delivery.limits import Permits
@@ -27,7 +27,7 @@ class Apart:
         group: Name of the group.
         permits, counters, deadlines: The subscription's.
         clock: Monotonic time.
-        notices: Rate-limited log lines.
+        limited_log: Rate-limited log lines.
         over: Forgets a job that just became FINISHED and holds no permit; its key goes on.
         pump: Called when something was freed.
     """
@@ -40,7 +40,7 @@ class Apart:
         counters: SubscriptionCounters,
         deadlines: Deadlines,
         clock: Clock,
-        notices: Notices,
+        limited_log: RateLimitedLog,
         over: Callable[[UpstreamJob], None],
         pump: Callable[[], None],
     ) -> None:
@@ -49,26 +49,26 @@ class Apart:
         self._counters = counters
         self._deadlines = deadlines
         self._clock = clock
-        self._notices = notices
+        self._limited_log = limited_log
         self._over = over
         self._pump = pump
 
     def take(self, job: UpstreamJob) -> bool:
-        """Whether a READY job is one that an earlier generation left unsettled; then it takes that one's place.
+        """Whether a READY job is one that an earlier generation left open; then it takes that one's place.
 
         Its key waits on: for the answer of who holds a finished message, or for a restart to tell whether its retry or
         dead letter is there.
         """
-        lane, offset = job.lane, job.offset
-        if offset not in lane.apart:
+        group_queue, offset = job.group_queue, job.offset
+        if offset not in group_queue.apart:
             return False
-        lane.apart.discard(offset)
-        if not lane.tracker.is_finished(offset):
-            if offset not in lane.tracker.undecided:
+        group_queue.apart.discard(offset)
+        if not group_queue.tracker.is_finished(offset):
+            if offset not in group_queue.tracker.undecided:
                 return False
             move(job, Event.LEAVE)
             return True
-        delivery = lane.adopted.pop(offset, None)
+        delivery = group_queue.adopted.pop(offset, None)
         if delivery is not None and delivery.deadline > self._clock.monotonic():
             move(job, Event.HOLD)
             self._permits.used += 1
@@ -92,22 +92,22 @@ class Apart:
         move(job, Event.SYNC_FAILS)
         if held_permit:
             self._permits.release(1)
-        if job.lane.tracker.is_finished(job.offset):
-            self.settle(job)
+        if job.group_queue.tracker.is_finished(job.offset):
+            self.complete(job)
             return
         self._counters.undecided.add()
-        self._notices.note("message_undecided", self._group, topic=job.topic, qid=job.qid, offset=job.offset)
+        self._limited_log.note("message_undecided", self._group, topic=job.topic, qid=job.qid, offset=job.offset)
 
-    def settle(self, job: UpstreamJob) -> None:
+    def complete(self, job: UpstreamJob) -> None:
         """End an UNDECIDED job whose offset is finished: by a late success, or by its record after all."""
-        job.lane.tracker.undecided.pop(job.offset, None)
-        move(job, Event.SETTLE)
+        job.group_queue.tracker.undecided.pop(job.offset, None)
+        move(job, Event.COMPLETE)
         self._over(job)
         self._pump()
 
 
-def settle_successor(job: UpstreamJob) -> None:
+def complete_successor(job: UpstreamJob) -> None:
     """End the job that took the place of one whose generation has ended, if its record is durable by now."""
-    successor = job.lane.live.get(job.offset)
-    if successor is not None and successor.state is State.UNDECIDED and job.lane.tracker.is_finished(job.offset):
-        successor.subscription.settle_undecided(successor)
+    successor = job.group_queue.live.get(job.offset)
+    if successor is not None and successor.state is State.UNDECIDED and job.group_queue.tracker.is_finished(job.offset):
+        successor.subscription.complete_undecided(successor)

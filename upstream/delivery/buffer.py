@@ -16,7 +16,7 @@ from typing import NamedTuple
 from broker.runtime.seams import Clock
 from upstream.budget import Budget, Pressure
 from upstream.delivery import job_loops
-from upstream.job import Delivery, Holder, Lane, TopicLine, UpstreamJob
+from upstream.job import Delivery, GroupQueue, Holder, TopicLine, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)
@@ -76,6 +76,7 @@ class PullBuffer:
         jobs: Jobs in it, over all topics.
         bytes: Record bytes that they stand for.
         parked_count: Pulls that wait.
+        asked_at: Monotonic moment of the last pull for any topic, -1.0: none; those for one topic stand in its line.
     """
 
     def __init__(self, *, clock: Clock, limits: BufferLimits, budget: Budget | None = None) -> None:
@@ -85,6 +86,7 @@ class PullBuffer:
         self.jobs = 0
         self.bytes = 0
         self.parked_count = 0
+        self.asked_at = -1.0
         self._lines: dict[str, TopicLine] = {}
         self._rotation: deque[TopicLine] = deque()
         self._parked: deque[Parked] = deque()
@@ -114,7 +116,7 @@ class PullBuffer:
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs of one topic at the end of their queues' lines and wake parked pulls."""
         size = job_loops.buffer(jobs, self._list)
-        line = jobs[0].lane.line
+        line = jobs[0].group_queue.line
         line.jobs += len(jobs)
         self.jobs += len(jobs)
         self.bytes += size
@@ -126,34 +128,34 @@ class PullBuffer:
         for job in jobs:
             move(job, Event.COME_BACK)
             job.delivery = None
-            lane = job.lane
-            heappush(lane.front, (job.offset, job))
-            line = lane.line
+            group_queue = job.group_queue
+            heappush(group_queue.front, (job.offset, job))
+            line = group_queue.line
             line.jobs += 1
             self.jobs += 1
             self.bytes += job.size
-            if not lane.listed:
-                self._list(lane)
+            if not group_queue.listed:
+                self._list(group_queue)
         if line is not None:
             self._serve(line)
 
     def forget(self, job: UpstreamJob) -> None:
         """Forget a BUFFERED job that is over; its place in the line is passed over later."""
-        lane = job.lane
-        lane.gone += 1
-        lane.line.jobs -= 1
+        group_queue = job.group_queue
+        group_queue.gone += 1
+        group_queue.line.jobs -= 1
         self.jobs -= 1
         self.bytes -= job.size
 
-    def drop(self, lanes: Iterable[Lane]) -> None:
-        """Take all jobs of these lanes out, at the end of a generation."""
-        for lane in lanes:
-            left = [job for job in lane.waiting if job.state is _BUFFERED]
-            left += [job for _, job in lane.front if job.state is _BUFFERED]
-            lane.waiting.clear()
-            lane.front.clear()
-            lane.gone = 0
-            lane.line.jobs -= len(left)
+    def drop(self, group_queues: Iterable[GroupQueue]) -> None:
+        """Take all jobs of these group queues out, at the end of a generation."""
+        for group_queue in group_queues:
+            left = [job for job in group_queue.waiting if job.state is _BUFFERED]
+            left += [job for _, job in group_queue.front if job.state is _BUFFERED]
+            group_queue.waiting.clear()
+            group_queue.front.clear()
+            group_queue.gone = 0
+            group_queue.line.jobs -= len(left)
             self.jobs -= len(left)
             self.bytes -= sum(job.size for job in left)
 
@@ -171,12 +173,16 @@ class PullBuffer:
             return None
         if topic is not None:
             line = self._lines.get(topic)
-            return None if line is None else self._take_of(line, count_max, holder)
+            if line is None:
+                return None
+            line.asked_at = self._clock.monotonic()
+            return self._take_of(line, count_max, holder)
+        self.asked_at = self._clock.monotonic()
         rotation = self._rotation
         for _ in range(len(rotation)):
             line = rotation.popleft()
             batch = self._take_of(line, count_max, holder)
-            if line.lanes:
+            if line.group_queues:
                 rotation.append(line)
             else:
                 line.listed = False
@@ -185,42 +191,44 @@ class PullBuffer:
         return None
 
     def _take_of(self, line: TopicLine, count_max: int | None, holder: Holder) -> Batch | None:
-        lanes = line.lanes
-        for _ in range(len(lanes)):
-            lane = lanes.popleft()
-            jobs = self._take_jobs(lane, count_max)
-            if (lane.waiting or lane.front) and len(lane.waiting) + len(lane.front) > lane.gone:
-                lanes.append(lane)
+        group_queues = line.group_queues
+        for _ in range(len(group_queues)):
+            group_queue = group_queues.popleft()
+            jobs = self._take_jobs(group_queue, count_max)
+            if (group_queue.waiting or group_queue.front) and len(group_queue.waiting) + len(
+                group_queue.front
+            ) > group_queue.gone:
+                group_queues.append(group_queue)
             else:
-                lane.listed = False
+                group_queue.listed = False
             if jobs:
-                self._hand_out(lane, jobs, holder)
-                return _new(Batch, (line.topic, lane.qid, jobs))
+                self._hand_out(group_queue, jobs, holder)
+                return _new(Batch, (line.topic, group_queue.qid, jobs))
         return None
 
-    def _take_jobs(self, lane: Lane, count_max: int | None) -> list[UpstreamJob]:
-        subscription = lane.subscription
+    def _take_jobs(self, group_queue: GroupQueue, count_max: int | None) -> list[UpstreamJob]:
+        subscription = group_queue.subscription
         if subscription is None or not subscription.hands_out:
             return []
         count = subscription.batch_max
         if count_max is not None and 0 < count_max < count:
             count = count_max
         reply_bytes_max = self.limits.reply_bytes_max
-        if lane.front or lane.gone:
-            jobs, room = self._take_mixed(lane, count, reply_bytes_max)
+        if group_queue.front or group_queue.gone:
+            jobs, room = self._take_mixed(group_queue, count, reply_bytes_max)
         else:
-            jobs, room = job_loops.take(lane.waiting, count, reply_bytes_max)
+            jobs, room = job_loops.take(group_queue.waiting, count, reply_bytes_max)
         taken = len(jobs)
-        lane.line.jobs -= taken
+        group_queue.line.jobs -= taken
         self.jobs -= taken
         self.bytes -= reply_bytes_max - room
         return jobs
 
     @staticmethod
-    def _take_mixed(lane: Lane, count: int, room: int) -> tuple[list[UpstreamJob], int]:
+    def _take_mixed(group_queue: GroupQueue, count: int, room: int) -> tuple[list[UpstreamJob], int]:
         """Do `job_loops.take` where jobs came back, which go first, or are over."""
         jobs: list[UpstreamJob] = []
-        waiting, front = lane.waiting, lane.front
+        waiting, front = group_queue.waiting, group_queue.front
         while len(jobs) < count:
             if front:
                 job = front[0][1]
@@ -235,19 +243,20 @@ class PullBuffer:
                 room -= size
                 jobs.append(job)
             else:
-                lane.gone -= 1
+                group_queue.gone -= 1
             if front:
                 heappop(front)
             else:
                 waiting.popleft()
         return jobs, room
 
-    def _hand_out(self, lane: Lane, jobs: list[UpstreamJob], holder: Holder) -> None:
-        subscription = lane.subscription
-        assert subscription is not None, "only a running lane has jobs"
+    def _hand_out(self, group_queue: GroupQueue, jobs: list[UpstreamJob], holder: Holder) -> None:
+        subscription = group_queue.subscription
+        assert subscription is not None, "only a running group_queue has jobs"
         now = self._clock.monotonic()
         delivery = Delivery(holder, now, now + subscription.timeout_seconds, jobs)
-        if job_loops.hand_out(jobs, delivery, lane.uncertain_until):
+        perhaps, delivery.again = job_loops.hand_out(jobs, delivery, group_queue.uncertain_until)
+        if perhaps:
             # Only what was delivered before has answers to be told apart.
             self._deliveries += 1
             delivery.number = self._deliveries
@@ -291,13 +300,18 @@ class PullBuffer:
             waiting.clear()
             waiting.extend(alive)
 
-    def _list(self, lane: Lane) -> None:
-        lane.listed = True
-        line = lane.line
-        line.lanes.append(lane)
+    def _list(self, group_queue: GroupQueue) -> None:
+        group_queue.listed = True
+        line = group_queue.line
+        line.group_queues.append(group_queue)
         if not line.listed:
             line.listed = True
             self._rotation.append(line)
+
+    def parked_holders(self, topic: str) -> set[Holder]:
+        """Return who waits for a message of a topic now."""
+        waiting = [*self._parked, *self._parked_at.get(topic, ())]
+        return {parked.holder for parked in waiting if parked.open}
 
     def serve(self) -> None:
         """Answer the parked pulls that were passed over while nothing could be handed out."""

@@ -62,7 +62,7 @@ SENT_BACK_AGAIN = declare(
 )
 PARKED_REFUSED = declare("pyddmq_parked_pulls_refused_total", "Pulls refused because too many wait", ("group",))
 READING_STOPPED = declare(
-    "pyddmq_reading_stopped_total", "Times that reading stopped because too many jobs wait behind their keys", _LABELS
+    "pyddmq_reading_stopped_total", "Times that reading stopped because too many jobs wait for their keys", _LABELS
 )
 
 

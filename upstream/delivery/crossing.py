@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from upstream.job import Delivery, Holder, Lane
+from upstream.job import Delivery, GroupQueue, Holder
 
 
-def is_of_present(lane: Lane, offset: int, delivery: Delivery | None, holder: Holder, number: int | None) -> bool:
+def is_of_present(
+    group_queue: GroupQueue, offset: int, delivery: Delivery | None, holder: Holder, number: int | None
+) -> bool:
     """Whether an answer is of the present delivery of a message; else it is taken for that of an earlier one.
 
     Args:
-        lane: The queue.
+        group_queue: The queue.
         offset: What is answered.
         delivery: The present delivery; None while the message is not out.
         holder: Who answers.
@@ -27,9 +29,9 @@ def is_of_present(lane: Lane, offset: int, delivery: Delivery | None, holder: Ho
     if number is not None:
         if delivery is not None and delivery.number == number:
             return True
-        _take(lane, offset, lambda earlier: earlier.number == number)
+        _take(group_queue, offset, lambda earlier: earlier.number == number)
         return False
-    if _take(lane, offset, lambda earlier: speaks_for(holder, earlier.holder)):
+    if _take(group_queue, offset, lambda earlier: speaks_for(holder, earlier.holder)):
         return False
     if delivery is None or not speaks_for(holder, delivery.holder):
         return False
@@ -57,13 +59,13 @@ def _client(holder: Holder) -> str:
     return holder.address.rpartition(":")[0]
 
 
-def _take(lane: Lane, offset: int, of: Callable[[Delivery], bool]) -> bool:
+def _take(group_queue: GroupQueue, offset: int, of: Callable[[Delivery], bool]) -> bool:
     """Give an answer to the earliest unanswered delivery that it may be of; whether there is one."""
-    unanswered = lane.unanswered.get(offset, [])
+    unanswered = group_queue.unanswered.get(offset, [])
     for place, earlier in enumerate(unanswered):
         if of(earlier):
             del unanswered[place]
             if not unanswered:
-                del lane.unanswered[offset]
+                del group_queue.unanswered[offset]
             return True
     return False

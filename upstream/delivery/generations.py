@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from broker.queues.queue_locks import QueuesOwned
-from broker.runtime.rate_limited_log import Notices
+from broker.errors import QueuesOwned
+from broker.runtime.later import Later
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock, Handle, Scheduler
 from conf.models import SubscriptionConfig
 from pyddmq.actions import Action
@@ -21,7 +22,7 @@ _OWNED_LOOK_SECONDS = 1.0
 """How often queues are tried again that somebody inside the program consumes (D36)."""
 
 
-class Slot:
+class TopicPlace:
     """A topic of the group.
 
     Attributes:
@@ -57,12 +58,12 @@ class Generations:
     def __init__(
         self,
         group: str,
-        slots: dict[str, Slot],
+        slots: dict[str, TopicPlace],
         *,
-        make: Callable[[SubscriptionConfig, Slot], Subscription],
+        make: Callable[[SubscriptionConfig, TopicPlace], Subscription],
         clock: Clock,
         scheduler: Scheduler,
-        notices: Notices,
+        limited_log: RateLimitedLog,
         drain_seconds: float,
         ended: Callable[[str | None], None] = lambda _: None,
     ) -> None:
@@ -74,7 +75,7 @@ class Generations:
             make: Makes the next generation of a slot, ready to be started; raises when it cannot be made.
             clock: Monotonic time.
             scheduler: Looks after drains, and starts again what did not start.
-            notices: Says what did not start.
+            limited_log: Says what did not start.
             drain_seconds: As the attribute.
             ended: Told the topic that is consumed no more; None: all of them.
         """
@@ -84,11 +85,11 @@ class Generations:
         self._make = make
         self._clock = clock
         self._scheduler = scheduler
-        self._notices = notices
+        self._limited_log = limited_log
         self._ended = ended
         self._started = False
         self._draining = False
-        self._check: Handle | None = None
+        self._check = Later(scheduler, self._check_replacements)
 
     def start(self) -> None:
         """Start a generation of every topic."""
@@ -104,16 +105,14 @@ class Generations:
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is out and every dead letter is settled."""
+        """Whether nothing is out and every dead letter is durable."""
         return all(subscription.drained for subscription in self.running())
 
     def stop(self) -> None:
         """End all generations at once."""
         self._draining = True
         self._started = False
-        if self._check is not None:
-            self._check.cancel()
-            self._check = None
+        self._check.cancel()
         for slot in self.slots.values():
             _forget_attempt(slot)
             if slot.subscription is not None:
@@ -125,7 +124,7 @@ class Generations:
         """Return the generations that run, draining ones included."""
         return [slot.subscription for slot in self.slots.values() if slot.subscription is not None]
 
-    def state_of(self, slot: Slot) -> str:
+    def state_of(self, slot: TopicPlace) -> str:
         """One of "starting", "waiting" (for queues of another owner), "running", "draining", "stopped"."""
         if slot.subscription is None:
             if slot.owner is not None and slot.config is not None:
@@ -149,7 +148,7 @@ class Generations:
         for name, each in wanted.items():
             slot = self.slots.get(name)
             if slot is None:
-                slot = self.slots[name] = Slot(each, made[name])
+                slot = self.slots[name] = TopicPlace(each, made[name])
                 if self._started and not self._draining:
                     self.start_slot(slot)
             elif name in made:
@@ -159,7 +158,7 @@ class Generations:
                 if slot.subscription is not None and slot.replace_at is None:
                     slot.subscription.configure(each, waiting_max)
 
-    def start_slot(self, slot: Slot) -> None:
+    def start_slot(self, slot: TopicPlace) -> None:
         """Start a slot's generation where none runs; one that is to end, ends.
 
         There is one attempt at a time: what was to be tried later is tried now instead.
@@ -179,7 +178,7 @@ class Generations:
             slot.subscription = None
             slot.problem = ""
             slot.owner = owned.owner
-            self._notices.note(
+            self._limited_log.note(
                 "subscription_waits_for_queues", self._group, topic=config.topic, owner=owned.owner, why=str(owned)
             )
             slot.again = self._scheduler.call_later(_OWNED_LOOK_SECONDS, self.start_slot, slot)
@@ -187,7 +186,7 @@ class Generations:
         except Exception as error:
             slot.subscription = None
             slot.problem = f"{type(error).__name__}: {error}"
-            self._notices.note(
+            self._limited_log.note(
                 "subscription_start_failed",
                 self._group,
                 topic=config.topic,
@@ -199,18 +198,18 @@ class Generations:
         slot.owner = None
         slot.problem = ""
 
-    def _end(self, slot: Slot) -> None:
+    def _end(self, slot: TopicPlace) -> None:
         """Forget a topic, and give up its queues: it was taken out, and nothing of it runs."""
         for name in [name for name, each in self.slots.items() if each is slot]:
             del self.slots[name]
             self._ended(name)
 
-    def renew(self, slot: Slot, config: SubscriptionConfig, actions: Sequence[Action]) -> None:
+    def renew(self, slot: TopicPlace, config: SubscriptionConfig, actions: Sequence[Action]) -> None:
         """Replace a slot's draining generation now; what is out, and the keys that wait for it, go to the next."""
         slot.replace_at = self._clock.monotonic()
         self.replace(slot, config, actions)
 
-    def replace(self, slot: Slot, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
+    def replace(self, slot: TopicPlace, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
         """End a slot's generation, gently, and start another (or none) in its place."""
         slot.config = config
         slot.actions = actions
@@ -224,12 +223,11 @@ class Generations:
 
     def end_drained(self) -> None:
         """End now, not at the next look, what was replaced and has drained."""
-        if self._check is not None:
-            self._check.cancel()
+        if self._check.is_due:
             self._check_replacements()
 
     def _check_replacements(self) -> None:
-        self._check = None
+        self._check.cancel()
         now = self._clock.monotonic()
         open_ones = False
         for slot in list(self.slots.values()):
@@ -242,11 +240,11 @@ class Generations:
             subscription.stop()
             slot.subscription = slot.replace_at = None
             self.start_slot(slot)
-        if open_ones and self._check is None:
-            self._check = self._scheduler.call_later(_DRAIN_CHECK_SECONDS, self._check_replacements)
+        if open_ones:
+            self._check.unless_due(_DRAIN_CHECK_SECONDS)
 
 
-def _forget_attempt(slot: Slot) -> None:
+def _forget_attempt(slot: TopicPlace) -> None:
     if slot.again is not None:
         slot.again.cancel()
         slot.again = None

@@ -1,7 +1,7 @@
 """A consumer group of the configuration, over all generations of its subscriptions.
 
-What `proxy` calls: pull, park, apply, give_back. Trackers, lanes and the pull buffer belong to the group and outlive
-generations, so that a reload of one topic disturbs neither parked pulls nor deliveries of another (D22).
+What `proxy` calls: pull, park, apply, give_back. Trackers, group queues and the pull buffer belong to the group and
+outlive generations, so that a reload of one topic disturbs neither parked pulls nor deliveries of another (D22).
 """
 
 from __future__ import annotations
@@ -9,29 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.errors import BodyUnusable
-from broker.queues.queue_locks import QueuesOwned
-from broker.queues.topics import retry_topic
+from broker.errors import QueuesOwned
 from conf.models import GroupConfig, SubscriptionConfig
 from pyddmq.actions import Action, BodyUnprocessable
 from upstream.budget import Budget
 from upstream.delivery.buffer import Batch, Parked, ParkedFull, PullBuffer
 from upstream.delivery.counters import PARKED_REFUSED, UNKNOWN_QUEUE
-from upstream.delivery.generations import Generations, Slot, same_generation
-from upstream.delivery.group_lanes import GroupLanes, UnknownTopic
-from upstream.delivery.group_parts import GroupLimits, GroupParts, Runtime
+from upstream.delivery.generations import Generations, TopicPlace, same_generation
+from upstream.delivery.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
+from upstream.delivery.group_queues import GroupQueues, UnknownTopic
 from upstream.delivery.pauses import Pause
 from upstream.delivery.results import Applied, Result, apply_result
-from upstream.delivery.stats import LISTED_MAX, GroupStats, StatsReader, TopicOffsets, TopicStats
+from upstream.delivery.stats import LISTED_MAX, StatsReader, TopicOffsets
 from upstream.delivery.subscription import Subscription
-from upstream.job import Holder, Lane, UpstreamJob
-from upstream.progress.ownership import QueueOwnership
+from upstream.job import GroupQueue, Holder, UpstreamJob
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
 from upstream.retry.retry_topic import RetryTopic, recover_retries
 from upstream.state import State
+from upstream.views import GroupView, SubscriptionView
 
 if TYPE_CHECKING:
-    from broker.queues.topics import Topic
+    from upstream.queues import TopicView
 
 _new = tuple.__new__
 
@@ -45,13 +43,16 @@ class ConsumerGroup:
     Attributes:
         name: Its name; `name_bytes` in UTF-8.
         config: The configuration in force.
+        node: What it has of its node.
+        fetch_hooks: Who serves its fetches, where it is low level.
+        queues_by_topic: Every queue that it has read: by topic, by qid.
     """
 
     def __init__(
         self,
         config: GroupConfig,
         *,
-        runtime: Runtime,
+        node: NodeSeams,
         make_actions: MakeActions,
         qid_prefix: str,
         limits: GroupLimits | None = None,
@@ -63,7 +64,7 @@ class ConsumerGroup:
 
         Args:
             config: The group as configured.
-            runtime: What it has of its node.
+            node: What it has of its node.
             make_actions: Makes the actions of a subscription; raises when one cannot be made.
             qid_prefix: Text before the queue number in a qid: `<brokerCluster>_<brokerName>_` (section 1.5).
             limits: Its bounds; the defaults when absent.
@@ -75,50 +76,44 @@ class ConsumerGroup:
             Exception: What `make_actions` raised.
         """
         limits = limits or GroupLimits()
-        store, progress, notices = runtime.store, runtime.progress, runtime.notices
+        broker, progress, runtime = node.broker, node.progress, node.runtime
+        limited_log = runtime.limited_log
         self.name = config.group
         self.name_bytes = config.group.encode()
         self.config = config
-        self._runtime = runtime
+        self.node = node
         self._progress = progress
-        self._notices = notices
+        self._limited_log = limited_log
         self._make_actions = make_actions
         self._waiting_max = limits.waiting_max
         self._paused = paused
         self._buffer = PullBuffer(clock=runtime.clock, limits=limits.buffer, budget=budget)
-        self._dead_letters = DeadLetters(config.group, store=store, progress=progress, scheduler=runtime.scheduler)
+        self._dead_letters = DeadLetters(config.group, broker=broker, progress=progress, scheduler=runtime.scheduler)
         self._retry_topic = RetryTopic(
-            config.group, store=store, progress=progress, metrics=runtime.metrics, notices=notices
+            config.group, broker=broker, progress=progress, metrics=runtime.metrics, limited_log=limited_log
         )
+        self.fetch_hooks = FetchHooks()
         self._parts = GroupParts(
             group=config.group,
-            runtime=runtime,
+            node=node,
             buffer=self._buffer,
             dead_letters=self._dead_letters,
             retry_topic=self._retry_topic,
+            fetch_hooks=self.fetch_hooks,
         )
-        self._queues = GroupLanes(
-            config.group, store=store, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
+        self._queues = GroupQueues(
+            config.group, broker=broker, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
         )
-        self._lanes = self._queues.by_topic
-        self._slots = {each.topic: Slot(each, make_actions(each)) for each in config.enabled_topics}
-        self._ownership = QueueOwnership(
-            config.group,
-            client_id,
-            store=store,
-            progress=progress,
-            scheduler=runtime.scheduler,
-            metrics=runtime.metrics,
-            notices=notices,
-            lost=self._lost,
-        )
+        self.queues_by_topic = self._queues.by_topic
+        self._slots = {each.topic: TopicPlace(each, make_actions(each)) for each in config.enabled_topics}
+        self._claims = broker.claims(config.group, client_id, progress=progress, lost=self._lost)
         self._generations = Generations(
             config.group,
             self._slots,
             make=self._subscription,
             clock=runtime.clock,
             scheduler=runtime.scheduler,
-            notices=notices,
+            limited_log=limited_log,
             drain_seconds=limits.drain_seconds,
             ended=self._ended,
         )
@@ -166,7 +161,7 @@ class ConsumerGroup:
         try:
             return self._buffer.park(topic, count_max, holder, wake)
         except ParkedFull:
-            self._runtime.metrics.counter(PARKED_REFUSED, self.name).add()
+            self.node.runtime.metrics.counter(PARKED_REFUSED, self.name).add()
             raise
 
     def unpark(self, parked: Parked) -> None:
@@ -195,7 +190,7 @@ class ConsumerGroup:
                 subscription.outcomes.skip(job, "damaged")
         subscription.pump()
 
-    def drop_unusable(self, jobs: Sequence[tuple[UpstreamJob, BodyUnusable]]) -> None:
+    def drop_unusable(self, jobs: Sequence[tuple[UpstreamJob, BodyUnprocessable]]) -> None:
         """Dead-letter jobs of a batch whose bodies cannot be unpacked, as the reply's assembly found (D17)."""
         subscription = self._generation_with(jobs[0][0]) if jobs else None
         if subscription is None:
@@ -203,7 +198,7 @@ class ConsumerGroup:
         for job, error in jobs:
             if job.state is State.OUT:
                 subscription.outcomes.leave_delivery(job)
-                subscription.outcomes.error(job, BodyUnprocessable(error.reason, str(error)))
+                subscription.outcomes.error(job, error)
         subscription.pump()
 
     def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
@@ -212,15 +207,15 @@ class ConsumerGroup:
         if subscription is not None:
             subscription.outcomes.return_undelivered([job for job in jobs if job.delivery is not None])
 
-    def generation_of(self, lane: Lane) -> Subscription | None:
-        """Return the generation that reads a lane; None while none does."""
-        slot = self._slots.get(lane.line.topic)
+    def generation_of(self, group_queue: GroupQueue) -> Subscription | None:
+        """Return the generation that reads a group queue; None while none does."""
+        slot = self._slots.get(group_queue.line.topic)
         running = None if slot is None else slot.subscription
-        return running if running is lane.subscription else None
+        return running if running is group_queue.subscription else None
 
     def _generation_with(self, job: UpstreamJob) -> Subscription | None:
         """The generation that a job is of; None once that has ended."""
-        running = self.generation_of(job.lane)
+        running = self.generation_of(job.group_queue)
         return running if running is job.subscription else None
 
     # Results
@@ -241,37 +236,42 @@ class ConsumerGroup:
             topic, queue_id_text: Topic and qid of the context.
             success, fail, holder, deliveries, reasons: As those of `Result`.
         """
-        lane: Lane | None
+        group_queue: GroupQueue | None
         try:
-            lane = self._lanes[topic][queue_id_text]
+            group_queue = self.queues_by_topic[topic][queue_id_text]
         except KeyError:
-            lane = None
-        if lane is None or self._progress.failed is not None:
+            group_queue = None
+        if group_queue is None or self._progress.failed is not None:
             # Unknown, or the ack journal cannot be written: then no ack counts and keys wait (D5).
             ignored = len(success) + len(fail)
-            self._runtime.metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
+            self.node.runtime.metrics.counter(UNKNOWN_QUEUE, self.name).add(ignored)
             if ignored:
-                reason = "unknown_queue" if lane is None else "acks_refused"
-                self._notices.note(
+                reason = "unknown_queue" if group_queue is None else "acks_refused"
+                self._limited_log.note(
                     "result_ignored", self.name, ignored, kind=reason, reason=reason, topic=topic, qid=queue_id_text
                 )
             return Applied(ignored=ignored)
         # `generation_of`, inline.
         slot = self._slots.get(topic)
         running = None if slot is None else slot.subscription
-        if running is not lane.subscription:
+        if running is not group_queue.subscription:
             running = None
-        return apply_result(running, lane, _new(Result, (success, fail, holder, deliveries, reasons)))
+        return apply_result(running, group_queue, _new(Result, (success, fail, holder, deliveries, reasons)))
 
     # By an operator's hand
 
-    def lane(self, topic: str, queue_id: int, offset: int = -1) -> Lane | None:
-        """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupLanes.find`."""
+    @property
+    def retry_topic(self) -> str:
+        """Name of the topic in which what it failed comes again."""
+        return self._retry_topic.topic
+
+    def group_queue(self, topic: str, queue_id: int, offset: int = -1) -> GroupQueue | None:
+        """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupQueues.find`."""
         return self._queues.find(topic, queue_id, offset)
 
-    def lanes(self) -> list[Lane]:
+    def group_queues(self) -> list[GroupQueue]:
         """Return all queues that this group has read."""
-        return [lane for lanes in self._lanes.values() for lane in lanes.values()]
+        return [group_queue for group_queues in self.queues_by_topic.values() for group_queue in group_queues.values()]
 
     def drain_topic(self, topic: str) -> Subscription | None:
         """Read and hand out nothing more of a topic; returns what drains, None when none runs.
@@ -303,12 +303,13 @@ class ConsumerGroup:
                 slot.actions = self._make_actions(slot.config)
             slot.subscription.stop()
             slot.subscription = slot.replace_at = None
+        group_queues = self.queues_by_topic.get(topic, {}).values()
+        out = [(group_queue, group_queue.unfinished_adopted()) for group_queue in group_queues]
         try:
             change()
         finally:
-            for lane in self._lanes.get(topic, {}).values():
-                for offset in [each for each in lane.adopted if lane.tracker.is_finished(each)]:
-                    del lane.adopted[offset]
+            for group_queue, offsets in out:
+                group_queue.pass_over(offsets)
             if slot is not None:
                 self._generations.start_slot(slot)
 
@@ -322,9 +323,9 @@ class ConsumerGroup:
 
     def start(self) -> None:
         """Finish what retries and dead letters prove to be finished, make the trackers and begin to read."""
-        recover_retries(self.name, store=self._runtime.store, progress=self._progress, begin=self._begin)
+        recover_retries(self.name, broker=self.node.broker, progress=self._progress, begin=self._begin)
         self._retry_topic.recovered = True
-        recover_dead_letters(self.name, store=self._runtime.store, progress=self._progress, begin=self._begin)
+        recover_dead_letters(self.name, broker=self.node.broker, progress=self._progress, begin=self._begin)
         self._generations.start()
 
     def _begin(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -358,7 +359,7 @@ class ConsumerGroup:
     @property
     def live_jobs(self) -> int:
         """Unfinished jobs that were read; each takes memory."""
-        return sum(len(lane.live) for lanes in self._lanes.values() for lane in lanes.values())
+        return sum(len(group_queue.live) for group_queue in self.group_queues())
 
     def go_on(self) -> None:
         """Read and hand out what was held back for want of memory."""
@@ -372,7 +373,7 @@ class ConsumerGroup:
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is out and every dead letter is settled."""
+        """Whether nothing is out and every dead letter is durable."""
         return self._generations.drained
 
     def stop(self) -> None:
@@ -381,18 +382,18 @@ class ConsumerGroup:
         self._dead_letters.stop()
         self._retry_topic.stop()
 
-    def stats(self) -> GroupStats:
-        """Lag, what is out to whom since when, and keys that hold others up."""
-        reader = StatsReader(store=self._runtime.store, clock=self._runtime.clock)
+    def stats(self, *, details_max: int = LISTED_MAX) -> GroupView:
+        """Lag, what is out to whom since when, at most so many of that, and keys that hold others up."""
+        reader = StatsReader(times=self.node.broker, clock=self.node.runtime.clock)
         topics, out = [], []
         for name, slot in self._slots.items():
-            lanes = self._lanes.get(name, {}).values()
+            group_queues = self.queues_by_topic.get(name, {}).values()
             pause = self._paused(name)
             loss = self._progress.losses.of(self.name, name)
             stats, deliveries = reader.topic(
                 name,
                 self._generations.state_of(slot),
-                lanes,
+                group_queues,
                 slot.subscription,
                 pause,
                 loss=loss,
@@ -403,61 +404,61 @@ class ConsumerGroup:
             out += deliveries
         topics += self._retry_stats(reader)
         out.sort(key=lambda each: each.since_ms)
-        return GroupStats(
+        return GroupView(
             group=self.name,
-            topics=topics,
-            in_flight=out[:LISTED_MAX],
-            in_flight_total=len(out),
-            parked=self._buffer.parked_count,
+            parked_pulls=self._buffer.parked_count,
             buffered_bytes=self._buffer.bytes,
+            topics=topics,
+            in_flight_total=len(out),
+            in_flight=out[:details_max],
+            fetchers=self.fetch_hooks.fetchers(),
         )
 
     def offsets(self, topic: str | None = None) -> list[TopicOffsets]:
         """Return where each topic, or the one named, stands, whatever is unfinished in it."""
         found = []
         for name in self._slots:
-            lanes = self._lanes.get(name, {}).values()
-            found.append(TopicOffsets.of(name, [lane for lane in lanes if not lane.retries]))
-        retries = {lane.queue_id: lane for lane in self.lanes() if lane.retries}
+            group_queues = self.queues_by_topic.get(name, {}).values()
+            found.append(
+                TopicOffsets.of(name, [group_queue for group_queue in group_queues if not group_queue.retries])
+            )
+        retries = {group_queue.queue_id: group_queue for group_queue in self.group_queues() if group_queue.retries}
         if retries:
-            found.append(TopicOffsets.of(retry_topic(self.name), retries.values()))
+            found.append(TopicOffsets.of(self.retry_topic, retries.values()))
         return [each for each in found if topic is None or each.topic == topic]
 
-    def _retry_stats(self, reader: StatsReader) -> list[TopicStats]:
+    def _retry_stats(self, reader: StatsReader) -> list[SubscriptionView]:
         """The retry topic, apart from those whose failed messages it holds."""
-        lanes = {lane.queue_id: lane for lane in self.lanes() if lane.retries}
-        if not lanes:
+        group_queues = {group_queue.queue_id: group_queue for group_queue in self.group_queues() if group_queue.retries}
+        if not group_queues:
             return []
-        name = retry_topic(self.name)
         running = any(each.reads_retries and not each.draining for each in self._generations.running())
-        loss = self._progress.losses.of(self.name, name)
-        queues = [reader.queue(lane) for lane in lanes.values()]
-        return [
-            TopicStats(topic=name, state="running" if running else "stopped", queues=queues, stuck_keys=[], loss=loss)
-        ]
+        loss = self._progress.losses.of(self.name, self.retry_topic)
+        return [reader.retries(self.retry_topic, group_queues.values(), loss, running=running)]
 
-    def _subscription(self, config: SubscriptionConfig, slot: Slot) -> Subscription:
+    def _subscription(self, config: SubscriptionConfig, slot: TopicPlace) -> Subscription:
         """Make the next generation of a topic, paused where the topic is. Raises UnknownTopic, QueuesOwned, others."""
         topic = self._queues.topic(config.topic)
-        self._ownership.take(topic)
+        self._claims.take(topic)
         retries = self._queues.retries(config)
-        lanes = [self._queues.lane(topic, queue, config) for queue in topic.queues]
+        group_queues = [self._queues.group_queue(topic, queue, config) for queue in topic.queues]
         if retries is not None:
             try:
-                self._ownership.take(retries)
+                self._claims.take(retries)
             except QueuesOwned:
-                self._ownership.release(topic.name)
+                self._claims.release(topic.name)
                 raise
-            lanes += self._queues.retry_lanes(topic, retries)
-        for lane in lanes:
-            self._progress.follow(lane.tracker)
+            group_queues += self._queues.retry_group_queues(topic, retries)
+        for group_queue in group_queues:
+            self._progress.follow(group_queue.tracker)
         subscription = Subscription(
             self._parts,
             config,
             topic=topic,
             retries=retries,
-            lanes=lanes,
-            more_lanes=lambda: self._more_lanes(topic, slot.config),
+            group_queues=group_queues,
+            more_group_queues=lambda: self._more_group_queues(topic, slot.config),
+            revoked=lambda gone: self._revoked(topic.name, gone),
             actions=slot.actions,
             waiting_max=self._waiting_max,
         )
@@ -465,26 +466,32 @@ class ConsumerGroup:
             subscription.set_paused(True)
         return subscription
 
-    def _more_lanes(self, topic: Topic, config: SubscriptionConfig | None) -> list[Lane]:
+    def _more_group_queues(self, topic: TopicView, config: SubscriptionConfig | None) -> list[GroupQueue]:
         """Take the queues that a topic got since; none while somebody else consumes one of them."""
         try:
-            self._ownership.take(topic)
+            self._claims.take(topic)
         except QueuesOwned as owned:
-            self._notices.note("queues_owned", self.name, topic=topic.name, owner=owned.owner)
+            self._limited_log.note("queues_owned", self.name, topic=topic.name, owner=owned.owner)
             return []
         return self._queues.more(topic, config)
 
     def _ended(self, topic: str | None) -> None:
         """Give up the queues of a topic that is consumed no more, and the retry topic's with the last that reads it."""
-        self._ownership.release(topic)
+        self._claims.release(topic)
         if topic is not None and not any(each.reads_retries for each in self._generations.running()):
-            self._ownership.release(retry_topic(self.name))
+            self._claims.release(self.retry_topic)
+
+    def _revoked(self, topic: str, gone: Sequence[GroupQueue]) -> None:
+        """Read a topic on without the queues that were taken away; what is out of the others stays in flight (D12)."""
+        self._queues.revoke(topic, gone)
+        self._progress.let_go(self.name, topic)
+        self._lost(topic)
 
     def _lost(self, topic: str) -> None:
         """End the generations that read a topic: somebody else consumes it. They start again when it is free."""
         for slot in list(self._slots.values()):
             running = slot.subscription
-            if running is not None and any(lane.topic == topic for lane in running.lanes):
+            if running is not None and any(group_queue.topic == topic for group_queue in running.group_queues):
                 running.stop()
                 slot.subscription = slot.replace_at = None
                 self._generations.start_slot(slot)

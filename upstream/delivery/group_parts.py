@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Scheduler
-from broker.store import Store
+from broker.runtime.bundle import Runtime
 from upstream.delivery.buffer import BufferLimits, PullBuffer
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.retry.retry_topic import RetryTopic
+from upstream.source import Broker
+from upstream.views import FetcherView
 
 DRAIN_SECONDS = 30.0
 """How long an old generation may take before the new one starts anyway (D22)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class NodeSeams:
     """What a node gives to all of its groups.
 
     Attributes:
-        store: The broker.
+        broker: Where the messages are.
         progress: Trackers and ack journal.
-        clock: Wall and monotonic time.
-        scheduler: The event loop.
-        metrics: The node's registry.
-        notices: Rate-limited log lines.
+        runtime: Time, loop, counts and log lines.
     """
 
-    store: Store
+    broker: Broker
     progress: Progress
-    clock: Clock
-    scheduler: Scheduler
-    metrics: Metrics
-    notices: Notices
+    runtime: Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +47,39 @@ class GroupLimits:
     drain_seconds: float = DRAIN_SECONDS
 
 
+@dataclass(slots=True, kw_only=True)
+class FetchHooks:
+    """What a low-level group has of who serves its fetches (`upstream.fetch`), which stands above it.
+
+    Attributes:
+        arrived: Told that something may be there to be fetched.
+        fetchers: Tells who fetches.
+    """
+
+    arrived: Callable[[], None] = lambda: None
+    fetchers: Callable[[], Sequence[FetcherView]] = tuple
+
+    def serve(self, arrived: Callable[[], None], fetchers: Callable[[], Sequence[FetcherView]]) -> None:
+        """Begin to serve; arguments as the attributes."""
+        self.arrived, self.fetchers = arrived, fetchers
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupParts:
     """What the generations of one group share.
 
     Attributes:
         group: Name of the group.
-        runtime: What it has of its node.
+        node: What it has of its node.
         buffer: Its pull buffer.
         dead_letters: Its dead-letter topic.
         retry_topic: Sends back what failed.
+        fetch_hooks: Who serves its fetches, where its clients do that.
     """
 
     group: str
-    runtime: Runtime
+    node: NodeSeams
     buffer: PullBuffer
     dead_letters: DeadLetters
     retry_topic: RetryTopic
+    fetch_hooks: FetchHooks

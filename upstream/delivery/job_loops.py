@@ -1,6 +1,6 @@
 """Loops over the jobs of a round: what is done for every message, and nothing else.
 
-Each has a leaf, `upstream.delivery.jobs_leaf`, which does the same (D38); a job's states are those of `upstream.state`.
+Each has an accelerator in `upstream.jobs_accelerator` (D38); a job's states are those of `upstream.state`.
 What is rare is left to the callers: a loop ends before it, or says that it did nothing.
 """
 
@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from broker.runtime.leaves import leaf
-from upstream.job import Delivery, Generation, Holder, Lane, OrderKey, Unit, UpstreamJob
+from broker.runtime.accelerators import accelerated
+from upstream.job import Delivery, Generation, GroupQueue, Holder, OrderKey, Unit, UpstreamJob
 from upstream.state import Event, State, next_state
 
 _READY = next_state(State.READ, Event.PASS_GATE)
@@ -23,22 +23,25 @@ _FINISHED = next_state(_OUT, Event.SUCCEED)
 
 
 class Chains(Protocol):
-    """What `settle` needs of the order per key (`upstream.delivery.order`)."""
+    """What `finish` needs of the order per key (`upstream.delivery.order`)."""
 
     tails: dict[OrderKey, UpstreamJob]
+    waiting: int
 
     def release(self, job: UpstreamJob) -> UpstreamJob | None:
         """End the first job of a key; returns its next one."""
         ...
 
 
-def _placed(units: Sequence[tuple[int, int, int]], start: int, lane: Lane) -> list[Unit]:
-    """Return the units of a lane's queue, whose first is of offset `start`, with offset and lane."""
-    return [(physical, size, code, offset, lane) for offset, (physical, size, code) in enumerate(units, start)]
+def _placed(units: Sequence[tuple[int, int, int]], start: int, group_queue: GroupQueue) -> list[Unit]:
+    """Return the units of a group queue's queue, whose first is of offset `start`, with offset and group queue."""
+    return [(physical, size, code, offset, group_queue) for offset, (physical, size, code) in enumerate(units, start)]
 
 
-def _make(subscription: Generation, units: Sequence[Unit], keys: Sequence[OrderKey | None]) -> list[UpstreamJob] | None:
-    """Make the jobs of units with their keys, and register them in their lanes.
+def _make(
+    kind: type[UpstreamJob], subscription: Generation, units: Sequence[Unit], keys: Sequence[OrderKey | None]
+) -> list[UpstreamJob] | None:
+    """Make the jobs of units, of the class given, with their keys, and register them in their group queues.
 
     Returns:
         None, and nothing is done, where one of them may be finished or have failed already; here always: the source's
@@ -87,8 +90,8 @@ def _admit(ready: deque[UpstreamJob], room: int) -> list[UpstreamJob]:
     return admitted
 
 
-def _buffer(jobs: Sequence[UpstreamJob], enlist: Callable[[Lane], None]) -> int:
-    """Put RUNNING jobs at the end of their lanes' lines; lanes that are not in the rotation go to `enlist`.
+def _buffer(jobs: Sequence[UpstreamJob], enlist: Callable[[GroupQueue], None]) -> int:
+    """Put RUNNING jobs at the end of their group queues' lines; those not in the rotation go to `enlist`.
 
     Returns:
         Their record bytes.
@@ -96,11 +99,11 @@ def _buffer(jobs: Sequence[UpstreamJob], enlist: Callable[[Lane], None]) -> int:
     size = 0
     for job in jobs:
         job.state = _BUFFERED
-        lane = job.lane
-        lane.waiting.append(job)
+        group_queue = job.group_queue
+        group_queue.waiting.append(job)
         size += job.size
-        if not lane.listed:
-            enlist(lane)
+        if not group_queue.listed:
+            enlist(group_queue)
     return size
 
 
@@ -120,32 +123,34 @@ def _take(waiting: deque[UpstreamJob], count: int, room: int) -> tuple[list[Upst
     return jobs, room
 
 
-def _hand_out(jobs: Sequence[UpstreamJob], delivery: Delivery, certain_from: int) -> bool:
+def _hand_out(jobs: Sequence[UpstreamJob], delivery: Delivery, certain_from: int) -> tuple[bool, bool]:
     """Note that jobs are OUT with a delivery.
 
     Args:
-        jobs: Jobs of one lane.
+        jobs: Jobs of one group queue.
         delivery: What they are out with.
         certain_from: The offset from which on it is known what was delivered before.
 
     Returns:
-        Whether one of them may have been delivered before.
+        Whether one of them may have been delivered before, and whether one was for certain.
     """
-    again = False
+    perhaps = again = False
     for job in jobs:
         job.state = _OUT
         job.delivery = delivery
         count = job.deliveries = job.deliveries + 1
-        if count > 1 or job.offset < certain_from:
-            again = True
-    return again
+        if count > 1:
+            perhaps = again = True
+        elif job.offset < certain_from:
+            perhaps = True
+    return perhaps, again
 
 
-# Positional, because it runs for every result: the leaf takes no keywords cheaply.
-def _settle(  # noqa: PLR0917
+# Positional, because it runs for every result: the accelerator takes no keywords cheaply.
+def _finish(  # noqa: PLR0917
     offsets: Sequence[int],
     at: int,
-    lane: Lane,
+    group_queue: GroupQueue,
     holder: Holder,
     order: Chains | None,
     ready: Callable[[UpstreamJob], None],
@@ -157,7 +162,7 @@ def _settle(  # noqa: PLR0917
     Args:
         offsets: What the client says.
         at: Where in them to begin.
-        lane: Their queue.
+        group_queue: Their queue.
         holder: Who says it.
         order: Where the jobs' keys are released; None where no key may be.
         ready: Gets the next job of a key.
@@ -169,8 +174,8 @@ def _settle(  # noqa: PLR0917
         finished.
     """
     done, slow = found
-    live = lane.live
-    unanswered = lane.unanswered
+    live = group_queue.live
+    unanswered = group_queue.unanswered
     current: Delivery | None = None
     last: UpstreamJob | None = None
     while at < len(offsets):
@@ -205,13 +210,13 @@ def _places(jobs: Sequence[UpstreamJob]) -> tuple[list[tuple[int, int]], list[in
     return [(job.physical, job.size) for job in jobs], [job.offset for job in jobs]
 
 
-_LEAF = "upstream.delivery.jobs_leaf"
-placed = leaf(_LEAF, "placed", _placed)
-make = leaf(_LEAF, "make", _make)
-submit = leaf(_LEAF, "submit", _submit)
-admit = leaf(_LEAF, "admit", _admit)
-buffer = leaf(_LEAF, "buffer", _buffer)
-take = leaf(_LEAF, "take", _take)
-hand_out = leaf(_LEAF, "hand_out", _hand_out)
-settle = leaf(_LEAF, "settle", _settle)
-places = leaf(_LEAF, "places", _places)
+_ACCELERATOR = "upstream.jobs_accelerator"
+placed = accelerated(_ACCELERATOR, "placed", _placed)
+make = accelerated(_ACCELERATOR, "make", _make)
+submit = accelerated(_ACCELERATOR, "submit", _submit)
+admit = accelerated(_ACCELERATOR, "admit", _admit)
+buffer = accelerated(_ACCELERATOR, "buffer", _buffer)
+take = accelerated(_ACCELERATOR, "take", _take)
+hand_out = accelerated(_ACCELERATOR, "hand_out", _hand_out)
+finish = accelerated(_ACCELERATOR, "finish", _finish)
+places = accelerated(_ACCELERATOR, "places", _places)

@@ -14,9 +14,10 @@ class TokenBucket:
 
     Attributes:
         rate: Messages per second; None for no limit.
+        held: How often messages that could have gone had to wait for it.
     """
 
-    __slots__ = ("_burst", "_clock", "_filled", "_tokens", "rate")
+    __slots__ = ("_burst", "_clock", "_filled", "_tokens", "held", "rate")
 
     def __init__(self, rate: float | None, clock: Clock) -> None:
         """Start full.
@@ -27,6 +28,7 @@ class TokenBucket:
         """
         self._clock = clock
         self.rate: float | None = None
+        self.held = 0
         self._tokens = 0.0
         self._filled = clock.monotonic()
         self.configure(rate, full=True)

@@ -1,7 +1,14 @@
 """What becomes of a job: consumed, tried again, timed out, dead-lettered, skipped. One object per subscription.
 
-Whatever ends a job ends in `over`, which runs once per job (the state table has no way out of FINISHED), so that
-permit and key are released exactly once (W36, W41).
+A job has up to four things: a **permit** (from `admit` on), its place in the chain of its **key**, its place in a
+**delivery** (while it is OUT or HELD), and an **offset** that is not finished. Each outcome gives some of them back.
+
+- What ends a job ends in `over`, once (the state table leads nowhere from FINISHED), so permit and key are released
+  exactly once (W36, W41). A job that waits for its retry keeps both: nothing of its key overtakes it.
+- An attempt is staged for the journal before the redelivery that it causes (D17), so a restart knows of it.
+- A record that takes a message's place is durable before the offset is finished (D16, D27). Until then the job is
+  BURYING or SENDING. If the disk fails meanwhile only the log can tell: UNDECIDED, and the key waits (`apart`).
+- A late success may finish the offset while somebody has the job; then it waits, HELD, and counts once.
 """
 
 from __future__ import annotations
@@ -12,29 +19,29 @@ from functools import partial
 
 from conf.models import SubscriptionConfig
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Unprocessable
-from upstream.delivery.apart import Apart, settle_successor
+from upstream.delivery.apart import Apart, complete_successor
 from upstream.delivery.counters import SubscriptionCounters
 from upstream.delivery.group_parts import GroupParts
+from upstream.delivery.latency import Latency
 from upstream.delivery.limits import Permits
 from upstream.delivery.order import OrderQueue
 from upstream.delivery.timers import Deadlines, DueJobs
-from upstream.history import FAILING_ATTEMPTS, History
+from upstream.history import FAILING_ATTEMPTS, noted
 from upstream.job import Delivery, UpstreamJob
 from upstream.progress.tracker import FailureKind
-from upstream.retry.dead_letters import UNDECIDED, is_dead_letter_topic
+from upstream.retry.dead_letters import UNDECIDED
 from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
-from upstream.state import Event, State, move
+from upstream.state import WITHOUT_PERMIT, Event, State, move
 
-WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY)
-"""States in which a job holds no permit."""
 PAUSED_LOOK_SECONDS = 1.0
 """How long a retry that is due while its subscription is paused waits until it is looked at again."""
 
 
 class Outcomes:
-    """Settles the jobs of one subscription.
+    """Completes the jobs of one subscription.
 
     Attributes:
+        latency: How long messages took.
         order: Chains per key.
         permits: Concurrency.
         ready: Jobs that are first of their key and wait for a permit.
@@ -66,23 +73,25 @@ class Outcomes:
             delay_gate: Keeps the order gate closed for so many seconds, for a job that failed before it.
             pump: Called when something was freed outside a call of the subscription.
         """
-        clock, scheduler, notices = parts.runtime.clock, parts.runtime.scheduler, parts.runtime.notices
+        runtime = parts.node.runtime
+        clock, scheduler, limited_log = runtime.clock, runtime.scheduler, runtime.limited_log
         self.group = parts.group
         self.config = config
         self.counters = counters
+        self.latency = Latency(runtime.metrics, parts.group, config.topic, clock)
         self.order = OrderQueue()
         self.permits = Permits(config.concurrency)
         self.ready: deque[UpstreamJob] = deque()
-        self.burying = 0
+        self.leaving = 0
         self.draining = False
         self.paused = False
         self.stopped = False
         self._buffer = parts.buffer
         self._dead_letters = parts.dead_letters
         self._retry_topic = parts.retry_topic
-        self._progress = parts.runtime.progress
+        self._progress = parts.node.progress
         self._clock = clock
-        self._notices = notices
+        self._limited_log = limited_log
         self._rerun = rerun
         self._delay_gate = delay_gate
         self._pump = pump
@@ -94,10 +103,14 @@ class Outcomes:
             counters=counters,
             deadlines=self.deadlines,
             clock=clock,
-            notices=notices,
+            limited_log=limited_log,
             over=partial(self.over, held_permit=False),
             pump=pump,
         )
+
+    def is_dead_letter(self, job: UpstreamJob) -> bool:
+        """Whether a job is a dead letter itself, of which there is none (D16)."""
+        return self._dead_letters.holds(job.topic)
 
     def begin_drain(self) -> None:
         """From here on no key is released and no retry comes."""
@@ -132,8 +145,8 @@ class Outcomes:
         """Finish a consumed job: its offset is finished, its permit free, its key released."""
         held_permit = job.state is not State.READ
         move(job, Event.SUCCEED)
-        job.lane.tracker.finish(job.offset)
-        self.counters.finished.value += 1
+        job.group_queue.tracker.finish(job.offset)
+        self.count_finished(job)
         self.over(job, held_permit=held_permit)
 
     def succeed_unstarted(self, job: UpstreamJob) -> None:
@@ -143,19 +156,24 @@ class Outcomes:
         """
         first = job.state is State.READY
         move(job, Event.SUCCEED)
-        job.lane.tracker.finish(job.offset)
-        job.lane.forget(job.offset)
-        self.counters.finished.value += 1
+        job.group_queue.tracker.finish(job.offset)
+        job.group_queue.forget(job.offset)
+        self.count_finished(job)
         if first and job.key is not None and not self.draining:
             self._release(job)
 
+    def count_finished(self, job: UpstreamJob) -> None:
+        """Count a message that was consumed otherwise than by a plain answer."""
+        self.counters.finished.value += 1
+        self.latency.finished_singly(job)
+
     def over(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
         """Forget a job that just became FINISHED, free its permit and let its key go on."""
-        lane = job.lane
-        if lane.adopted or lane.unanswered:
-            lane.forget(job.offset)
+        group_queue = job.group_queue
+        if group_queue.adopted or group_queue.unanswered:
+            group_queue.forget(job.offset)
         else:
-            lane.live.pop(job.offset, None)
+            group_queue.live.pop(job.offset, None)
         if held_permit:
             self.permits.release(1)
         if job.key is not None and not self.draining:
@@ -165,7 +183,7 @@ class Outcomes:
         """End a HELD job: who had it answered, or is waited for no longer."""
         if job.delivery is not None:
             self.leave_delivery(job)
-        move(job, Event.SETTLE)
+        move(job, Event.COMPLETE)
         self.over(job)
 
     def _release(self, job: UpstreamJob) -> None:
@@ -177,17 +195,17 @@ class Outcomes:
         """Note a business failure: next entry of retryIntervals, or the dead letters when none is left (R45, D17)."""
         if self._was_finished(job):
             return
-        history = self._history(job, reason)
+        history = noted(job, reason, self._clock.monotonic())
         wait_ms = next_interval_ms(self.config.retry_intervals, history.fails)
         history.fails += 1
         self.counters.failed.value += 1
         if wait_ms is None:
-            self.bury(job, "fails", f"failed {history.fails} times: {reason}")
+            self.dead_letter(job, "fails", f"failed {history.fails} times: {reason}")
         else:
             self._retry(job, FailureKind.FAIL, history.fails, wait_ms)
 
     def error(self, job: UpstreamJob, error: Exception) -> None:
-        """Settle a job for which an action raised, by what the exception says about the message."""
+        """Complete or retry a job for which an action raised, by what the exception says about the message."""
         if isinstance(error, MessageUnreadable):
             self.skip(job, str(error))
             return
@@ -196,41 +214,36 @@ class Outcomes:
         if isinstance(error, BodyUnprocessable):
             self.counters.bodies_unusable(error.reason).add()
         if isinstance(error, Unprocessable):
-            self._history(job, str(error))
-            self.bury(job, "unprocessable", str(error))
+            noted(job, str(error), self._clock.monotonic())
+            self.dead_letter(job, "unprocessable", str(error))
             return
         reason = f"{type(error).__name__}: {error}"
-        history = self._history(job, reason)
+        history = noted(job, reason, self._clock.monotonic())
         self.counters.errors.value += 1
-        self._notices.note("action_error", self.group, topic=job.topic, qid=job.qid, offset=job.offset, error=reason)
+        self._limited_log.note(
+            "action_error", self.group, topic=job.topic, qid=job.qid, offset=job.offset, error=reason
+        )
         earlier = history.errors + history.timeouts
         history.errors += 1
         if may_retry_error(earlier, self.config.max_retry):
             self._retry(job, FailureKind.ERROR, history.errors, error_delay_ms(earlier))
         else:
-            self.bury(job, "errors", reason)
+            self.dead_letter(job, "errors", reason)
 
     def _was_finished(self, job: UpstreamJob) -> bool:
         """Whether a late success finished the offset while an action had the job; then the job is over."""
-        if not job.lane.tracker.is_finished(job.offset):
+        if not job.group_queue.tracker.is_finished(job.offset):
             return False
         held_permit = job.state is not State.READ
         move(job, Event.SUCCEED)
         self.over(job, held_permit=held_permit)
         return True
 
-    def _history(self, job: UpstreamJob, reason: str) -> History:
-        history = job.history
-        if history is None:
-            history = job.history = History(self._clock.monotonic())
-        history.reason = reason
-        return history
-
     def _retry(self, job: UpstreamJob, kind: FailureKind, count: int, wait_ms: int) -> None:
         """Note the attempt before the redelivery that it causes (D17), and wait in place."""
         now = self._clock.monotonic()
         due_wall_ms = self._clock.wall_ms() + wait_ms
-        self._progress.fail(job.lane.tracker, job.offset, kind=kind, count=count, due_wall_ms=due_wall_ms)
+        self._progress.fail(job.group_queue.tracker, job.offset, kind=kind, count=count, due_wall_ms=due_wall_ms)
         history = job.history
         assert history is not None
         history.due_wall_ms = due_wall_ms
@@ -255,7 +268,11 @@ class Outcomes:
         """
         history = job.history
         assert history is not None, "only what failed is sent back"
-        if history.timeouts or job.offset < job.lane.delivered_until or job.offset in job.lane.tracker.expiring:
+        if (
+            history.timeouts
+            or job.offset < job.group_queue.delivered_until
+            or job.offset in job.group_queue.tracker.expiring
+        ):
             self.counters.kept_in_place.value += 1
             return False
         held_permit = job.state not in WITHOUT_PERMIT
@@ -264,16 +281,16 @@ class Outcomes:
         if history.attempts >= FAILING_ATTEMPTS:
             self.counters.sent_back_again.value += 1
         move(job, Event.SEND_BACK)
-        self.burying += 1
+        self.leaving += 1
         return True
 
     def _sent_back(self, held_permit: bool, job: UpstreamJob, durable: bool) -> None:
         if self.stopped:
-            settle_successor(job)
+            complete_successor(job)
             return
-        self.burying -= 1
+        self.leaving -= 1
         if durable:
-            move(job, Event.SETTLE)
+            move(job, Event.COMPLETE)
             self.over(job, held_permit=held_permit)
         else:
             self.apart.leave(job, held_permit=held_permit)
@@ -298,14 +315,14 @@ class Outcomes:
         """Finish, count and report a job whose record cannot be read."""
         held_permit = job.state is not State.READ
         move(job, Event.SKIP)
-        job.lane.tracker.finish(job.offset)
+        job.group_queue.tracker.finish(job.offset)
         self.counters.skipped(reason).add()
-        self._notices.note(
+        self._limited_log.note(
             "message_unreadable", self.group, topic=job.topic, qid=job.qid, offset=job.offset, reason=reason
         )
         self.over(job, held_permit=held_permit)
 
-    def bury(self, job: UpstreamJob, kind: str, reason: str) -> None:
+    def dead_letter(self, job: UpstreamJob, kind: str, reason: str) -> None:
         """Give up on a job: to the dead letters; its key waits until that is durable (D16).
 
         Args:
@@ -315,32 +332,34 @@ class Outcomes:
         """
         held_permit = job.state not in WITHOUT_PERMIT
         job.drop_data()
-        move(job, Event.BURY)
-        if is_dead_letter_topic(job.topic):
+        move(job, Event.DEAD_LETTER)
+        if self.is_dead_letter(job):
             # No dead letter of a dead letter: the message stays readable where it is (D16).
             move(job, Event.SKIP)
-            job.lane.tracker.finish(job.offset)
+            job.group_queue.tracker.finish(job.offset)
             self.counters.skipped("dead_letter_exhausted").add()
-            self._notices.note("dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason)
+            self._limited_log.note(
+                "dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason
+            )
             self.over(job, held_permit=held_permit)
             return
-        self.burying += 1
-        if not self._dead_letters.bury(job, reason, partial(self._buried, kind, held_permit)):
+        self.leaving += 1
+        if not self._dead_letters.write(job, reason, partial(self._dead_lettered, kind, held_permit)):
             self.counters.refused.add()
-            self._notices.note("dead_letter_refused", self.group, topic=job.topic, qid=job.qid, offset=job.offset)
+            self._limited_log.note("dead_letter_refused", self.group, topic=job.topic, qid=job.qid, offset=job.offset)
 
-    def _buried(self, kind: str, held_permit: bool, job: UpstreamJob, problem: str | None) -> None:
+    def _dead_lettered(self, kind: str, held_permit: bool, job: UpstreamJob, problem: str | None) -> None:
         if self.stopped:
-            settle_successor(job)
+            complete_successor(job)
             return
-        self.burying -= 1
+        self.leaving -= 1
         if problem == UNDECIDED:
             self.apart.leave(job, held_permit=held_permit)
             self._pump()
             return
         if problem is None:
             self.counters.dead_letters(kind).add()
-            self._notices.note(
+            self._limited_log.note(
                 "message_dead_lettered",
                 self.group,
                 topic=job.topic,
@@ -349,16 +368,16 @@ class Outcomes:
                 reason=job.history.reason if job.history else kind,
             )
         else:
-            job.lane.tracker.finish(job.offset)
+            job.group_queue.tracker.finish(job.offset)
             self.counters.skipped(problem).add()
-        move(job, Event.SETTLE)
+        move(job, Event.COMPLETE)
         self.over(job, held_permit=held_permit)
         self._pump()
 
     def give_up(self, job: UpstreamJob, reason: str) -> None:
-        """Bury a job because an operator says so; see `bury`."""
-        self._history(job, reason)
-        self.bury(job, "operator", reason)
+        """Dead-letter a job because an operator says so; see `dead_letter`."""
+        noted(job, reason, self._clock.monotonic())
+        self.dead_letter(job, "operator", reason)
 
     def retry_now(self, job: UpstreamJob) -> None:
         """End the wait of a RETRYING job before its time."""
@@ -369,22 +388,22 @@ class Outcomes:
         """Let a RETRYING job wait no longer: it is about to end."""
         self._due.discard(job)
 
-    def withdraw_burial(self, job: UpstreamJob) -> bool:
+    def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
         """Finish a BURYING job if its dead letter can still be called off, its append having been refused so far."""
-        if not self.call_off_burial(job):
+        if not self.call_off_dead_letter(job):
             return False
         self.succeed(job)
         return True
 
-    def burial_refused(self, job: UpstreamJob) -> bool:
+    def dead_letter_refused(self, job: UpstreamJob) -> bool:
         """Whether the dead letter of a BURYING job has been refused so far; it is tried again."""
         return self._dead_letters.refused(job)
 
-    def call_off_burial(self, job: UpstreamJob) -> bool:
+    def call_off_dead_letter(self, job: UpstreamJob) -> bool:
         """Give up writing the dead letter of a BURYING job; False when that is under way or done."""
         if not self._dead_letters.withdraw(job):
             return False
-        self.burying -= 1
+        self.leaving -= 1
         return True
 
     # Deliveries
@@ -408,7 +427,7 @@ class Outcomes:
                     continue
                 job.delivery = None
                 if job.state is State.HELD:
-                    move(job, Event.SETTLE)
+                    move(job, Event.COMPLETE)
                     self.over(job)
                 elif job.state is State.OUT:
                     self._time_out(job, delivery, back)
@@ -417,20 +436,24 @@ class Outcomes:
 
     def _time_out(self, job: UpstreamJob, delivery: Delivery, back: list[UpstreamJob]) -> None:
         self.counters.timeouts.value += 1
-        job.lane.note_unanswered(job.offset, delivery)
+        job.group_queue.note_unanswered(job.offset, delivery)
         reason = f"no answer from {delivery.holder.address} within {self.config.timeout} ms"
-        history = self._history(job, reason)
+        history = noted(job, reason, self._clock.monotonic())
         history.since = min(history.since, delivery.since)
         earlier = history.errors + history.timeouts
         history.timeouts += 1
         if not may_retry_error(earlier, self.config.max_retry):
-            self.bury(job, "timeouts", reason)
+            self.dead_letter(job, "timeouts", reason)
         elif self.draining:
             self._retry(job, FailureKind.TIMEOUT, history.timeouts, 0)
         else:
             wall_ms = self._clock.wall_ms()
             self._progress.fail(
-                job.lane.tracker, job.offset, kind=FailureKind.TIMEOUT, count=history.timeouts, due_wall_ms=wall_ms
+                job.group_queue.tracker,
+                job.offset,
+                kind=FailureKind.TIMEOUT,
+                count=history.timeouts,
+                due_wall_ms=wall_ms,
             )
             back.append(job)
 
@@ -453,7 +476,7 @@ class Outcomes:
         self.counters.given_back.value += len(back)
         if self.draining:
             for job in back:
-                del job.lane.live[job.offset]
+                del job.group_queue.live[job.offset]
                 move(job, Event.ABANDON)
         else:
             self._buffer.put_back(back)
@@ -464,10 +487,10 @@ class Outcomes:
         now = self._clock.monotonic()
         left = []
         for job in jobs:
-            delivery = job.lane.adopted.pop(job.offset, None)
+            delivery = job.group_queue.adopted.pop(job.offset, None)
             if delivery is None or delivery.deadline <= now:
                 if delivery is not None:
-                    job.lane.note_unanswered(job.offset, delivery)
+                    job.group_queue.note_unanswered(job.offset, delivery)
                 left.append(job)
                 continue
             move(job, Event.TAKE)

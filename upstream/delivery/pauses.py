@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from broker.errors import StoreUnreadable
-from broker.runtime.file_writes import Saving, Steps, at_once
+from broker.runtime.file_writes import FileWrite, Steps, at_once
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile
 
@@ -101,7 +101,7 @@ class Pauses:
         """
         if (group, topic) in self._table or (group, None) in self._table:
             return False
-        yield from self._saving({**self._table, (group, topic): Pause(self._clock.wall_ms(), who)})
+        yield from self._writing({**self._table, (group, topic): Pause(self._clock.wall_ms(), who)})
         return True
 
     def resume(self, group: str, topic: str | None) -> bool:
@@ -120,10 +120,10 @@ class Pauses:
         kept = {each: pause for each, pause in self._table.items() if each[0] != group or topic not in (None, each[1])}
         if len(kept) == len(self._table):
             return False
-        yield from self._saving(kept)
+        yield from self._writing(kept)
         return True
 
-    def _saving(self, table: dict[tuple[str, str | None], Pause]) -> Saving:
+    def _writing(self, table: dict[tuple[str, str | None], Pause]) -> FileWrite:
         content = {
             "version": _VERSION,
             "paused": [
@@ -132,9 +132,9 @@ class Pauses:
             ],
         }
         first, second = self._files
-        yield from first.saving(content)
+        yield from first.writing(content)
         self._table = table
         try:
-            yield from second.saving(content)
+            yield from second.writing(content)
         except OSError as error:
             log.warning("pauses_copy_not_written", path=second.path, error=str(error))

@@ -14,7 +14,7 @@ from upstream.delivery import job_loops
 from upstream.delivery.crossing import is_of_only, is_of_present
 from upstream.delivery.subscription import Subscription
 from upstream.history import History
-from upstream.job import Holder, Lane, UpstreamJob
+from upstream.job import GroupQueue, Holder, UpstreamJob
 from upstream.retry.reasons import clean_reason
 from upstream.state import Event, State, move
 
@@ -68,14 +68,15 @@ class Result(NamedTuple):
         return f"failed by {self.holder.address}" + (f": {said}" if said else "")
 
 
-def apply_result(subscription: Subscription | None, lane: Lane, result: Result) -> Applied:
+def apply_result(subscription: Subscription | None, group_queue: GroupQueue, result: Result) -> Applied:
     """Apply one result to one queue of a generation: successes first, then fails (R44).
 
     Never raises for what a client sent. Without a generation successes of earlier deliveries count.
     """
     success, fail, holder, deliveries, _ = result
     if subscription is None:
-        return _apply_idle(lane, result)
+        return _apply_idle(group_queue, result)
+    group_queue.answered_at = subscription.now()
     done: list[int] = []
     slow: list[int] = []
     at, found = 0, (done, slow)
@@ -87,18 +88,19 @@ def apply_result(subscription: Subscription | None, lane: Lane, result: Result) 
     last: UpstreamJob | None = None
     while at < len(success):
         before = len(done)
-        at, delivery, ended = job_loops.settle(
-            success, at, lane, holder, order, subscription.make_ready, found, deliveries
+        at, delivery, ended = job_loops.finish(
+            success, at, group_queue, holder, order, subscription.make_ready, found, deliveries
         )
         if delivery is not None:
             last = ended
             delivery.open -= len(done) - before
+            subscription.outcomes.latency.finished(delivery, done[before:])
             if not delivery.open:
                 subscription.deadlines.close(delivery)
     if done:
-        lane.tracker.finish_many(done)
+        group_queue.tracker.finish_many(done)
         if last is not None:
-            lane.tracker.place = last.offset, last.physical
+            group_queue.tracker.place = last.offset, last.physical
         subscription.permits.release(len(done))
         subscription.counters.finished.value += len(done)
     if not slow and not fail:
@@ -106,12 +108,12 @@ def apply_result(subscription: Subscription | None, lane: Lane, result: Result) 
         return _new(Applied, (len(done), 0, 0, 0))
     finished, repeated, failed, ignored = len(done), 0, 0, 0
     for offset in slow:
-        outcome = _succeed_slowly(subscription, lane, offset, result)
+        outcome = _succeed_slowly(subscription, group_queue, offset, result)
         finished += outcome == "finished"
         repeated += outcome == "repeated"
         ignored += outcome == "ignored"
     for offset in fail:
-        if _fail(subscription, lane, offset, result):
+        if _fail(subscription, group_queue, offset, result):
             failed += 1
         else:
             ignored += 1
@@ -119,54 +121,54 @@ def apply_result(subscription: Subscription | None, lane: Lane, result: Result) 
     return _new(Applied, (finished, repeated, failed, ignored))
 
 
-def _apply_idle(lane: Lane, result: Result) -> Applied:
+def _apply_idle(group_queue: GroupQueue, result: Result) -> Applied:
     """No generation runs (between two, or disabled): successes of earlier deliveries still count."""
     finished = repeated = ignored = 0
     for offset in result.success:
-        unknown = not 0 <= offset < lane.queue.max_offset or offset >= lane.uncertain_until
-        if unknown or lane.tracker.undecided.get(offset):
+        unknown = not 0 <= offset < group_queue.queue.max_offset or offset >= group_queue.uncertain_until
+        if unknown or group_queue.tracker.undecided.get(offset):
             ignored += 1
             continue
-        if lane.tracker.finish(offset):
+        if group_queue.tracker.finish(offset):
             finished += 1
         else:
             repeated += 1
-        _note_answer(lane, offset, result)
+        _note_answer(group_queue, offset, result)
     for offset in result.fail:
-        if 0 <= offset < lane.queue.max_offset and lane.tracker.is_finished(offset):
-            _note_answer(lane, offset, result, fail=True)
+        if 0 <= offset < group_queue.queue.max_offset and group_queue.tracker.is_finished(offset):
+            _note_answer(group_queue, offset, result, fail=True)
     return Applied(finished, repeated, 0, ignored + len(result.fail))
 
 
-def _note_answer(lane: Lane, offset: int, result: Result, *, fail: bool = False) -> None:
+def _note_answer(group_queue: GroupQueue, offset: int, result: Result, *, fail: bool = False) -> None:
     """Take note of an answer for a message whose job, if there is one, is not out: its adopted delivery may end.
 
     A fail ends none of an unfinished message: it would come again uncounted.
     """
     number = result.number(offset)
-    delivery = None if fail and not lane.tracker.is_finished(offset) else lane.adopted.get(offset)
-    present = is_of_present(lane, offset, delivery, result.holder, number)
+    delivery = None if fail and not group_queue.tracker.is_finished(offset) else group_queue.adopted.get(offset)
+    present = is_of_present(group_queue, offset, delivery, result.holder, number)
     if delivery is not None and (present or (not fail and is_of_only(delivery, result.holder, number))):
-        del lane.adopted[offset]
+        del group_queue.adopted[offset]
 
 
-def _succeed_slowly(subscription: Subscription, lane: Lane, offset: int, result: Result) -> str:
+def _succeed_slowly(subscription: Subscription, group_queue: GroupQueue, offset: int, result: Result) -> str:
     """Apply a success that is not the present holder's plain answer: `finished`, `repeated` or `ignored`."""
-    job = lane.live.get(offset)
+    job = group_queue.live.get(offset)
     if job is None:
-        return _succeed_unread(subscription, lane, offset, result)
+        return _succeed_unread(subscription, group_queue, offset, result)
     if job.state is State.HELD:
-        if is_of_present(lane, offset, job.delivery, result.holder, result.number(offset)):
+        if is_of_present(group_queue, offset, job.delivery, result.holder, result.number(offset)):
             # Finished by an earlier delivery's success; this is the answer that its key waited for.
             subscription.outcomes.let_go(job)
         subscription.counters.repeated.value += 1
         return "repeated"
-    if job.state in _LEAVING or offset in lane.apart:
-        return _succeed_leaving(subscription, lane, offset, result, job)
+    if job.state in _LEAVING or offset in group_queue.apart:
+        return _succeed_leaving(subscription, group_queue, offset, result, job)
     if job.state is State.FINISHED:
         subscription.counters.late.value += 1
         return "finished"
-    if not job.deliveries and offset >= lane.uncertain_until:
+    if not job.deliveries and offset >= group_queue.uncertain_until:
         subscription.counters.stale("never_delivered").add()
         return "ignored"
     subscription.counters.late.value += 1
@@ -175,12 +177,12 @@ def _succeed_slowly(subscription: Subscription, lane: Lane, offset: int, result:
 
 
 def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) -> None:
-    state, lane, holder = job.state, job.lane, result.holder
+    state, group_queue, holder = job.state, job.group_queue, result.holder
     outcomes = subscription.outcomes
     delivery, number = job.delivery, result.number(job.offset)
     if state is State.OUT and delivery is not None:
-        present = is_of_present(lane, job.offset, delivery, holder, number)
-        certain = job.deliveries == 1 and job.offset >= lane.uncertain_until
+        present = is_of_present(group_queue, job.offset, delivery, holder, number)
+        certain = job.deliveries == 1 and job.offset >= group_queue.uncertain_until
         if present or is_of_only(delivery, holder, number, certain=certain):
             outcomes.leave_delivery(job)
             outcomes.succeed(job)
@@ -188,35 +190,37 @@ def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) 
     if state in (State.OUT, State.RUNNING):
         # Its key waits for the present delivery, or for the action that has it.
         move(job, Event.SUCCEED_LATE)
-        lane.tracker.finish(job.offset)
-        subscription.counters.finished.value += 1
+        group_queue.tracker.finish(job.offset)
+        outcomes.count_finished(job)
     elif state in (State.BUFFERED, State.RETRYING):
         if state is State.BUFFERED:
             subscription.buffer.forget(job)
         outcomes.succeed(job)
     else:
         # READ, WAITING or READY: delivered before a restart or reload, and not yet its turn again.
-        _note_answer(lane, job.offset, result)
-        if job.offset not in lane.adopted:
+        _note_answer(group_queue, job.offset, result)
+        if job.offset not in group_queue.adopted:
             outcomes.succeed_unstarted(job)
             return
         # Somebody else has it: when its turn comes, its key waits for that one.
-        lane.apart.add(job.offset)
-        lane.tracker.finish(job.offset)
-        subscription.counters.finished.value += 1
+        group_queue.apart.add(job.offset)
+        group_queue.tracker.finish(job.offset)
+        outcomes.count_finished(job)
         if job.history is None:
             job.history = History(subscription.now())
 
 
-def _succeed_leaving(subscription: Subscription, lane: Lane, offset: int, result: Result, job: UpstreamJob) -> str:
-    """Apply a success for what is on its way out of its queue, or was left unsettled by an earlier generation.
+def _succeed_leaving(
+    subscription: Subscription, group_queue: GroupQueue, offset: int, result: Result, job: UpstreamJob
+) -> str:
+    """Apply a success for what is on its way out of its queue, or was left undecided by an earlier generation.
 
     What is sent back was failed by who had it, and nobody else has it: the fail stands. A message on its way to the
     dead letters is finished by a success, so that it never comes again even if its record is not there after a failed
     disk; where that is there, it is in the dead letters besides, as if the success had come a moment later.
     """
-    tracker, counters, outcomes = lane.tracker, subscription.counters, subscription.outcomes
-    _note_answer(lane, offset, result)
+    tracker, counters, outcomes = group_queue.tracker, subscription.counters, subscription.outcomes
+    _note_answer(group_queue, offset, result)
     if tracker.is_finished(offset):
         counters.repeated.value += 1
         return "repeated"
@@ -224,53 +228,55 @@ def _succeed_leaving(subscription: Subscription, lane: Lane, offset: int, result
         counters.stale("sent_back").add()
         return "ignored"
     counters.late.value += 1
-    if job.state is State.BURYING and outcomes.withdraw_burial(job):
+    if job.state is State.BURYING and outcomes.withdraw_dead_letter(job):
         return "finished"
     tracker.finish(offset)
-    counters.finished.value += 1
+    outcomes.count_finished(job)
     if job.state is State.UNDECIDED:
-        outcomes.apart.settle(job)
+        outcomes.apart.complete(job)
     return "finished"
 
 
-def _succeed_unread(subscription: Subscription, lane: Lane, offset: int, result: Result) -> str:
+def _succeed_unread(subscription: Subscription, group_queue: GroupQueue, offset: int, result: Result) -> str:
     """Apply a success without a job: finished before, not yet read again after a restart, or unknown."""
-    if not 0 <= offset < lane.queue.max_offset:
+    if not 0 <= offset < group_queue.queue.max_offset:
         subscription.counters.stale("unknown_offset").add()
         return "ignored"
-    if lane.tracker.is_finished(offset):
-        _note_answer(lane, offset, result)
+    if group_queue.tracker.is_finished(offset):
+        _note_answer(group_queue, offset, result)
         subscription.counters.repeated.value += 1
         return "repeated"
-    if offset >= lane.uncertain_until:
+    if offset >= group_queue.uncertain_until:
         subscription.counters.stale("never_delivered").add()
         return "ignored"
-    if lane.tracker.undecided.get(offset):
+    if group_queue.tracker.undecided.get(offset):
         subscription.counters.stale("sent_back").add()
         return "ignored"
-    _note_answer(lane, offset, result)
-    if offset in lane.adopted:
+    _note_answer(group_queue, offset, result)
+    if offset in group_queue.adopted:
         # Somebody else has it: its key waits for that one.
-        lane.apart.add(offset)
+        group_queue.apart.add(offset)
     else:
-        lane.forget(offset)
-    lane.tracker.finish(offset)
-    lane.check_until = max(lane.check_until, offset + 1)
+        group_queue.forget(offset)
+    group_queue.tracker.finish(offset)
+    group_queue.check_until = max(group_queue.check_until, offset + 1)
     subscription.counters.late.value += 1
     subscription.counters.finished.value += 1
     return "finished"
 
 
-def _fail(subscription: Subscription, lane: Lane, offset: int, result: Result) -> bool:
+def _fail(subscription: Subscription, group_queue: GroupQueue, offset: int, result: Result) -> bool:
     """Whether a fail counted."""
-    job = lane.live.get(offset)
+    job = group_queue.live.get(offset)
     delivery = None if job is None else job.delivery
     if delivery is None:
-        _note_answer(lane, offset, result, fail=True)
-    present = delivery is not None and is_of_present(lane, offset, delivery, result.holder, result.number(offset))
+        _note_answer(group_queue, offset, result, fail=True)
+    present = delivery is not None and is_of_present(
+        group_queue, offset, delivery, result.holder, result.number(offset)
+    )
     if job is None or not present:
-        known = 0 <= offset < lane.queue.max_offset
-        finished = known and lane.tracker.is_finished(offset)
+        known = 0 <= offset < group_queue.queue.max_offset
+        finished = known and group_queue.tracker.is_finished(offset)
         reason = "already_finished" if finished else "stale_fail" if known else "unknown_offset"
         subscription.counters.stale(reason).add()
         return False

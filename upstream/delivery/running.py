@@ -52,11 +52,11 @@ class Running:
             self._outcomes.succeed(job)
 
     def _answered(self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
-        """Settle what an action decided (R16); returns the jobs that go on."""
+        """Carry out what an action decided (R16); returns the jobs that go on."""
         onward = []
         for job, answer in zip(jobs, answers, strict=True):
             if job.state is not _RUNNING:
-                # The action settled it by itself, or a late success has finished it and its key waited for the action.
+                # The action completed it itself, or a late success has finished it and its key waited for the action.
                 if job.state is _HELD and job.delivery is None and answer is not _ASYNCHRONIZED:
                     self._outcomes.let_go(job)
                 continue

@@ -1,4 +1,4 @@
-"""One generation of a group on one topic: it reads, keeps order per key, runs the actions and settles jobs.
+"""One generation of a group on one topic: it reads, keeps order per key, runs the actions and completes jobs.
 
 `pump` is the heart: it admits ready jobs while there are permits and rate tokens, and reads on while nothing ready is
 left over. Everything that frees something (an ack, an arrival, a retry, a token) calls it. All of it runs in the
@@ -10,24 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.runtime.seams import Handle
+from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Message
 from upstream.delivery import job_loops
 from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.limits import TokenBucket
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running
-from upstream.job import Delivery, Lane, UpstreamJob
-from upstream.source import EmbeddedSource
+from upstream.job import Delivery, GroupQueue, Reply, Slices, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
 if TYPE_CHECKING:
-    from broker.queues.topics import Topic
+    from upstream.queues import TopicView
+    from upstream.source import Source
 
 READ_JOBS = 256
 """Jobs read at once."""
@@ -53,6 +54,7 @@ class Subscription:
         group: Name of the group.
         config: Its configuration; limits in it may change live (`configure`).
         hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
+        pushes: Whether its last action, and no pull, is where messages go.
     """
 
     def __init__(
@@ -60,10 +62,11 @@ class Subscription:
         parts: GroupParts,
         config: SubscriptionConfig,
         *,
-        topic: Topic,
-        retries: Topic | None,
-        lanes: Sequence[Lane],
-        more_lanes: Callable[[], Sequence[Lane]],
+        topic: TopicView,
+        retries: TopicView | None,
+        group_queues: Sequence[GroupQueue],
+        more_group_queues: Callable[[], Sequence[GroupQueue]],
+        revoked: Callable[[Sequence[GroupQueue]], None],
         actions: Sequence[Action],
         waiting_max: int,
     ) -> None:
@@ -72,20 +75,21 @@ class Subscription:
         Args:
             parts: What it has of its group.
             config: What it reads, and how.
-            topic: The topic in the store.
-            retries: The group's retry topic in the store, if messages of this topic may come from there.
-            lanes: The topic's queues as the group sees them, and the retry topic's.
-            more_lanes: Makes the lanes of queues that were added since; called when the topic grew.
+            topic: The topic.
+            retries: The group's retry topic, if messages of this topic may come from there.
+            group_queues: The topic's queues as the group sees them, and the retry topic's.
+            more_group_queues: Makes the group queues of queues that were added since; called when the topic grew.
+            revoked: Called with group queues whose queues were taken away; it ends this generation.
             actions: The pipeline, first action first; each instance belongs to this subscription.
             waiting_max: Jobs that may wait behind their keys; then reading stops (D15).
         """
-        runtime, buffer = parts.runtime, parts.buffer
+        runtime, buffer = parts.node.runtime, parts.buffer
         self.group = parts.group
         self.config = config
         self.topic = topic
         self._topics = [topic] if retries is None else [topic, retries]
-        self.lanes = list(lanes)
-        self._retry_lanes = sum(lane.retries for lane in lanes)
+        self.group_queues = list(group_queues)
+        self._retry_group_queues = sum(group_queue.retries for group_queue in group_queues)
         self.hands_out = True
         self.waiting_max = waiting_max
         self.buffer = buffer
@@ -98,23 +102,30 @@ class Subscription:
         self.deadlines = self.outcomes.deadlines
         self.make_ready = self.outcomes.ready.append
         self._ready = self.outcomes.ready
-        self._more_lanes = more_lanes
+        self._more_group_queues = more_group_queues
+        self._revoked = revoked
         self._line = buffer.line(config.topic)
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
-        self._notices = runtime.notices
+        self._limited_log = runtime.limited_log
+        self.pushes = config.actions[-1] != "PullServer"
         self._bucket = TokenBucket(config.tps_max, runtime.clock)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
         self._running = Running(self._pipeline, self.outcomes)
         self._gate = None if path is None else Gate(self.outcomes, self._pipeline, path)
-        self._source = EmbeddedSource(
-            self, self.lanes, runtime=runtime, counters=self.counters, keeps_record=self._gate is not None
-        )
+        if config.is_low_level:
+            self._source: Source = FetchedSource(parts.fetch_hooks)
+        else:
+            keeps_bodies = self._gate is not None
+            self._source = parts.node.broker.open(
+                self, self.group_queues, counters=self.counters, keeps_bodies=keeps_bodies
+            )
+        self._fetches = self._source.bodies_come_later
         self._adopting = False
         self._pumping = False
-        self._gate_timer: Handle | None = None
-        self._again: Handle | None = None
+        self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
+        self._again = Later(runtime.scheduler, self.pump)
         self.reading_stopped = False
         self._set_limits(config)
 
@@ -127,10 +138,10 @@ class Subscription:
             Exception: What an action's `open` raised; nothing is started then.
         """
         self._pipeline.open()
-        for lane in self.lanes:
-            lane.rewind()
-            lane.subscription = self
-        self._adopting = any(lane.adopted for lane in self.lanes)
+        for group_queue in self.group_queues:
+            group_queue.rewind()
+            group_queue.subscription = self
+        self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
         for topic in self._topics:
             topic.listeners.append(self._arrived)
         self.pump()
@@ -151,6 +162,11 @@ class Subscription:
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
 
+    @property
+    def held_by_rate(self) -> int:
+        """How often its rate held messages back."""
+        return self._bucket.held
+
     def set_paused(self, paused: bool) -> None:
         """Stop reading, running actions and handing out, or go on; what is out may be answered."""
         self.outcomes.paused = paused
@@ -167,7 +183,7 @@ class Subscription:
     @property
     def reads_retries(self) -> bool:
         """Whether messages of it may come back from the group's retry topic."""
-        return self._retry_lanes > 0
+        return self._retry_group_queues > 0
 
     def begin_drain(self) -> None:
         """Read and hand out nothing more; what is out may still be answered."""
@@ -176,55 +192,59 @@ class Subscription:
         self.hands_out = False
         for topic in self._topics:
             topic.listeners.remove(self._arrived)
-        self.buffer.drop(self.lanes)
+        self.buffer.drop(self.group_queues)
         self.outcomes.begin_drain()
-        if self._again is not None:
-            self._again.cancel()
-        for lane in self.lanes:
+        self._again.cancel()
+        for group_queue in self.group_queues:
             # What was handed out before may be answered after its job is gone: such an answer must count.
-            lane.uncertain_until = max(lane.uncertain_until, lane.queue.max_offset)
-            lane.delivered_until = max(lane.delivered_until, lane.next)
-            for job in list(lane.live.values()):
+            group_queue.uncertain_until = max(group_queue.uncertain_until, group_queue.queue.max_offset)
+            group_queue.delivered_until = max(group_queue.delivered_until, group_queue.next)
+            for job in list(group_queue.live.values()):
                 if job.state not in _KEPT_BY_DRAIN:
-                    del lane.live[job.offset]
+                    del group_queue.live[job.offset]
                     move(job, Event.ABANDON)
 
     @property
     def drained(self) -> bool:
         """Whether nothing is out, in an action or on its way to the dead letters."""
-        if not self.draining or self.deadlines.open or self.outcomes.burying:
+        if not self.draining or self.deadlines.open or self.outcomes.leaving:
             return False
-        return not any(_is_in_action(job) for lane in self.lanes for job in lane.live.values())
+        return not any(_is_in_action(job) for group_queue in self.group_queues for job in group_queue.live.values())
 
     def stop(self) -> None:
         """End this generation. What is still out stays in flight for the next one until its deadline (D12).
 
-        So do the keys of finished messages that are still out, and of those that are undecided: see `Lane.apart`.
+        So do the keys of finished messages that are still out, and of those that are undecided: see `GroupQueue.apart`.
         """
         if self.outcomes.stopped:
             return
         self.begin_drain()
         self.outcomes.stop()
-        for lane in self.lanes:
-            for job in list(lane.live.values()):
+        self._source.close()
+        for group_queue in self.group_queues:
+            for job in list(group_queue.live.values()):
                 delivery = job.delivery
                 if job.state in (State.OUT, State.HELD) and delivery is not None:
-                    lane.adopted[job.offset] = delivery.moved_on([])
+                    group_queue.adopted[job.offset] = delivery.moved_on([])
                 move(job, Event.ABANDON)
-            lane.live.clear()
-            lane.subscription = None
+            group_queue.live.clear()
+            group_queue.subscription = None
         try:
             self._pipeline.close()
         except Exception as error:
-            self._notices.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
+            self._limited_log.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
 
     def _arrived(self) -> None:
         """Read what became visible; the topic's listener."""
-        if len(self.topic.queues) != len(self.lanes) - self._retry_lanes:
-            for lane in self._more_lanes():
-                lane.subscription = self
-                self.lanes.append(lane)
-                self._source.add_lane(lane)
+        queues = self.topic.queues
+        if len(queues) != len(self.group_queues) - self._retry_group_queues:
+            if gone := [each for each in self.group_queues if not each.retries and each.queue not in queues]:
+                self._revoked(gone)
+                return
+            for group_queue in self._more_group_queues():
+                group_queue.subscription = self
+                self.group_queues.append(group_queue)
+                self._source.add_group_queue(group_queue)
         self._source.arrived()
         self.pump()
 
@@ -254,7 +274,7 @@ class Subscription:
             if jobs:
                 self.buffer.budget.add_jobs(len(jobs))
                 self._take_in(jobs)
-        self._pump_later(0.0)
+        self._again.after(0.0)
 
     def _read_max(self) -> int:
         """Jobs to read at once. Those left over without a permit are light, but for data parsed before the gate."""
@@ -280,7 +300,7 @@ class Subscription:
 
     def _delay_gate(self, seconds: float) -> None:
         """Hold the gate for a job that failed before it: what was read with and after it waits so long."""
-        self._gate_timer = self._scheduler.call_later(seconds, self.reopen_gate)
+        self._gate_wait.after(seconds)
 
     @property
     def gate_holder(self) -> UpstreamJob | None:
@@ -290,9 +310,7 @@ class Subscription:
 
     def reopen_gate(self) -> None:
         """End the wait of the job that holds the gate; harmless when none does."""
-        if self._gate_timer is not None:
-            self._gate_timer.cancel()
-            self._gate_timer = None
+        self._gate_wait.cancel()
         if self._gate is None or self.draining:
             return
         if self.outcomes.paused:
@@ -310,7 +328,7 @@ class Subscription:
             if not self.reading_stopped:
                 self.reading_stopped = True
                 self.counters.reading_stopped.add()
-                self._notices.note(
+                self._limited_log.note(
                     "reading_stopped_by_keys", self.group, topic=self.config.topic, waiting=self.order.waiting
                 )
             return False
@@ -330,8 +348,9 @@ class Subscription:
         if bucket.rate is not None:
             tokens = bucket.available()
             if tokens is not None and tokens < room:
+                bucket.held += 1
                 if not tokens:
-                    self._pump_later(bucket.wait_seconds())
+                    self._again.after(bucket.wait_seconds())
                 room = tokens
         admitted = job_loops.admit(ready, room)
         taken = len(admitted)
@@ -348,22 +367,30 @@ class Subscription:
         if bucket.rate is not None:
             bucket.take(taken)
         if admitted:
-            self._running.run(admitted)
+            self._run(admitted)
         return taken > 0 or not ready
-
-    def _pump_later(self, seconds: float) -> None:
-        if self._again is not None:
-            self._again.cancel()
-        self._again = self._scheduler.call_later(seconds, self._pump_again)
-
-    def _pump_again(self) -> None:
-        self._again = None
-        self.pump()
 
     # Actions
 
     def _run(self, jobs: list[UpstreamJob]) -> None:
-        self._running.run(jobs)
+        """Run RUNNING jobs through their actions, once their bodies are at hand."""
+        if self.pushes:
+            self._line.asked_at = self._clock.monotonic()
+        if self._fetches:
+            jobs = self._source.fetch(jobs, self._fetched)
+        if jobs:
+            self._running.run(jobs)
+
+    def _fetched(self, jobs: list[UpstreamJob]) -> None:
+        """Go on with jobs whose bodies came; those that were completed meanwhile end here."""
+        if self.outcomes.stopped:
+            return
+        for job in jobs:
+            if job.state is State.HELD and job.delivery is None:
+                self.outcomes.let_go(job)
+        if ready := [job for job in jobs if job.state is _RUNNING]:
+            self._running.run(ready)
+        self.pump()
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs into the pull buffer; what PullServer does."""
@@ -372,7 +399,7 @@ class Subscription:
                 job.drop_data()
         if self._adopting:
             jobs = self.outcomes.readopt(jobs)
-            self._adopting = any(lane.adopted for lane in self.lanes)
+            self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
         if jobs:
             self.buffer.offer(jobs)
 
@@ -387,13 +414,14 @@ class Subscription:
             self.outcomes.let_go(job)
             self.pump()
 
-    def settle(self, job: UpstreamJob, success: bool, reason: str) -> bool:
-        """Settle a job that an action kept; see `UpstreamJob.finish`."""
+    def complete(self, job: UpstreamJob, success: bool, reason: str) -> bool:
+        """Complete a job that an action kept; see `UpstreamJob.finish`."""
         if self.outcomes.stopped and success:
             # The next generation may have the message again; its consumption counts all the same.
-            return job.lane.tracker.finish(job.offset)
+            return job.group_queue.tracker.finish(job.offset)
         if not _is_in_action(job):
             return False
+        job.group_queue.answered_at = self._clock.monotonic()
         if job.state is not _RUNNING:
             self.outcomes.let_go(job)
         elif success:
@@ -410,12 +438,13 @@ class Subscription:
         self.deadlines.add(delivery)
         self.counters.delivered.value += delivery.open
         self.counters.batches.value += 1
+        self.outcomes.latency.handed_out(delivery, self._source.stored_ms)
         if not self._pumping and self._line.jobs < self._read_ahead:
             self.pump()
 
-    def settle_undecided(self, job: UpstreamJob) -> None:
+    def complete_undecided(self, job: UpstreamJob) -> None:
         """End an UNDECIDED job whose offset is finished: its record, of an earlier generation, is durable after all."""
-        self.outcomes.apart.settle(job)
+        self.outcomes.apart.complete(job)
 
     def expire(self, job: UpstreamJob) -> None:
         """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
@@ -426,13 +455,17 @@ class Subscription:
         job.drop_data()
         if state in (State.READ, State.WAITING):
             # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
-            job.lane.forget(job.offset)
+            job.group_queue.forget(job.offset)
         else:
             self.outcomes.over(job, held_permit=state is not State.READY)
 
     def now(self) -> float:
         """Monotonic seconds."""
         return self._clock.monotonic()
+
+    def stored_ms(self, job: UpstreamJob) -> int | None:
+        """Return when a job's message was stored; None when it cannot be read."""
+        return self._source.stored_ms(job)
 
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""
@@ -441,6 +474,18 @@ class Subscription:
     def load(self, job: UpstreamJob) -> Message:
         """Read a job's message; raises MessageUnreadable."""
         return self._source.load(job)
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
+        """Return offsets and slices of a batch for its reply; see `Source.slices`."""
+        return self._source.slices(jobs)
+
+    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
+        """Look at the jobs of a batch one by one; see `Source.sort_out`."""
+        return self._source.sort_out(jobs, bytes_max)
+
+    def message_id(self, job: UpstreamJob) -> str | None:
+        """Return the id by which its producer knows a message, where it can be read."""
+        return self._source.message_id(job)
 
 
 def _is_in_action(job: UpstreamJob) -> bool:

@@ -5,41 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.later import Earliest
+from broker.runtime.seams import Clock, Scheduler
 from upstream.job import Delivery, UpstreamJob
 
 _EARLY_SECONDS = 1e-4
 """Loops round their timers; what is due within this is due now, so that a call never spins for the rest."""
-
-
-class _Armed:
-    """A single scheduled call that runs at the earliest time asked for."""
-
-    def __init__(self, *, clock: Clock, scheduler: Scheduler, run: Callable[[float], None]) -> None:
-        self._clock = clock
-        self._scheduler = scheduler
-        self._run = run
-        self._handle: Handle | None = None
-        self._at = 0.0
-
-    def arm(self, at: float) -> None:
-        """Run at `at` (monotonic seconds), unless it runs earlier anyway."""
-        if self._handle is not None:
-            if self._at <= at:
-                return
-            self._handle.cancel()
-        self._at = at
-        self._handle = self._scheduler.call_later(max(0.0, at - self._clock.monotonic()), self._fire)
-
-    def cancel(self) -> None:
-        """Do not run."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _fire(self) -> None:
-        self._handle = None
-        self._run(self._clock.monotonic() + _EARLY_SECONDS)
 
 
 class DueJobs:
@@ -49,13 +20,14 @@ class DueJobs:
         self._heap: list[tuple[float, int, UpstreamJob]] = []
         self._numbers = 0
         self._due = due
-        self._call = _Armed(clock=clock, scheduler=scheduler, run=self._run)
+        self._clock = clock
+        self._call = Earliest(clock, scheduler, self._run)
 
     def add(self, job: UpstreamJob, at: float) -> None:
         """Report `job` at `at` (monotonic seconds)."""
         self._numbers += 1
         heappush(self._heap, (at, self._numbers, job))
-        self._call.arm(at)
+        self._call.at(at)
 
     def discard(self, job: UpstreamJob) -> None:
         """Forget one job; harmless when it does not wait here."""
@@ -67,15 +39,16 @@ class DueJobs:
     def clear(self) -> None:
         """Forget all jobs."""
         self._heap.clear()
-        self._call.cancel()
+        self._call.end()
 
-    def _run(self, now: float) -> None:
+    def _run(self) -> None:
+        now = self._clock.monotonic() + _EARLY_SECONDS
         heap = self._heap
         due = []
         while heap and heap[0][0] <= now:
             due.append(heappop(heap)[2])
         if heap:
-            self._call.arm(heap[0][0])
+            self._call.at(heap[0][0])
         if due:
             self._due(due)
 
@@ -87,7 +60,8 @@ class Deadlines:
         self.open: dict[Delivery, None] = {}
         """Deliveries with a job unanswered."""
         self._expired = expired
-        self._call = _Armed(clock=clock, scheduler=scheduler, run=self._run)
+        self._clock = clock
+        self._call = Earliest(clock, scheduler, self._run)
         self._armed = False
 
     def add(self, delivery: Delivery) -> None:
@@ -95,13 +69,13 @@ class Deadlines:
         self.open[delivery] = None
         if not self._armed:
             self._armed = True
-            self._call.arm(delivery.deadline)
+            self._call.at(delivery.deadline)
 
     def add_in_order(self, delivery: Delivery) -> None:
         """Watch a delivery that began before others did: of an earlier generation."""
         self.open = dict.fromkeys(sorted((*self.open, delivery), key=lambda each: each.deadline))
         self._armed = True
-        self._call.arm(delivery.deadline)
+        self._call.at(delivery.deadline)
 
     def close(self, delivery: Delivery) -> None:
         """Every job of it is answered: let go of them."""
@@ -114,15 +88,16 @@ class Deadlines:
             delivery.deadline = delivery.since + seconds
         self._armed = bool(self.open)
         if self.open:
-            self._call.arm(min(delivery.deadline for delivery in self.open))
+            self._call.at(min(delivery.deadline for delivery in self.open))
 
     def clear(self) -> None:
         """Forget all deliveries."""
         self.open.clear()
         self._armed = False
-        self._call.cancel()
+        self._call.end()
 
-    def _run(self, now: float) -> None:
+    def _run(self) -> None:
+        now = self._clock.monotonic() + _EARLY_SECONDS
         expired = []
         for delivery in self.open:
             if delivery.deadline > now:
@@ -133,9 +108,6 @@ class Deadlines:
         first = next(iter(self.open), None)
         self._armed = first is not None
         if first is not None:
-            self._call.arm(first.deadline)
+            self._call.at(first.deadline)
         if expired:
             self._expired(expired)
-
-
-__all__ = ["Deadlines", "DueJobs"]

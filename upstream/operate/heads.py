@@ -14,12 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.queues.topics import retry_topic
-from upstream.delivery.outcomes import WITHOUT_PERMIT
-from upstream.job import Lane, UpstreamJob, text_of
+from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.progress.tracker import FailureKind
-from upstream.retry.dead_letters import is_dead_letter_topic
-from upstream.state import Event, State, move
+from upstream.state import WITHOUT_PERMIT, Event, State, move
 
 if TYPE_CHECKING:
     from broker.runtime.seams import Clock
@@ -58,49 +55,55 @@ class Head(NamedTuple):
     subscription: Subscription
 
 
-def find_head(group: ConsumerGroup, lane: Lane, offset: int, *, key: str | None = None) -> Head:
+def find_head(group: ConsumerGroup, group_queue: GroupQueue, offset: int, *, key: str | None = None) -> Head:
     """Return the unfinished job at `offset` that waits behind no other.
 
     Args:
         group: Its group.
-        lane: Its queue.
+        group_queue: Its queue.
         offset: Its offset.
         key: If given, the order key that it must have.
 
     Raises:
         HeadRefused: There is no such job now.
     """
-    subscription = group.generation_of(lane)
+    subscription = group.generation_of(group_queue)
     if subscription is None or subscription.draining:
-        raise HeadRefused(f"The subscription of topic {lane.topic} starts, drains or has ended; try again in a moment.")
-    job = lane.live.get(offset)
+        raise HeadRefused(
+            f"The subscription of topic {group_queue.topic} starts, drains or has ended; try again in a moment."
+        )
+    job = group_queue.live.get(offset)
     if job is None or job.state in (State.FINISHED, State.ABANDONED):
-        raise HeadRefused(_why_absent(lane, offset))
+        raise HeadRefused(_why_absent(group, group_queue, offset))
     found = text_of(job.key)
     if key is not None and found != key:
-        raise HeadRefused(f"Offset {offset} of queue {lane.queue_id} has the order key {found!r}, not {key!r}.")
+        raise HeadRefused(f"Offset {offset} of queue {group_queue.queue_id} has the order key {found!r}, not {key!r}.")
     if job.state is State.WAITING:
         head = _head_of(subscription, job)
         where = f": queue {head.queue_id}, offset {head.offset}" if head is not None else ""
-        raise HeadRefused(f"Offset {offset} waits behind another message of key {found!r}{where}; name that one.")
+        raise HeadRefused(f"Offset {offset} waits for an earlier message of key {found!r}{where}; name that one.")
     return Head(job, subscription)
 
 
-def _why_absent(lane: Lane, offset: int) -> str:
-    queue = lane.queue
+def _why_absent(group: ConsumerGroup, group_queue: GroupQueue, offset: int) -> str:
+    queue = group_queue.queue
     if not queue.min_offset <= offset < queue.max_offset:
-        return f"Queue {lane.queue_id} of {queue.topic} holds offsets {queue.min_offset} to {queue.max_offset - 1}."
-    if lane.tracker.is_finished(offset):
-        return f"Offset {offset} of queue {lane.queue_id} is finished already.{_where_retried(lane)}"
-    return f"Offset {offset} of queue {lane.queue_id} has not been read yet; nothing waits for it."
+        return (
+            f"Queue {group_queue.queue_id} of {queue.topic} holds offsets {queue.min_offset} to {queue.max_offset - 1}."
+        )
+    if group_queue.tracker.is_finished(offset):
+        return (
+            f"Offset {offset} of queue {group_queue.queue_id} is finished already.{_where_retried(group, group_queue)}"
+        )
+    return f"Offset {offset} of queue {group_queue.queue_id} has not been read yet; nothing waits for it."
 
 
-def _where_retried(lane: Lane) -> str:
+def _where_retried(group: ConsumerGroup, group_queue: GroupQueue) -> str:
     """Where to look for a message that has failed, for a subscription that sends those to the group's retry topic."""
-    subscription = lane.subscription
+    subscription = group_queue.subscription
     if subscription is None or not subscription.config.retry_topic:
         return ""
-    name = retry_topic(subscription.group)
+    name = group.retry_topic
     return (
         f" If it failed, it comes again from {name}: `pyddmq timers list --topic '{name}'` lists what waits for its "
         "next attempt, `timers reschedule ID --at now` lets that come now, `timers cancel ID` ends it. "
@@ -110,7 +113,7 @@ def _where_retried(lane: Lane) -> str:
 
 def _head_of(subscription: Subscription, waiting: UpstreamJob) -> UpstreamJob | None:
     """The first job of a waiting job's key."""
-    jobs = (job for lane in subscription.lanes for job in lane.live.values())
+    jobs = (job for group_queue in subscription.group_queues for job in group_queue.live.values())
     return next((job for job in jobs if job.key == waiting.key and job.state is not State.WAITING), None)
 
 
@@ -132,7 +135,7 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
     if job.state is State.OUT:
         holder = _insist(job, force)
         assert job.delivery is not None, "only a delivered job is out"
-        job.lane.note_unanswered(job.offset, job.delivery)
+        job.group_queue.note_unanswered(job.offset, job.delivery)
         outcomes.leave_delivery(job)
         subscription.buffer.put_back([job])
         return Handled(
@@ -153,13 +156,13 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
 
 def _journal_due_now(job: UpstreamJob, progress: Progress, clock: Clock) -> None:
     """So that a restart does not wait either."""
-    failure = job.lane.tracker.failures.get(job.offset)
+    failure = job.group_queue.tracker.failures.get(job.offset)
     now_ms = clock.wall_ms()
     if job.history is not None:
         job.history.due_wall_ms = now_ms
     for kind in FailureKind if failure is not None else ():
         if failure is not None and failure.count(kind):
-            progress.fail(job.lane.tracker, job.offset, kind=kind, count=failure.count(kind), due_wall_ms=now_ms)
+            progress.fail(job.group_queue.tracker, job.offset, kind=kind, count=failure.count(kind), due_wall_ms=now_ms)
 
 
 def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
@@ -173,7 +176,7 @@ def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
     if job.state is State.HELD:
         return _let_go(head, force)
     text = _may_end(head, force)
-    job.lane.tracker.finish(job.offset)
+    job.group_queue.tracker.finish(job.offset)
     progress.sync()
     held_permit = job.state not in WITHOUT_PERMIT
     held_gate = _take_out(head)
@@ -199,7 +202,7 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
             letter itself (D16).
     """
     job, subscription = head
-    if is_dead_letter_topic(job.topic):
+    if subscription.outcomes.is_dead_letter(job):
         raise HeadRefused("It is a dead letter, and there are none of those; `skip` finishes it where it is.")
     if job.state is State.HELD:
         raise HeadRefused("It is finished already; its key waits for the answer of its present holder. See `skip`.")
@@ -225,7 +228,7 @@ def _may_end(head: Head, force: bool) -> str:
         raise HeadRefused(_SENDING)
     if job.state is State.UNDECIDED:
         raise HeadRefused(_UNDECIDED)
-    if job.state is State.BURYING and not subscription.outcomes.call_off_burial(job):
+    if job.state is State.BURYING and not subscription.outcomes.call_off_dead_letter(job):
         raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
     return ""
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
 from broker.errors import NO_SPACE, StoreError
-from broker.runtime.file_writes import Saving, Savings, SyncFailed
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Handle, Scheduler, Syncing, Syncs
+from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import FileWrite, FileWrites, SyncFailed
+from broker.runtime.later import Later
+from broker.runtime.metrics import declare
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Syncing, Syncs
 from upstream.progress.journal import AckJournal
-from upstream.progress.journal_format import encode_acked
+from upstream.progress.journal_format import encode_acked, encode_counted
 from upstream.progress.tracker import OffsetTracker
 
 log = structlog.get_logger()
@@ -62,50 +65,58 @@ class ProgressFull(ProgressFailed):
         self.cause = cause
 
 
+class Driver(NamedTuple):
+    """Whose turns flush the journal.
+
+    Attributes:
+        on_pending: Called when the first entry is staged after a flush.
+        on_failed: Called, once, with what failed and the error when journal or offsets are written no more; it says so
+            in the log.
+    """
+
+    on_pending: Callable[[], None]
+    on_failed: Callable[[str, OSError], object]
+
+
 class AckWriter:
     """The write side of one node's ack journal.
 
     Attributes:
         failed: Set while acks are refused.
         pending: Whether something is staged.
-        on_pending: Called when the first entry is staged after a flush.
-        on_failed: Called once, with what failed and the error, when nothing will be written any more; it says so in the
-            log. Without it this module does.
-        notices: Of what was not written, here and by those that commit what is journaled.
+        limited_log: Of what was not written, here and by those that commit what is journaled.
     """
 
     def __init__(
         self,
         journal: AckJournal,
         *,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
+        runtime: Runtime,
         sync_each_flush: bool,
         fence: Callable[[OffsetTracker, int], int],
         snapshot: Callable[[], list[bytes]],
         syncs: Syncs | None = None,
+        driver: Driver | None = None,
     ) -> None:
         """Write to `journal`, which was read.
 
         Args:
             journal: Where.
-            clock: Tells how long ago the last sync is.
-            scheduler: Runs the sync that is due after a write.
-            metrics: Counts blocks, bytes, syncs, segments, failures.
+            runtime: Its clock tells how long ago the last sync is; its scheduler runs what is due after a write.
             sync_each_flush: Whether every `flush` is durable.
             fence: Tells the commit-log offset of a finished message, -1 where it says nothing new.
             snapshot: Tells the blocks that describe everything as it stands in memory.
             syncs: Makes the syncs of `begin_sync`; without them they are made at once.
+            driver: Hears, after `begin`, of what is staged and fails; without one the log says so.
         """
         self.failed: ProgressFailed | None = None
         self.pending = False
-        self.on_pending: Callable[[], None] | None = None
-        self.on_failed: Callable[[str, OSError], object] | None = None
-        self.notices = Notices(clock)
+        self._driver = driver
+        self._is_driven = self._is_failure_told = False
+        self.limited_log = RateLimitedLog(runtime.clock)
         self._journal = journal
-        self._clock = clock
-        self._scheduler = scheduler
+        metrics = runtime.metrics
+        self._clock = runtime.clock
         self._sync_each_flush = sync_each_flush
         self._fence = fence
         self._snapshot = snapshot
@@ -121,12 +132,11 @@ class AckWriter:
         self._in_flight: int | None = None
         """How many blocks the sync covers that is on its way, None for no such sync."""
         self._begin_next = False
-        self._rolls = Savings(journal.disk)
-        self._rolls.syncs = syncs
+        self._rolls = FileWrites(journal.disk, syncs)
         self._rolling = False
         """Whether the current segment is not durable yet, and the one before it kept for that reason."""
         self._closed = False
-        self._timer: Handle | None = None
+        self._next_sync = Later(runtime.scheduler, self._on_timer)
         self._blocks = metrics.counter(JOURNAL_BLOCKS)
         self._bytes = metrics.counter(JOURNAL_BYTES)
         self._syncs = metrics.counter(JOURNAL_SYNCS)
@@ -186,8 +196,8 @@ class AckWriter:
         if self._unsynced:
             if self._sync_each_flush or self._sync_next:
                 self.sync()
-            elif self._timer is None:
-                self._arm()
+            else:
+                self._next_sync.unless_due(SYNC_SECONDS)
 
     @property
     def _written(self) -> int:
@@ -213,7 +223,7 @@ class AckWriter:
             raise self._refuse("syncing", error) from error
         self._durable(self._written)
 
-    def syncing(self) -> Saving:
+    def syncing(self) -> FileWrite:
         """`sync` in steps; what is written meanwhile waits for the next one. Raises the same."""
         if self.pending:
             self.flush()
@@ -290,7 +300,9 @@ class AckWriter:
         if self._in_flight is None and not self._rolling:
             begin_next, self._begin_next = self._begin_next, False
             if self._unsynced and begin_next and self.failed is None and not self._closed:
-                self._on_timer()
+                # In a turn of its own: what is staged may need the next segment, which cannot begin amid the steps of
+                # the roll that has just ended, and whose failure its own flush must hear of.
+                self._next_sync.after(0.0)
 
     @property
     def is_sync_due(self) -> bool:
@@ -312,24 +324,32 @@ class AckWriter:
             if self.on_failed is not None and error.errno not in NO_SPACE:
                 self._refuse("claiming space for", error)
             else:
-                self.notices.note("ack_journal_reserve_missing", error=str(error))
+                self.limited_log.note("ack_journal_reserve_missing", error=str(error))
 
     def close(self) -> None:
         """Withdraw the timer and close the journal."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.notices.flush(everything=True)
+        self._next_sync.cancel()
+        self.limited_log.flush(everything=True)
         self._rolls.abandon()
         self._journal.close()
 
+    def begin(self) -> None:
+        """Have the driver hear of everything from now on: what failed before was the opening's failure."""
+        self._is_driven = self._driver is not None
+
+    @property
+    def on_failed(self) -> Callable[[str, OSError], object] | None:
+        """The driver's, until it was called for the journal."""
+        if self._driver is None or not self._is_driven or self._is_failure_told:
+            return None
+        return self._driver.on_failed
+
     def _mark_pending(self) -> None:
         self.pending = True
-        if self._timer is None:
-            self._arm()
-        if self.on_pending is not None:
-            self.on_pending()
+        self._next_sync.unless_due(SYNC_SECONDS)
+        if self._driver is not None and self._is_driven:
+            self._driver.on_pending()
 
     def _take_staged(self) -> bytes:
         parts = self._staged
@@ -341,6 +361,10 @@ class AckWriter:
                 ranges = tracker.take_staged()
                 if ranges:
                     parts.append(encode_acked(tracker.tracker_id, self._fence(tracker, ranges[-1] - 1), ranges))
+                if tracker.counts_staged:
+                    tracker.counts_staged = False
+                    counts = tracker.expired, tracker.expired_ms, tracker.dead_letters
+                    parts.append(encode_counted(tracker.tracker_id, *counts))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _roll(self) -> None:
@@ -363,7 +387,7 @@ class AckWriter:
             # It was made at once.
             self._sync_next = False
 
-    def _roll_steps(self) -> Saving:
+    def _roll_steps(self) -> FileWrite:
         """Begin a segment, make it durable, and give up the one before it."""
         self._journal.begin_segment([*self._snapshot(), *self._markers])
         unsynced_before = self._unsynced
@@ -395,8 +419,9 @@ class AckWriter:
         full = what == "writing" and error.errno in NO_SPACE
         failed = self.failed = ProgressFull(error) if full else ProgressFailed(what, error)
         self._failures.value += 1
-        if not full and self.on_failed is not None:
-            on_failed, self.on_failed = self.on_failed, None
+        on_failed = None if full else self.on_failed
+        if on_failed is not None:
+            self._is_failure_told = True
             on_failed(f"{what} the ack journal", error)
         elif type(before) is not type(failed):
             log.error("acks_refused", reason=str(failed))
@@ -410,17 +435,12 @@ class AckWriter:
             with contextlib.suppress(OSError):
                 self._journal.sync()
 
-    def _arm(self) -> None:
-        self._timer = self._scheduler.call_later(SYNC_SECONDS, self._on_timer)
-
     def _on_timer(self) -> None:
         """Begin the sync that is due."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._next_sync.cancel()
         try:
             self.begin_sync()
         except ProgressFailed as error:
             # `failed` says so to whoever asks, and the log has its line; only a full disk is worth another try.
             if isinstance(error, ProgressFull):
-                self._arm()
+                self._next_sync.after(SYNC_SECONDS)

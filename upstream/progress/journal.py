@@ -20,9 +20,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from broker.errors import StoreFormatNewer
-from broker.opening.opening import run_to_end
 from broker.runtime.names import is_number
 from broker.runtime.seams import Buffer, Disk, DiskFile, Syncing, Syncs, Told
+from broker.runtime.steps import run_now
 from broker.runtime.unreadable import read_around
 from upstream.progress.journal_format import (
     BLOCK_HEADER,
@@ -105,7 +105,7 @@ class AckJournal:
 
     def read(self) -> SegmentContent | None:
         """Do `reading` in one go."""
-        return run_to_end(self.reading())
+        return run_now(self.reading())
 
     def reading(self) -> Generator[None, None, SegmentContent | None]:
         """Read the segment that counts, in steps: the newest whose snapshot is intact, or whole, or else the newest.
@@ -356,7 +356,7 @@ def _clear(file: DiskFile, position: int) -> None:
 
 def scan_segment(number: int, data: bytes, *, folder: str = "") -> SegmentContent:
     """Do `scanning_segment` in one go."""
-    return run_to_end(scanning_segment(number, data, folder=folder))
+    return run_now(scanning_segment(number, data, folder=folder))
 
 
 def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator[None, None, SegmentContent]:

@@ -5,6 +5,14 @@ No I/O. docs/progress.md describes the same layout for people. All integers are 
 A segment is a row of blocks: magic, payload length, CRC-32, payload. The sum is salted with the segment's number and
 the block's position, so that bytes that a recycled file still holds from an earlier life are never taken for blocks of
 this one. A payload is a row of entries, each beginning with its kind.
+
+An ack is written once per message and read once per start, so entries are small, and what a turn finished is one entry:
+ranges, since acks come in order or nearly so. Finished offsets above the watermark are packed (`finished_marks`).
+Trackers are named by numbers that are good for one segment: each segment begins with a snapshot that says what they
+stand for, so that no segment needs the one before.
+
+Two kinds of what is wrong stand apart. A wrong sum is a disk's doing: the block is passed over, and its acks come
+again. A right sum over what no writer makes is a defect: it is refused, before memory is taken for it.
 """
 
 from __future__ import annotations
@@ -14,10 +22,11 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.format.record import crc32
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Buffer
-from upstream.progress.tracker import AHEAD_MAX, Failure, FailureKind
+from broker.runtime.sums import crc32
+from upstream.progress.finished_marks import Marks
+from upstream.progress.tracker import Failure, FailureKind
 
 FORMAT_VERSION = 1
 MAGIC = b"\xa5AJ1"
@@ -27,7 +36,7 @@ END_OF_BLOCKS = bytes(BLOCK_HEADER.size)
 
 _SALT = struct.Struct("<QQI")  # segment number, position, payload bytes
 
-HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED = range(1, 12)
+HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED, COUNTED = range(1, 13)
 
 _HEADER = struct.Struct("<BHQ")
 _TRACKER = struct.Struct("<BIHHIqqqBBII")
@@ -40,15 +49,12 @@ _TRUNCATED = struct.Struct("<BIqq")
 _WRITING = struct.Struct("<BIq")
 _WRITTEN = struct.Struct("<B")
 _SCANNED = struct.Struct("<BHIq")
+_COUNTED = struct.Struct("<BIqqq")
 
 OFFSET_MAX = 1 << 51
 """No queue gets this far: at a million messages a second it would take seventy years."""
 _U32_MAX = (1 << 32) - 1
 _RANGES_MAX = 1000
-_RUN = struct.Struct("<II")
-_FORM_RUNS, _FORM_BITMAP = 1, 2
-_TO_DIGITS = bytes([0x30]) + bytes([0x31]) * 255
-_TO_MARKS = bytes(1 if each == 0x31 else 0 for each in range(256))
 
 
 class Header(NamedTuple):
@@ -72,8 +78,8 @@ class TrackerEntry(NamedTuple):
     """Physical offset of the highest finished record above the watermark; -1 none or unknown."""
     file_values: tuple[int, ...]
     """What consumerOffset.json may hold for it by our own hand; empty before the first write."""
-    marks: bytes
-    """One byte per offset from the watermark on, 1 finished."""
+    marks: Marks
+    """What is finished from the watermark on."""
 
 
 class SnapshotEnd(NamedTuple):
@@ -102,7 +108,7 @@ class Failed(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """The offset's dead-letter record is durable; it counts as finished."""
+    """The offset's dead-letter record is durable; it counts as finished, and as a dead letter of its tracker."""
 
     tracker_id: int
     offset: int
@@ -142,8 +148,21 @@ class Scanned(NamedTuple):
     offset: int
 
 
+class Counted(NamedTuple):
+    """What a tracker has counted so far, in all; in the block that finishes what was counted."""
+
+    tracker_id: int
+    expired: int
+    """Messages that retention took unfinished."""
+    expired_ms: int
+    """When it last did, wall clock; 0: never."""
+    dead_letters: int
+    """Messages that became dead letters."""
+
+
 Entry = (
     Header | TrackerEntry | SnapshotEnd | Acked | Failed | Dead | Reset | Truncated | Writing | Written | Scanned
+    | Counted
 )  # fmt: skip
 
 
@@ -177,9 +196,10 @@ def encode_header(number: int) -> bytes:
 
 
 def encode_tracker(entry: TrackerEntry) -> bytes:
-    """Encode a tracker's state; the finished offsets run-length or as a bitmap, whichever is shorter."""
+    """Encode a tracker's state."""
+    assert entry.watermark >= 0, "no queue has offsets below 0"
     group, topic = entry.group.encode(), entry.topic.encode()
-    form, finished = encode_marks(entry.marks)
+    form, span, finished = entry.marks
     head = _TRACKER.pack(
         TRACKER,
         entry.tracker_id,
@@ -191,7 +211,7 @@ def encode_tracker(entry: TrackerEntry) -> bytes:
         entry.high_fence,
         len(entry.file_values),
         form,
-        len(entry.marks),
+        span,
         len(finished),
     )
     values = struct.pack(f"<{len(entry.file_values)}q", *entry.file_values)
@@ -210,6 +230,7 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
     that this cannot express, or too many of them, make several entries.
     """
     start, end = ranges[0], ranges[1]
+    assert 0 <= start < end <= ranges[-1], "what is finished is some offset of a queue"
     if len(ranges) == 2 and end - start <= _U32_MAX:
         return _ACKED.pack(ACKED, tracker_id, fence, start, end - start, 0)
     steps = list(map(operator.sub, ranges[1:], ranges))  # length, gap, length, gap, ..., length
@@ -267,9 +288,15 @@ def encode_written() -> bytes:
 
 
 def encode_scanned(topic: str, queue_id: int, offset: int) -> bytes:
-    """Encode how far a dead-letter queue is settled."""
+    """Encode below which dead letter of a queue all origins are finished."""
     name = topic.encode()
     return _SCANNED.pack(SCANNED, len(name), queue_id, offset) + name
+
+
+def encode_counted(tracker_id: int, expired: int, expired_ms: int, dead_letters: int) -> bytes:
+    """Encode what a tracker has counted so far."""
+    assert min(expired, expired_ms, dead_letters) >= 0, "counts only grow"
+    return _COUNTED.pack(COUNTED, tracker_id, expired, expired_ms, dead_letters)
 
 
 def decode(payload: memoryview) -> Iterator[Entry]:
@@ -309,7 +336,8 @@ def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
     at += topic_size
     file_values = struct.unpack_from(f"<{values}q", data, at)
     at += 8 * values
-    marks = decode_marks(form, span, bytes(data[at : at + size]))
+    marks = Marks(form, span, bytes(data[at : at + size]))
+    marks.check()
     if watermark < 0:
         raise ValueError(f"a watermark of {watermark}")
     if not (is_stored(group) and is_stored(topic)):
@@ -369,6 +397,13 @@ def _decode_scanned(data: memoryview, at: int) -> tuple[Entry, int]:
     return Scanned(topic, queue_id, offset), at + size
 
 
+def _decode_counted(data: memoryview, at: int) -> tuple[Entry, int]:
+    entry = Counted(*_COUNTED.unpack_from(data, at)[1:])
+    if min(entry) < 0:
+        raise ValueError(f"counts of {tuple(entry)}")
+    return entry, at + _COUNTED.size
+
+
 _DECODERS = {
     HEADER: _decode_header,
     TRACKER: _decode_tracker,
@@ -381,56 +416,5 @@ _DECODERS = {
     WRITING: _decode_writing,
     WRITTEN: _decode_written,
     SCANNED: _decode_scanned,
+    COUNTED: _decode_counted,
 }
-
-
-def encode_marks(marks: bytes | bytearray) -> tuple[int, bytes]:
-    """Encode a row of bytes 0 and 1.
-
-    Returns:
-        The form, and the bytes: u32 pairs (zeros, ones) while those are shorter, else a bit per offset. Both are made
-        by C loops over the row, so that a snapshot of a million scattered acks takes milliseconds.
-    """
-    runs = marks.count(b"\x00\x01") + (marks[:1] == b"\x01")
-    if runs * _RUN.size > len(marks) // 8:
-        digits = marks.translate(_TO_DIGITS)
-        return _FORM_BITMAP, int(digits, 2).to_bytes((len(marks) + 7) // 8, "big")
-    pairs = bytearray()
-    edge = 0
-    start = marks.find(1)
-    while start >= 0:
-        end = marks.find(0, start)
-        if end < 0:
-            end = len(marks)
-        pairs += _RUN.pack(start - edge, end - start)
-        edge = end
-        start = marks.find(1, end)
-    return _FORM_RUNS, bytes(pairs)
-
-
-def decode_marks(form: int, span: int, data: bytes) -> bytes:
-    """Return the row of `span` bytes 0 and 1 that `encode_marks` was given (zeros behind the last 1 may be missing).
-
-    Raises:
-        ValueError: Unknown form, or more offsets than `span`.
-    """
-    if span > AHEAD_MAX + 1:
-        raise ValueError(f"a span of {span} offsets")
-    if not span:
-        return b""
-    if form == _FORM_BITMAP:
-        bits = int.from_bytes(data, "big")
-        if bits >> span:
-            raise ValueError("a bitmap is longer than its span")
-        return f"{bits:0{span}b}".encode().translate(_TO_MARKS)
-    if form != _FORM_RUNS:
-        raise ValueError(f"unknown form {form} of finished offsets")
-    pieces = []
-    total = 0
-    for zeros, ones in _RUN.iter_unpack(data):
-        total += zeros + ones
-        if total > span:
-            raise ValueError("runs are longer than their span")
-        pieces.append(bytes(zeros))
-        pieces.append(b"\x01" * ones)
-    return b"".join(pieces)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.queues.offsets import ConsumerOffsets
-from broker.runtime.file_writes import Saving, Savings, Steps, at_once, can_wait
+from broker.runtime.file_writes import FileWrite, FileWrites, Steps, at_once, can_wait
 from broker.runtime.metrics import Metrics, declare
 from broker.runtime.seams import Disk
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, ProgressFailed
 from upstream.progress.tracker_table import Known
+from upstream.queues import CommittedOffsets
 
 FILE_VALUES_MAX = 100
 """Values that consumerOffset.json may hold while writing it fails; the journal's entry has room for 255."""
@@ -28,12 +28,12 @@ class OffsetCommits:
 
     def __init__(
         self,
-        offsets: ConsumerOffsets,
+        offsets: CommittedOffsets,
         *,
         known: list[Known],
         writer: AckWriter,
         disk: Disk,
-        savings: Savings,
+        file_writes: FileWrites,
         metrics: Metrics,
     ) -> None:
         """Set up.
@@ -41,16 +41,16 @@ class OffsetCommits:
         Args:
             offsets: The file.
             known: The node's trackers, a list that grows with them.
-            writer: The ack journal's; told when the file can be written no more. Each commit has its notices written.
+            writer: The ack journal's; which fails when its file does. A commit flushes its rate-limited log.
             disk: Where both are.
-            savings: Makes the commits that are begun.
+            file_writes: Makes the commits that are begun.
             metrics: Counts offsets written and writes that failed.
         """
         self._offsets = offsets
         self._known = known
         self._writer = writer
         self._disk = disk
-        self._savings = savings
+        self._file_writes = file_writes
         self._is_under_way = False
         self._metrics = metrics
         self._file_failed = False
@@ -63,7 +63,7 @@ class OffsetCommits:
         Raises:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
-        self._offsets.settle()
+        self._offsets.finish_writes()
         self._writer.wait()
         at_once(self._disk, self._committing())
 
@@ -74,9 +74,9 @@ class OffsetCommits:
         """
         if not self._is_under_way:
             self._is_under_way = True
-            self._savings.add(self._committing_some_time(done))
+            self._file_writes.add(self._committing_some_time(done))
 
-    def _committing_some_time(self, done: Callable[[], None]) -> Saving:
+    def _committing_some_time(self, done: Callable[[], None]) -> FileWrite:
         try:
             yield from self._committing()
             done()
@@ -86,45 +86,45 @@ class OffsetCommits:
         finally:
             self._is_under_way = False
 
-    def _committing(self) -> Saving:
-        unsettled = [
+    def _committing(self) -> FileWrite:
+        changed = [
             known
             for known in self._known
             if (len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark) and not known.let_go
         ]
-        yield from self._announcing(unsettled)
-        for known in unsettled:
+        yield from self._announcing(changed)
+        for known in changed:
             tracker = known.tracker
             self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
         self._writer.set_space_aside()
-        self._writer.notices.flush()
-        if self._file_failed or not (yield from self._saving()):
+        self._writer.limited_log.flush()
+        if self._file_failed or not (yield from self._writing()):
             return
-        if unsettled:
-            for known in unsettled:
+        if changed:
+            for known in changed:
                 del known.file_values[:-1]
             self._writer.stage(form.encode_written())
-            self._metrics.counter(OFFSETS_COMMITTED).add(len(unsettled))
+            self._metrics.counter(OFFSETS_COMMITTED).add(len(changed))
 
-    def _saving(self) -> Steps[bool]:
+    def _writing(self) -> Steps[bool]:
         """Write the file; a failed write is never tried again, unless the disk was only full."""
         try:
-            yield from self._offsets.saving()
+            yield from self._offsets.writing()
         except OSError as error:
             self._metrics.counter(OFFSETS_COMMIT_ERRORS).add()
             on_failed = self._writer.on_failed
             if can_wait(error) or on_failed is None:
-                self._writer.notices.note("offsets_not_written", fault=str(error))
+                self._writer.limited_log.note("offsets_not_written", fault=str(error))
             else:
                 self._file_failed = True
                 on_failed("writing consumerOffset.json", error)
             return False
         return True
 
-    def _announcing(self, unsettled: list[Known]) -> Saving:
+    def _announcing(self, changed: list[Known]) -> FileWrite:
         """Make the journal say, durably, which values the file is about to get."""
         announced = []
-        for known in unsettled:
+        for known in changed:
             value, values = known.tracker.watermark, known.file_values
             # Where the file cannot be written for long, values gather; then the last one announced is tried again.
             if len(values) < FILE_VALUES_MAX and values[-1:] != [value]:

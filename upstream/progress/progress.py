@@ -21,24 +21,23 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from broker.opening.opening import run_to_end
-from broker.queues.consume_queue import ConsumeQueue
-from broker.queues.offsets import ConsumerOffsets
 from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
-from broker.runtime.file_writes import Saving, Savings
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.seams import Clock, Disk, Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import FileWrite, FileWrites
+from broker.runtime.metrics import declare
+from broker.runtime.steps import run_now
+from broker.runtime.timed_syncs import TimedSyncs
 from upstream.losses import Losses
 from upstream.progress import journal_format as form
-from upstream.progress.ack_writer import AckWriter, ProgressFailed, ProgressFull
+from upstream.progress.ack_writer import AckWriter, Driver, ProgressFailed, ProgressFull
 from upstream.progress.journal import SEGMENT_BYTES, AckJournal
 from upstream.progress.lost_snapshot import LostSnapshot
 from upstream.progress.offset_commits import OffsetCommits
 from upstream.progress.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
-from upstream.progress.replay import UNKNOWN, LogStore, LogView, Replay, raise_to_minimum, replaying
-from upstream.progress.taking_over import Popped, in_hand, take_over
+from upstream.progress.replay import Replay, identity_at, raise_to_minimum, replaying
 from upstream.progress.tracker import Failure, FailureKind, OffsetTracker
 from upstream.progress.tracker_table import Known, TrackerTable
+from upstream.queues import UNKNOWN, CommittedOffsets, Queues, QueueView, TakeOver
 
 log = structlog.get_logger()
 
@@ -66,6 +65,11 @@ def _nowhere(group: str, topic: str, queue_id: int) -> int | None:
     return None
 
 
+def _end_of(queues: Queues, topic: str, queue_id: int) -> int | None:
+    queue = queues.queue(topic, queue_id)
+    return None if queue is None else queue.max_offset
+
+
 class Progress:
     """Trackers, ack journal and committed offsets of one node; see the module's text for what it promises."""
 
@@ -73,40 +77,42 @@ class Progress:
         self,
         *,
         journal: AckJournal,
-        offsets: ConsumerOffsets,
-        view: LogView,
-        metrics: Metrics,
-        clock: Clock,
-        scheduler: Scheduler,
+        offsets: CommittedOffsets,
+        queues: Queues,
+        runtime: Runtime,
         ack_flush: Literal["async", "sync"],
         lost: LostSnapshot,
-        disk: Disk,
-        savings: Savings,
+        file_writes: FileWrites,
+        driver: Driver | None,
     ) -> None:
         """Assemble; use `open`."""
-        self._table = TrackerTable(view)
+        clock, metrics = runtime.clock, runtime.metrics
+        self._table = TrackerTable(queues)
         self.trackers = self._table.by_key
         """Every tracker known, also of groups that are no longer configured (D6)."""
         self.losses = Losses(metrics, clock)
         self.offsets = offsets
-        self._view = view
+        self._queues = queues
         self._metrics = metrics
         self._writer = AckWriter(
             journal,
-            clock=clock,
-            scheduler=scheduler,
-            metrics=metrics,
+            runtime=runtime,
             sync_each_flush=ack_flush == "sync",
             fence=self._table.fence,
             snapshot=self._table.snapshot,
-            syncs=savings.syncs,
+            syncs=file_writes.syncs and TimedSyncs(file_writes.syncs, clock, metrics, "ack_journal"),
+            driver=driver,
         )
         self._commits = OffsetCommits(
-            offsets, known=self._table.known, writer=self._writer, disk=disk, savings=savings, metrics=metrics
+            offsets,
+            known=self._table.known,
+            writer=self._writer,
+            disk=runtime.disk,
+            file_writes=file_writes,
+            metrics=metrics,
         )
-        offsets.settle = savings.finish
-        self.timers_read = False
-        """Whether the retry records among the timers were read since the start (`upstream.retry.retry_topic`)."""
+        self.shared_read: set[tuple[str, int]] = set()
+        """Queues with retry records of all groups that were read since the start (`upstream.retry.retry_topic`)."""
         self._commit_next = False
         self._lost = lost
         self._snapshot_lost = False
@@ -117,44 +123,38 @@ class Progress:
         cls,
         root: str,
         *,
-        store: LogStore,
-        disk: Disk,
-        clock: Clock,
-        metrics: Metrics,
-        scheduler: Scheduler,
+        queues: Queues,
+        runtime: Runtime,
         ack_flush: Literal["async", "sync"] = "async",
         segment_bytes: int = SEGMENT_BYTES,
-        savings: Savings | None = None,
+        file_writes: FileWrites | None = None,
+        driver: Driver | None = None,
     ) -> Progress:
         """Read the journal and consumerOffset.json, and bring both in line with the log; durable on return.
 
         Args:
             root: The store's root; the journal lies in `pyddmq/acks` below it.
-            store: Recovered, and nothing appended to it since (D11).
-            disk: Where both live.
-            clock: Stamps consumerOffset.json, and the duration in the log line.
-            metrics: Counts what was found.
-            scheduler: Runs the sync that is due after a flush.
+            queues: Recovered, and nothing appended to them since (D11).
+            runtime: Where both live; the scheduler runs the sync that is due after a flush.
             ack_flush: "sync" makes every `flush` durable.
             segment_bytes: Size at which a new journal segment begins.
-            savings: The store's; makes what nobody waits for beside the loop where it has `syncs`.
+            file_writes: The store's; makes what nobody waits for beside the loop where it has `syncs`.
+            driver: Whose turns flush it; hears nothing of the opening.
 
         Raises:
             ProgressFailed: The journal cannot be read or written.
             StoreFormatNewer: A newer version wrote it.
             StoreUnreadable: consumerOffset.json and its copies are damaged.
         """
-        return run_to_end(
+        return run_now(
             cls.opening(
                 root,
-                store=store,
-                disk=disk,
-                clock=clock,
-                metrics=metrics,
-                scheduler=scheduler,
+                queues=queues,
+                runtime=runtime,
                 ack_flush=ack_flush,
                 segment_bytes=segment_bytes,
-                savings=savings,
+                file_writes=file_writes,
+                driver=driver,
             )
         )
 
@@ -163,21 +163,21 @@ class Progress:
         cls,
         root: str,
         *,
-        store: LogStore,
-        disk: Disk,
-        clock: Clock,
-        metrics: Metrics,
-        scheduler: Scheduler,
+        queues: Queues,
+        runtime: Runtime,
         ack_flush: Literal["async", "sync"] = "async",
         segment_bytes: int = SEGMENT_BYTES,
-        savings: Savings | None = None,
+        file_writes: FileWrites | None = None,
+        driver: Driver | None = None,
     ) -> Generator[None, None, Progress]:
         """`open` in steps of bounded work. Nothing but a note is written before the last, which may be left out."""
+        disk, clock, metrics = runtime.disk, runtime.clock, runtime.metrics
         started = clock.monotonic()
+        file_writes = file_writes or FileWrites(disk)
         journal = AckJournal(f"{root}/pyddmq/acks", disk, segment_bytes=segment_bytes)
         try:
             content = yield from journal.reading()
-            offsets = ConsumerOffsets.open(root, disk=disk, clock=clock, metrics=metrics)
+            offsets = queues.opening_offsets(root, runtime, finish_writes=file_writes.finish)
             lost = LostSnapshot(root, disk=disk)
             snapshot_lost = lost.noted
             if content is not None and not content.whole:
@@ -185,26 +185,24 @@ class Progress:
                 lost.note()
         except OSError as error:
             raise ProgressFailed("reading", error) from error
-        view = LogView(store.topics)
         progress = cls(
             journal=journal,
             offsets=offsets,
-            view=view,
-            metrics=metrics,
-            clock=clock,
-            scheduler=scheduler,
+            queues=queues,
+            runtime=runtime,
             ack_flush=ack_flush,
             lost=lost,
-            disk=disk,
-            savings=savings or Savings(disk),
+            file_writes=file_writes,
+            driver=driver,
         )
         entries = content.entries if content is not None else []
-        found = yield from replaying(entries)
+        found = yield from replaying(entries, partial(_end_of, queues))
         if content is not None:
             report_damage(content, found, metrics)
         progress._snapshot_lost = snapshot_lost
-        hand = (yield from in_hand(store, offsets)) if content is None or offsets.changed_outside else None
-        progress._adopt(found, UNKNOWN if store.recovery.truncated_to is None else store.recovery.truncated_to, hand)
+        take_over = (yield from queues.taking_over(offsets)) if content is None or offsets.changed_outside else None
+        progress._adopt(found, take_over)
+        progress._writer.begin()
         log.info(
             "acks_replayed",
             trackers=len(progress.trackers),
@@ -221,7 +219,7 @@ class Progress:
         A known one stands where it stood, or at the oldest message where that is later. A new one starts at the value
         that consumerOffset.json has for it, or else at `first_offset()`; that is durable with the next flush (D6).
         """
-        queue = self._view.queue(topic, queue_id)
+        queue = self._queues.queue(topic, queue_id)
         tracker = self.trackers.get((group, topic, queue_id))
         if tracker is None:
             tracker = self._new_tracker(group, topic, queue_id, queue, first_offset)
@@ -233,7 +231,7 @@ class Progress:
         return self.tracker(group, topic, queue_id, first_offset=int)
 
     def _new_tracker(
-        self, group: str, topic: str, queue_id: int, queue: ConsumeQueue | None, first_offset: Callable[[], int]
+        self, group: str, topic: str, queue_id: int, queue: QueueView | None, first_offset: Callable[[], int]
     ) -> OffsetTracker:
         value = self.offsets.get(group, topic, queue_id)
         if value is not None:
@@ -256,10 +254,10 @@ class Progress:
         tracker.stage_to(self._writer.add_dirty)
         return known
 
-    def _skip_expired(self, tracker: OffsetTracker, queue: ConsumeQueue | None) -> None:
+    def _skip_expired(self, tracker: OffsetTracker, queue: QueueView | None) -> None:
         expired = raise_to_minimum(tracker, queue)
         if expired:
-            self.losses.add(tracker.group, tracker.topic, expired)
+            self.lost(tracker, expired)
             log.warning("messages_expired_unfinished", count=expired, **names_of(tracker), offset=tracker.watermark)
 
     # What happens to messages
@@ -282,16 +280,21 @@ class Progress:
     def dead_lettered(self, tracker: OffsetTracker, offset: int) -> None:
         """Note that the offset's dead-letter record is durable, and finish it (D16)."""
         if tracker.finish(offset):
+            tracker.dead_letters += 1
             self._writer.stage(form.encode_dead(tracker.tracker_id, offset))
+
+    def lost(self, tracker: OffsetTracker, count: int) -> None:
+        """Count messages that retention took from a tracker; called in the turn in which they are finished there."""
+        tracker.lose(count, self.losses.add(tracker.group, tracker.topic, count))
 
     def scan_position(self, topic: str, queue_id: int) -> int:
         """Return the first dead letter of this queue whose origin may not be finished here; 0 when never scanned."""
         return self._table.scanned.get((topic, queue_id), 0)
 
-    def dead_letters_settled(self, topic: str, queue_id: int, offset: int) -> None:
+    def dead_letters_done(self, topic: str, queue_id: int, offset: int) -> None:
         """Remember that all dead letters of this queue below `offset` have their origins finished here.
 
-        Called after `dead_lettered` of the record at `offset - 1`; dead letters settle in the order of their queue.
+        Called after `dead_lettered` of the record at `offset - 1`; they become durable in the order of their queue.
         """
         if offset > self._table.scanned.get((topic, queue_id), 0):
             self._table.scanned[topic, queue_id] = offset
@@ -314,7 +317,7 @@ class Progress:
             self.dead_lettered(tracker, origin.offset)
             self._metrics.counter(DEAD_LETTERS_RECOVERED, origin.group).add()
             found += 1
-        self.dead_letters_settled(topic, queue_id, offset)
+        self.dead_letters_done(topic, queue_id, offset)
         return found
 
     def mark_sent_back_from(
@@ -326,7 +329,7 @@ class Progress:
             tracker.finish(origin.offset)
             self._metrics.counter(RETRIES_RECOVERED, origin.group).add()
             found += 1
-        self.dead_letters_settled(topic, queue_id, offset)
+        self.dead_letters_done(topic, queue_id, offset)
         return found
 
     def _unfinished(self, origins: Iterable[Origin], begin: Begin) -> Iterator[tuple[OffsetTracker, Origin]]:
@@ -343,10 +346,10 @@ class Progress:
             yield tracker, origin
 
     def _is_same_record(self, origin: Origin) -> bool:
-        queue = self._view.queue(origin.topic, origin.queue_id)
+        queue = self._queues.queue(origin.topic, origin.queue_id)
         if queue is not None and origin.offset >= queue.max_offset:
             return False
-        held = self._view.physical(queue, origin.offset)
+        held = identity_at(queue, origin.offset)
         return UNKNOWN in (held, origin.physical) or held == origin.physical
 
     def reset(self, tracker: OffsetTracker, offset: int) -> None:
@@ -370,7 +373,7 @@ class Progress:
         if value is None or value in (known.file_values or [tracker.watermark]):
             # The journal knows it: nobody else put it there.
             return
-        queue = self._view.queue(tracker.topic, tracker.queue_id)
+        queue = self._queues.queue(tracker.topic, tracker.queue_id)
         self.reset(tracker, value if queue is None else min(value, queue.max_offset))
 
     def let_go(self, group: str, topic: str | None = None) -> None:
@@ -390,19 +393,6 @@ class Progress:
     def pending(self) -> bool:
         """Whether something is staged."""
         return self._writer.pending
-
-    @property
-    def on_pending(self) -> Callable[[], None] | None:
-        """Called when the first entry is staged after a flush."""
-        return self._writer.on_pending
-
-    @on_pending.setter
-    def on_pending(self, callback: Callable[[], None] | None) -> None:
-        self._writer.on_pending = callback
-
-    def on_failed(self, told: Callable[[str, OSError], object]) -> None:
-        """Have `told` called, once, with what failed and the error when journal or offsets are written no more."""
-        self._writer.on_failed = told
 
     def flush(self) -> None:
         """Write everything staged, in one write; to be called before the replies that promise it.
@@ -425,7 +415,7 @@ class Progress:
         self.flush()
         self._writer.sync()
 
-    def syncing(self) -> Saving:
+    def syncing(self) -> FileWrite:
         """`sync` in steps. Raises ProgressFailed: as `sync`."""
         return self._writer.syncing()
 
@@ -476,19 +466,20 @@ class Progress:
         finally:
             self._writer.close()
 
-    def _adopt(self, found: Replay, truncated_to: int, hand: Popped | None) -> None:
-        """Take over what the journal says, as far as file and log agree, and make that the new beginning."""
-        reconciler = Reconciler(self.offsets, self._view, self._metrics, truncated_to)
+    def _adopt(self, found: Replay, take_over: TakeOver | None) -> None:
+        """Take over what the journal says, as far as committed offsets and log agree; that is the new beginning."""
+        reconciler = Reconciler(self.offsets, self._queues, self._metrics)
         for each in found.trackers.values():
             tracker = each.tracker
             self._register(tracker, each.file_values)
-            reconciler.settle(each)
-            self._skip_expired(tracker, self._view.queue(tracker.topic, tracker.queue_id))
+            self.losses.known(tracker.group, tracker.topic, tracker.expired, tracker.expired_ms)
+            reconciler.resolve(each)
+            self._skip_expired(tracker, self._queues.queue(tracker.topic, tracker.queue_id))
         reconciler.clamp_others(self.trackers)
         for (topic, queue_id), offset in found.scanned.items():
-            queue = self._view.queue(topic, queue_id)
+            queue = self._queues.queue(topic, queue_id)
             self._table.scanned[topic, queue_id] = offset if queue is None else min(offset, queue.max_offset)
-        taken = hand is not None and take_over(hand, self._at_committed, self._view, self.offsets, self._metrics)
+        taken = take_over is not None and take_over(self._at_committed, self._metrics)
         self._writer.stage_segment(*reconciler.markers)
         self.flush()
         if reconciler.changed or taken:

@@ -16,12 +16,12 @@ from collections.abc import Container
 
 import structlog
 
-from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.metrics import Metrics, declare
 from upstream.progress import journal_format as form
 from upstream.progress.journal import SegmentContent
-from upstream.progress.replay import LogView, Replay, Replayed, drop_unvouched
+from upstream.progress.replay import Replay, Replayed, drop_unvouched
 from upstream.progress.tracker import OffsetTracker
+from upstream.queues import CommittedOffsets, Queues
 
 log = structlog.get_logger()
 
@@ -68,31 +68,30 @@ def report_damage(content: SegmentContent, found: Replay, metrics: Metrics) -> N
 
 
 class Reconciler:
-    """Settles the disagreements of one start.
+    """Resolves the disagreements of one start.
 
     Attributes:
         changed: Whether consumerOffset.json has to be written.
         markers: Journal entries that say what was done.
     """
 
-    def __init__(self, offsets: ConsumerOffsets, view: LogView, metrics: Metrics, truncated_to: int) -> None:
+    def __init__(self, offsets: CommittedOffsets, queues: Queues, metrics: Metrics) -> None:
         self.changed = False
         self.markers: list[bytes] = []
         self._offsets = offsets
-        self._view = view
+        self._queues = queues
         self._metrics = metrics
-        self._truncated_to = truncated_to
 
-    def settle(self, each: Replayed) -> None:
+    def resolve(self, each: Replayed) -> None:
         """Bring one tracker in line with the file first, and then with the log."""
         self._follow_file(each)
-        self._follow_end_of_log(each.tracker)
+        self._follow_end_of_log(each)
         self._follow_records(each)
 
     def clamp_others(self, trackers: Container[tuple[str, str, int]]) -> None:
         """Bring the file's offsets of groups that have no tracker here within the log, too."""
         for group, topic, queue_id, offset in list(self._offsets.items()):
-            queue = self._view.queue(topic, queue_id)
+            queue = self._queues.queue(topic, queue_id)
             if (group, topic, queue_id) in trackers or queue is None or offset <= queue.max_offset:
                 continue
             self._offsets.set(group, topic, queue_id, queue.max_offset)
@@ -115,25 +114,27 @@ class Reconciler:
         if value in each.file_values:
             return
         self._metrics.counter(OFFSETS_FOREIGN, tracker.group).add()
-        self._metrics.counter(ACKS_DROPPED, tracker.group).add(tracker.ahead)
+        self._metrics.counter(ACKS_DROPPED, tracker.group).add(tracker.ahead + each.dropped)
         log.warning(
             "offset_changed_by_others",
             **names_of(tracker),
             found=value,
             watermark=tracker.watermark,
-            acks_dropped=tracker.ahead,
+            acks_dropped=tracker.ahead + each.dropped,
         )
         tracker.reset(value)
+        each.claimed = 0
         each.fences.clear()
         each.file_values[:] = [value]
         self.markers.append(form.encode_reset(tracker.tracker_id, value))
         self.changed = True
 
-    def _follow_end_of_log(self, tracker: OffsetTracker) -> None:
-        queue = self._view.queue(tracker.topic, tracker.queue_id)
-        if queue is None or tracker.high <= queue.max_offset:
+    def _follow_end_of_log(self, each: Replayed) -> None:
+        tracker = each.tracker
+        queue = self._queues.queue(tracker.topic, tracker.queue_id)
+        if queue is None or each.high <= queue.max_offset:
             return
-        found, ahead = tracker.high, tracker.ahead
+        found, ahead = each.high, tracker.ahead + each.dropped
         tracker.clamp(queue.max_offset)
         self._metrics.counter(OFFSETS_CLAMPED, tracker.group).add()
         self._metrics.counter(ACKS_DROPPED, tracker.group).add(ahead - tracker.ahead)
@@ -141,7 +142,7 @@ class Reconciler:
         self._mark_truncated(tracker, queue.max_offset)
 
     def _follow_records(self, each: Replayed) -> None:
-        lost = drop_unvouched(each, self._view)
+        lost = drop_unvouched(each, self._queues)
         if lost:
             tracker = each.tracker
             self._metrics.counter(ACKS_UNVOUCHED, tracker.group).add(lost)
@@ -149,5 +150,5 @@ class Reconciler:
             self._mark_truncated(tracker, tracker.high)
 
     def _mark_truncated(self, tracker: OffsetTracker, end: int) -> None:
-        self.markers.append(form.encode_truncated(tracker.tracker_id, end, self._truncated_to))
+        self.markers.append(form.encode_truncated(tracker.tracker_id, end, self._queues.truncated_to))
         self.changed = True

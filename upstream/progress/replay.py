@@ -1,21 +1,23 @@
 """From the ack journal's entries, the log and consumerOffset.json to trackers that may be trusted.
 
-No I/O of its own: `replay` applies entries, `LogView` answers what the log holds, and the checks after it move
-trackers to the safe side. Safe means: an offset is taken for finished only when the record that was acknowledged is
-still the one at that offset. Everything that is in doubt comes again.
+No I/O of its own: `replay` applies entries, queues answer what they hold, and the checks after it move trackers to the
+safe side. Safe means: an offset is taken for finished only when the message that was acknowledged is still the one at
+that offset. Everything that is in doubt comes again.
+
+Each offset above a watermark costs a byte, and a block of a few bytes may say a thousand million. So no more of what is
+finished is taken over than the queue, which is recovered, can hold; what it says besides is told as what lies beyond
+the log. Of queues that are not here, nobody knows that: they have a bound together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from broker.errors import StoreError
-from broker.opening.opening import run_to_end
-from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue, Unit
+from broker.runtime.steps import run_now
 from upstream.progress.journal_format import (
     Acked,
+    Counted,
     Dead,
     Entry,
     Failed,
@@ -27,78 +29,24 @@ from upstream.progress.journal_format import (
     Written,
 )
 from upstream.progress.tracker import Failure, OffsetTracker
+from upstream.queues import UNKNOWN, Queues, QueueView
 
 _STEP_ENTRIES = 1024
-UNKNOWN = -1
-"""A physical offset that cannot be told."""
+UNSEEN_AHEAD_MAX = 1 << 26
+"""Offsets above watermarks of queues that are not here: all together."""
+
+EndOf = Callable[[str, int], int | None]
+"""Tells where a queue of a topic ends; None for one that is not here."""
 
 
-class QueuesOfTopic(Protocol):
-    """What is read of a topic."""
+def identity_at(queue: QueueView | None, offset: int, *, checked: bool = True) -> int:
+    """Return the identity of the message at a queue offset, or UNKNOWN where there is none to be had.
 
-    @property
-    def queues(self) -> list[ConsumeQueue]: ...
-
-
-class Recovery(Protocol):
-    """What is read of the store's recovery."""
-
-    @property
-    def truncated_to(self) -> int | None: ...
-
-
-class LogStore(Protocol):
-    """What is read of the store."""
-
-    @property
-    def topics(self) -> Mapping[str, QueuesOfTopic]: ...
-
-    def read(self, physical: int, size: int) -> memoryview: ...
-
-    @property
-    def recovery(self) -> Recovery: ...
-
-
-class LogView:
-    """What the log holds at a queue offset."""
-
-    def __init__(self, topics: Mapping[str, QueuesOfTopic]) -> None:
-        self._topics = topics
-
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return the queue, or None when the store has none of that name and number."""
-        found = self._topics.get(topic)
-        if found is None or queue_id >= len(found.queues):
-            return None
-        return found.queues[queue_id]
-
-    def physical(self, queue: ConsumeQueue | None, offset: int) -> int:
-        """Return the commit-log offset of the record at a queue offset, or UNKNOWN where there is none to be had."""
-        if queue is None or not queue.min_offset <= offset < queue.max_offset:
-            return UNKNOWN
-        try:
-            units = queue.read(offset, 1)
-        except (StoreError, OSError):
-            return UNKNOWN
-        return _physical_of(units)
-
-    def physical_unchecked(self, queue: ConsumeQueue | None, offset: int) -> int:
-        """Return the same without comparing the unit with its record, which costs more than all the rest of an ack.
-
-        For fences that are being written: a damaged unit makes one that will not match, and so a redelivery.
-        """
-        if queue is None:
-            return UNKNOWN
-        checker, queue.checker = queue.checker, None
-        try:
-            return self.physical(queue, offset)
-        finally:
-            queue.checker = checker
-
-
-def _physical_of(units: Sequence[Unit]) -> int:
-    """Commit-log offset in a unit; UNKNOWN for fillers and for units that are missing from their file."""
-    return units[0][0] if units and units[0][1] not in (0, FILLER_SIZE) else UNKNOWN
+    Unchecked for fences that are being written: a damaged queue makes one that will not match, and so a redelivery.
+    """
+    if queue is None or not queue.min_offset <= offset < queue.max_offset:
+        return UNKNOWN
+    return queue.identity(offset, checked=checked)
 
 
 @dataclass(slots=True)
@@ -110,6 +58,17 @@ class Replayed:
     """What consumerOffset.json may hold by our own hand: the last one written, then those that may have been."""
     fences: list[tuple[int, int]]
     """(offset, physical) of finished records; one matching fence vouches for every offset below it."""
+    end: int | None = None
+    """Where its queue ends, None where nobody knows: nothing from there on was taken over."""
+    claimed: int = 0
+    """One past the highest finished offset that lies beyond that end; 0 where none does."""
+    dropped: int = 0
+    """How many finished offsets do."""
+
+    @property
+    def high(self) -> int:
+        """One past the highest offset that the journal says is finished."""
+        return max(self.tracker.high, self.claimed)
 
 
 @dataclass(slots=True)
@@ -119,33 +78,39 @@ class Replay:
     trackers: dict[int, Replayed] = field(default_factory=dict)
     scanned: dict[tuple[str, int], int] = field(default_factory=dict)
     orphans: int = 0
-    """Entries of trackers whose declaration was lost; their acks come again."""
+    """Entries of trackers whose declaration was lost, or that no tracker can hold; their acks come again."""
+    unseen_left: int = 0
+    """How many offsets queues that are not here may still have above their watermarks."""
 
 
-def replay(entries: Iterable[Entry]) -> Replay:
+def _unseen(topic: str, queue_id: int) -> None:
+    return None
+
+
+def replay(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Replay:
     """Do `replaying` in one go."""
-    return run_to_end(replaying(entries))
+    return run_now(replaying(entries, end_of))
 
 
-def replaying(entries: Iterable[Entry]) -> Generator[None, None, Replay]:
-    """Apply a segment's entries in order, in steps of some entries."""
-    result = Replay()
+def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[None, None, Replay]:
+    """Apply a segment's entries in order, in steps of some entries; of what is finished, nothing beyond its queue."""
+    result = Replay(unseen_left=UNSEEN_AHEAD_MAX)
     trackers = result.trackers
     for place, entry in enumerate(entries, 1):
         if place % _STEP_ENTRIES == 0:
             yield
-        if isinstance(entry, (Acked, Failed, Dead, Reset, Truncated, Writing)):
+        if isinstance(entry, (Acked, Failed, Dead, Reset, Truncated, Writing, Counted)):
             known = trackers.get(entry.tracker_id)
             if known is None:
                 result.orphans += 1
             else:
                 try:
-                    _apply(known, entry)
+                    _apply(result, known, entry)
                 except ValueError:
                     # No tracker reaches so far above its watermark: what the entry says comes again.
                     result.orphans += 1
         elif isinstance(entry, TrackerEntry):
-            trackers[entry.tracker_id] = _declare(entry)
+            trackers[entry.tracker_id] = _declare(result, entry, end_of(entry.topic, entry.queue_id))
         elif isinstance(entry, Written):
             for each in trackers.values():
                 del each.file_values[:-1]
@@ -154,42 +119,74 @@ def replaying(entries: Iterable[Entry]) -> Generator[None, None, Replay]:
     return result
 
 
-def _declare(entry: TrackerEntry) -> Replayed:
+def _declare(found: Replay, entry: TrackerEntry, end: int | None) -> Replayed:
     tracker = OffsetTracker(entry.group, entry.topic, entry.queue_id, tracker_id=entry.tracker_id)
-    tracker.load(entry.watermark, entry.marks)
-    fences = []
+    known = Replayed(tracker, list(entry.file_values), [], end)
+    if end is None and entry.marks.span > found.unseen_left:
+        found.orphans += 1
+        row, known.dropped = b"", 0
+    else:
+        row, known.dropped = entry.marks.row(entry.marks.span if end is None else max(0, end - entry.watermark))
+        found.unseen_left -= len(row) if end is None else 0
+    tracker.load(entry.watermark, row)
     if entry.fence >= 0:
-        fences.append((entry.watermark - 1, entry.fence))
-    if entry.high_fence >= 0:
-        fences.append((tracker.high - 1, entry.high_fence))
-    return Replayed(tracker, list(entry.file_values), fences)
+        known.fences.append((entry.watermark - 1, entry.fence))
+    if known.dropped:
+        known.claimed = entry.watermark + entry.marks.span
+    elif entry.high_fence >= 0:
+        known.fences.append((tracker.high - 1, entry.high_fence))
+    return known
 
 
-def _apply(known: Replayed, entry: Acked | Failed | Dead | Reset | Truncated | Writing) -> None:
+def _apply(
+    found: Replay, known: Replayed, entry: Acked | Failed | Dead | Reset | Truncated | Writing | Counted
+) -> None:
     tracker = known.tracker
     if isinstance(entry, Acked):
         ranges = entry.ranges
         for index in range(0, len(ranges), 2):
-            tracker.finish_range(ranges[index], ranges[index + 1])
+            _finish(found, known, ranges[index], ranges[index + 1])
         if entry.fence >= 0:
             known.fences.append((ranges[-1] - 1, entry.fence))
     elif isinstance(entry, Failed):
-        if not tracker.is_finished(entry.offset):
+        beyond = known.end is not None and entry.offset >= known.end
+        if not (beyond or tracker.is_finished(entry.offset)):
             before = tracker.failures.get(entry.offset, Failure())
             tracker.failures[entry.offset] = before.with_count(entry.kind, entry.count, entry.due_wall_ms)
     elif isinstance(entry, Dead):
-        tracker.finish(entry.offset)
+        _finish(found, known, entry.offset, entry.offset + 1)
+        tracker.dead_letters += 1
+    elif isinstance(entry, Counted):
+        tracker.expired, tracker.expired_ms, tracker.dead_letters = entry[1:]
     elif isinstance(entry, Writing):
         known.file_values.append(entry.value)
     elif isinstance(entry, Reset):
         tracker.reset(entry.offset)
         known.fences.clear()
+        known.claimed = known.dropped = 0
     else:
         tracker.clamp(entry.end)
         known.fences = [fence for fence in known.fences if fence[0] < entry.end]
+        if known.end is not None and entry.end <= known.end:
+            known.claimed = known.dropped = 0
 
 
-def drop_unvouched(known: Replayed, log: LogView) -> int:
+def _finish(found: Replay, known: Replayed, start: int, end: int) -> None:
+    """Finish a range as far as its queue reaches. Raises ValueError: nobody knows how far, and it is too much."""
+    tracker = known.tracker
+    if known.end is None:
+        more = end - tracker.high if start > tracker.watermark else 0
+        if more > found.unseen_left:
+            raise ValueError(f"{more} offsets more of a queue that is not here")
+        found.unseen_left -= max(0, more)
+    elif end > known.end:
+        known.claimed = max(known.claimed, end)
+        known.dropped += end - max(start, known.end, tracker.watermark)
+        end = known.end
+    tracker.finish_range(start, end)
+
+
+def drop_unvouched(known: Replayed, queues: Queues) -> int:
     """Forget acks of records that the log no longer holds: it was cut and written on without this journal (D11).
 
     A segment is written during one life of the log and a cut takes a suffix, so the highest fence that still matches
@@ -200,12 +197,12 @@ def drop_unvouched(known: Replayed, log: LogView) -> int:
         How many finished offsets were forgotten; 0 in the ordinary case.
     """
     tracker = known.tracker
-    queue = log.queue(tracker.topic, tracker.queue_id)
+    queue = queues.queue(tracker.topic, tracker.queue_id)
     if queue is None:
         return 0
     trusted = None
     for offset, physical in sorted(known.fences, reverse=True):
-        found = log.physical(queue, offset)
+        found = identity_at(queue, offset)
         if found == UNKNOWN:
             continue
         if found == physical:
@@ -216,14 +213,14 @@ def drop_unvouched(known: Replayed, log: LogView) -> int:
     return tracker.clamp(offset + 1) if trusted is not None else 0
 
 
-def raise_to_minimum(tracker: OffsetTracker, queue: ConsumeQueue | None) -> int:
+def raise_to_minimum(tracker: OffsetTracker, queue: QueueView | None) -> int:
     """Move a tracker that stands below the oldest message up to it; return how many unfinished offsets were skipped."""
     if queue is None or tracker.watermark >= queue.min_offset:
         return 0
     return finish_gone(tracker, queue, tracker.watermark)
 
 
-def finish_gone(tracker: OffsetTracker, queue: ConsumeQueue, start: int) -> int:
+def finish_gone(tracker: OffsetTracker, queue: QueueView, start: int) -> int:
     """Finish the offsets from `start` on that lie below the oldest message; return how many messages were skipped.
 
     Offsets between two lives of a topic are finished, too: they never held a message.
@@ -236,6 +233,6 @@ def finish_gone(tracker: OffsetTracker, queue: ConsumeQueue, start: int) -> int:
     return lost + (tracker.finish_range(void.stop, queue.min_offset) if queue.min_offset > void.stop else 0)
 
 
-def lag_of(tracker: OffsetTracker, queue: ConsumeQueue) -> int:
+def lag_of(tracker: OffsetTracker, queue: QueueView) -> int:
     """How many messages of a queue are not finished; offsets between two lives of its topic are none."""
     return max(0, tracker.unfinished(queue.max_offset) - queue.void_above(tracker.watermark))

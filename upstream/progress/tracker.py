@@ -70,6 +70,10 @@ class OffsetTracker:
         "_on_staged",
         "_staged",
         "ahead",
+        "counts_staged",
+        "dead_letters",
+        "expired",
+        "expired_ms",
         "expiring",
         "failures",
         "group",
@@ -104,6 +108,14 @@ class OffsetTracker:
         """One past the highest offset handed to the pipeline; the source moves it, nothing here depends on it."""
         self.place: tuple[int, int] | None = None
         """Offset and commit-log offset of a message that finished since the last flush, from one who had both."""
+        self.expired = 0
+        """Messages that retention took before they were finished, over restarts and resets."""
+        self.expired_ms = 0
+        """When that last happened, wall clock; 0: never."""
+        self.dead_letters = 0
+        """Messages that became dead letters, likewise."""
+        self.counts_staged = False
+        """Whether `expired` is to be journaled, with what finished in the same turn."""
         self.expiring: set[int] = set()
         """Offsets whose dead letter retention has appended and which are finished when it is durable."""
         self.undecided: dict[int, bool] = {}
@@ -202,10 +214,10 @@ class OffsetTracker:
             self.ahead += new
             if marks[0]:
                 self._advance()
-            self._settle(runs)
+            self._stage_runs(runs)
         return new
 
-    def _settle(self, runs: list[int]) -> None:
+    def _stage_runs(self, runs: list[int]) -> None:
         """Drop the failures of newly finished offsets and stage their ranges."""
         failures = self.failures
         if failures:
@@ -259,6 +271,18 @@ class OffsetTracker:
         if self._on_staged is not None:
             self._stage(start, end)
         return new
+
+    def lose(self, count: int, at_ms: int) -> None:
+        """Count messages that retention took; they are finished in the same turn, and journaled in the same write.
+
+        So a kill leaves both or neither, and the next start counts what it finds gone again.
+        """
+        assert count > 0, "only what is lost is counted"
+        self.expired += count
+        self.expired_ms = at_ms
+        self.counts_staged = True
+        if not self._staged and self._on_staged is not None:
+            self._on_staged(self)
 
     def is_finished(self, offset: int) -> bool:
         """Whether this offset is finished."""

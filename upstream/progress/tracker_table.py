@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker.queues.consume_queue import ConsumeQueue
 from upstream.progress import journal_format as form
-from upstream.progress.replay import UNKNOWN, LogView
+from upstream.progress.finished_marks import pack
+from upstream.progress.replay import identity_at
 from upstream.progress.tracker import OffsetTracker
+from upstream.queues import UNKNOWN, Queues, QueueView
 
 Key = tuple[str, str, int]
 """(group, topic, queue id)."""
@@ -26,7 +27,7 @@ class Known:
     def __init__(self, tracker: OffsetTracker, file_values: list[int]) -> None:
         self.tracker = tracker
         self.file_values = file_values
-        self.queue: ConsumeQueue | None = None
+        self.queue: QueueView | None = None
         self.fence_offset = -1
         self.let_go = False
 
@@ -40,8 +41,8 @@ class TrackerTable:
         scanned: First dead letter of a (topic, queue id) whose origin may not be finished here.
     """
 
-    def __init__(self, view: LogView) -> None:
-        self._view = view
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
         self.known: list[Known] = []
         self.by_key: dict[Key, OffsetTracker] = {}
         self.scanned: dict[tuple[str, int], int] = {}
@@ -55,7 +56,7 @@ class TrackerTable:
         return known
 
     def fence(self, tracker: OffsetTracker, offset: int) -> int:
-        """Commit-log offset of a finished message, where it vouches for more than an earlier fence does; else -1."""
+        """Identity of a finished message, where it vouches for more than an earlier fence does; else -1."""
         known = self.known[tracker.tracker_id]
         place, tracker.place = tracker.place, None
         if offset <= known.fence_offset:
@@ -66,20 +67,23 @@ class TrackerTable:
             return place[1]
         queue = known.queue
         if queue is None:
-            queue = known.queue = self._view.queue(tracker.topic, tracker.queue_id)
-        physical = self._view.physical_unchecked(queue, offset)
-        if physical != UNKNOWN:
+            queue = known.queue = self._queues.queue(tracker.topic, tracker.queue_id)
+        identity = identity_at(queue, offset, checked=False)
+        if identity != UNKNOWN:
             known.fence_offset = offset
-        return physical
+        return identity
 
     def snapshot(self) -> list[bytes]:
-        """Blocks that say everything: a block per tracker, failures, positions in dead-letter queues, the end mark."""
+        """Blocks that say everything: a block per tracker, failures, counts, dead letters scanned, the end mark."""
         blocks = [self.entry(known) for known in self.known]
         for known in self.known:
-            failures = known.tracker.failures
-            if failures:
-                parts = [form.encode_failure(known.tracker.tracker_id, *each) for each in failures.items()]
+            tracker = known.tracker
+            if tracker.failures:
+                parts = [form.encode_failure(tracker.tracker_id, *each) for each in tracker.failures.items()]
                 blocks.append(b"".join(parts))
+            if tracker.expired or tracker.dead_letters:
+                counts = tracker.expired, tracker.expired_ms, tracker.dead_letters
+                blocks.append(form.encode_counted(tracker.tracker_id, *counts))
         blocks += [form.encode_scanned(*key, offset) for key, offset in self.scanned.items()]
         blocks.append(form.encode_snapshot_end(len(self.known)))
         return blocks
@@ -87,7 +91,7 @@ class TrackerTable:
     def entry(self, known: Known) -> bytes:
         """The journal's entry that says where a tracker stands."""
         tracker = known.tracker
-        queue = self._view.queue(tracker.topic, tracker.queue_id)
+        queue = self._queues.queue(tracker.topic, tracker.queue_id)
         return form.encode_tracker(
             form.TrackerEntry(
                 tracker_id=tracker.tracker_id,
@@ -95,9 +99,9 @@ class TrackerTable:
                 topic=tracker.topic,
                 queue_id=tracker.queue_id,
                 watermark=tracker.watermark,
-                fence=self._view.physical(queue, tracker.watermark - 1),
-                high_fence=self._view.physical(queue, tracker.high - 1) if tracker.ahead else UNKNOWN,
+                fence=identity_at(queue, tracker.watermark - 1),
+                high_fence=identity_at(queue, tracker.high - 1) if tracker.ahead else UNKNOWN,
                 file_values=tuple(known.file_values),
-                marks=bytes(tracker.marks()),
+                marks=pack(tracker.marks()),
             )
         )

@@ -5,165 +5,135 @@ and its key go on. A refused append (disk full) is tried again; the key waits, v
 append nobody can tell whether the record is there: the message stays as it is, and its key waits, until a restart. Then
 the records that the ack journal does not know yet finish their origins.
 
-What a record holds stands in `broker.retry.dead_letter`.
+What such a record holds is the broker's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.format.record import prepared_offset, topic_of
-from broker.queues.topics import DEAD_LETTER_PREFIX, dead_letter_topic
-from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
-from broker.runtime.seams import Handle, Scheduler
-from broker.store import Store
+from broker.errors import StoreError
+from broker.runtime.later import Later
+from broker.runtime.seams import Scheduler
+from pyddmq.actions import MessageUnreadable
 from upstream.job import UpstreamJob
-from upstream.progress.progress import Begin, Origin, Progress
+from upstream.progress.progress import Begin, Progress
+from upstream.source import Broker
 from upstream.state import State
 
-if TYPE_CHECKING:
-    from broker.queues.consume_queue import ConsumeQueue
-
-
-Settled = Callable[[UpstreamJob, str | None], None]
-"""Told that a burial is over: with None, or with `damaged` or `gone`; or with UNDECIDED that the disk has failed."""
+Resolved = Callable[[UpstreamJob, str | None], None]
+"""Called when a dead letter is over: with None, with `damaged` or `gone`, or with UNDECIDED: the disk has failed."""
 
 UNDECIDED = "undecided"
 """Whether the record is there is not known before a restart."""
 
 RETRY_SECONDS = 1.0
 """How long a refused append waits; space may be free again by then (D5)."""
-_SCAN_UNITS = 1024
 
 
 class DeadLetters:
     """The dead-letter topic of one group.
 
     Attributes:
-        unsettled: Jobs whose record is not durable yet.
+        pending: Jobs whose record is not durable yet.
     """
 
-    def __init__(self, group: str, *, store: Store, progress: Progress, scheduler: Scheduler) -> None:
+    def __init__(self, group: str, *, broker: Broker, progress: Progress, scheduler: Scheduler) -> None:
         self.group = group
-        self._store = store
+        self._broker = broker
         self._progress = progress
-        self._scheduler = scheduler
-        self._refused: list[tuple[UpstreamJob, str, Settled]] = []
-        self._timer: Handle | None = None
-        self.unsettled = 0
+        self._refused: list[tuple[UpstreamJob, str, Resolved]] = []
+        self._next_try = Later(scheduler, self._try_again)
+        self.pending = 0
 
-    def bury(self, job: UpstreamJob, reason: str, settled: Settled) -> bool:
+    def write(self, job: UpstreamJob, reason: str, resolved: Resolved) -> bool:
         """Append a BURYING job's message to the dead-letter topic.
 
         Args:
             job: The job.
             reason: Sentence for the record.
-            settled: Called once, with None when the record is durable and the journal entry staged, or with
+            resolved: Called once, with None when the record is durable and the journal entry staged, or with
                 `damaged` or `gone` when the message cannot be read any more, or with UNDECIDED. Not called for a
                 withdrawn job.
 
         Returns:
             Whether the store took the append; otherwise it is tried again after RETRY_SECONDS.
         """
-        self.unsettled += 1
-        return self._append(job, reason, settled)
+        self.pending += 1
+        return self._append(job, reason, resolved)
+
+    def holds(self, topic: str) -> bool:
+        """Whether a topic holds dead letters; what is exhausted there is given up where it is (D16)."""
+        return self._broker.is_dead_letter_topic(topic)
 
     def refused(self, job: UpstreamJob) -> bool:
         """Whether the store has not taken a job's record; it is tried again every RETRY_SECONDS."""
         return any(each is job for each, _, _ in self._refused)
 
     def withdraw(self, job: UpstreamJob) -> bool:
-        """Give up a burial whose append was refused so far; False when it is under way already."""
+        """Give up a dead letter whose append was refused so far; False when it is under way already."""
         for place, (each, _, _) in enumerate(self._refused):
             if each is job:
                 del self._refused[place]
-                self.unsettled -= 1
+                self.pending -= 1
                 return True
         return False
 
     def stop(self) -> None:
         """Forget what was refused: those messages are read again by the next process or generation."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.unsettled -= len(self._refused)
+        self._next_try.cancel()
+        self.pending -= len(self._refused)
         self._refused.clear()
 
-    def _append(self, job: UpstreamJob, reason: str, settled: Settled) -> bool:
-        tracker = job.lane.tracker
+    def _append(self, job: UpstreamJob, reason: str, resolved: Resolved) -> bool:
+        tracker = job.group_queue.tracker
         if job.offset in tracker.expiring or job.offset in tracker.undecided:
             # Retention has appended its dead letter, or an earlier generation has; with that one it ends.
-            self._postpone(job, reason, settled)
+            self._postpone(job, reason, resolved)
             return True
         try:
-            record = self._store.read(job.physical, job.size)
-            put, born_ms, host = dead_letter(self._store, self.group, job, reason, record)
-            # The position is known when `append` returns, which is before `done` runs.
-            position: list[int] = []
-            done = partial(self._done, job, settled, position)
-            position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)
+            self._broker.append_dead_letter(self.group, job, reason, partial(self._done, job, resolved))
             tracker.undecided[job.offset] = False
-        except (DamagedRecord, RecordGone) as error:
-            self.unsettled -= 1
-            settled(job, "damaged" if isinstance(error, DamagedRecord) else "gone")
+        except MessageUnreadable as error:
+            self.pending -= 1
+            resolved(job, str(error))
             return True
         except StoreError:
-            self._postpone(job, reason, settled)
+            self._postpone(job, reason, resolved)
             return False
         return True
 
-    def _done(self, job: UpstreamJob, settled: Settled, position: list[int], error: StoreError | None) -> None:
+    # Positional, as the broker calls it.
+    def _done(  # noqa: PLR0917
+        self, job: UpstreamJob, resolved: Resolved, error: StoreError | None, topic: str, queue_id: int, offset: int
+    ) -> None:
         if error is not None:
-            settled(job, UNDECIDED)
+            resolved(job, UNDECIDED)
             return
-        self.unsettled -= 1
-        job.lane.tracker.undecided.pop(job.offset, None)
-        self._progress.dead_lettered(job.lane.tracker, job.offset)
-        self._progress.dead_letters_settled(dead_letter_topic(self.group), 0, position[0] + 1)
-        settled(job, None)
+        self.pending -= 1
+        job.group_queue.tracker.undecided.pop(job.offset, None)
+        self._progress.dead_lettered(job.group_queue.tracker, job.offset)
+        self._progress.dead_letters_done(topic, queue_id, offset + 1)
+        resolved(job, None)
 
-    def _postpone(self, job: UpstreamJob, reason: str, settled: Settled) -> None:
-        self._refused.append((job, reason, settled))
-        if self._timer is None:
-            self._timer = self._scheduler.call_later(RETRY_SECONDS, self._try_again)
+    def _postpone(self, job: UpstreamJob, reason: str, resolved: Resolved) -> None:
+        self._refused.append((job, reason, resolved))
+        self._next_try.unless_due(RETRY_SECONDS)
 
     def _try_again(self) -> None:
-        self._timer = None
         refused, self._refused = self._refused, []
-        for job, reason, settled in refused:
-            if job.state is State.BURYING and job.lane.tracker.is_finished(job.offset):
-                self.unsettled -= 1
-                settled(job, None)
+        for job, reason, resolved in refused:
+            if job.state is State.BURYING and job.group_queue.tracker.is_finished(job.offset):
+                self.pending -= 1
+                resolved(job, None)
             elif job.state is State.BURYING:
-                self._append(job, reason, settled)
+                self._append(job, reason, resolved)
             else:
-                self.unsettled -= 1
+                self.pending -= 1
 
 
-def read_origin(store: Store, record: memoryview) -> Origin | None:
-    """Which message a dead letter finishes; None for one of RocketMQ's, or where that message is no longer kept.
-
-    Nothing that a producer could write is believed: the group is that of the topic, and the message is the record that
-    this one replaces (D27).
-
-    Raises:
-        DamagedRecord: The bytes are no record.
-    """
-    replaced = prepared_offset(record)
-    name = topic_of(record).decode("utf-8", "replace")
-    if not replaced or not is_dead_letter_topic(name):
-        return None
-    entry = store.record_at(max(replaced, 0))
-    if entry is None:
-        return None
-    origin = entry.topic.decode("utf-8", "replace")
-    return Origin(name.removeprefix(DEAD_LETTER_PREFIX), origin, entry.queue_id, entry.queue_offset, max(replaced, 0))
-
-
-def recover_dead_letters(group: str, *, store: Store, progress: Progress, begin: Begin) -> int:
+def recover_dead_letters(group: str, *, broker: Broker, progress: Progress, begin: Begin) -> int:
     """Finish the messages of a group whose dead letters exist although the ack journal does not know it (D16).
 
     To be called after a restart, before the group reads anything. `begin`: as for `Progress.mark_dead_lettered_from`.
@@ -171,32 +141,14 @@ def recover_dead_letters(group: str, *, store: Store, progress: Progress, begin:
     Returns:
         How many there were.
     """
-    name = dead_letter_topic(group)
-    topic = store.topics.get(name)
+    name = broker.dead_letter_topic(group)
+    topic = broker.topic(name)
     if topic is None:
         return 0
     found = 0
     for queue in topic.queues:
         start = progress.scan_position(name, queue.queue_id)
         if start < queue.max_offset:
-            origins = _read_origins(store, queue, start)
+            origins = broker.replaced_by_dead_letters(queue, start)
             found += progress.mark_dead_lettered_from(name, queue.queue_id, queue.max_offset, origins, begin=begin)
     return found
-
-
-def _read_origins(store: Store, queue: ConsumeQueue, start: int) -> Iterator[Origin]:
-    """Origins of the dead letters of one queue from `start` on; unreadable ones are left out."""
-    offset = max(start, queue.min_offset)
-    while offset < queue.max_offset:
-        units = queue.read(offset, _SCAN_UNITS)
-        for physical, size, _ in units:
-            try:
-                origin = read_origin(store, store.read(physical, size))
-            except (DamagedRecord, RecordGone):
-                continue
-            if origin is not None:
-                yield origin
-        offset += len(units)
-
-
-__all__ = ["DeadLetters", "Settled", "dead_letter", "is_dead_letter_topic", "read_origin", "recover_dead_letters"]

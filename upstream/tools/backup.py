@@ -31,7 +31,7 @@ from broker.runtime.names import is_number
 from broker.runtime.read_only_disk import ReadingDisk
 from broker.runtime.seams import Clock, Disk, DiskFile
 from broker.runtime.state_file import read_whole, write_whole
-from broker.scheduled.timer.state import without_files
+from broker.scheduled.timer.pending.state import without_files
 from broker.tools.interchange import geometry_of
 from broker.tools.readonly import ReadOnlyStore
 from upstream.progress.journal import scan_segment

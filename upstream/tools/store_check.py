@@ -119,19 +119,19 @@ def _check_offsets(
         end = ends.get((topic, queue_id))
         if end is not None and offset > end:
             yield _beyond("config/consumerOffset.json", group, topic, queue_id, offset, end)
-    for each in _journal(root, disk).trackers.values():
+    for each in _journal(root, ends, disk).trackers.values():
         tracker = each.tracker
         end = ends.get((tracker.topic, tracker.queue_id))
-        if end is not None and tracker.high > end:
-            yield _beyond(FOLDER, tracker.group, tracker.topic, tracker.queue_id, tracker.high, end)
+        if end is not None and each.high > end:
+            yield _beyond(FOLDER, tracker.group, tracker.topic, tracker.queue_id, each.high, end)
 
 
-def _journal(root: str, disk: Disk) -> Replay:
+def _journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> Replay:
     names = [name.removesuffix(_SUFFIX) for name in disk.list(f"{root}/{FOLDER}") if name.endswith(_SUFFIX)]
     for number in sorted((int(name) for name in names if is_number(name)), reverse=True):
         content = read_segment(root, number, disk=disk)
         if content is not None and content.whole:
-            return replay(content.entries)
+            return replay(content.entries, lambda topic, queue_id: ends.get((topic, queue_id)))
     return Replay()
 
 

@@ -7,11 +7,13 @@ from random import Random
 from typing import Any
 
 from broker.opening.recovery import ProgressCallback
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.store import Store
 from broker.tools.check import Check, Finding
 from broker.tools.repair import repair
+from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.progress import Progress
 from upstream.tools.store_check import check_data
 
@@ -30,7 +32,8 @@ def repair_data(
         return list(check_data(check, progress))
 
     def journal(store: Store) -> None:
-        Progress.open(root, store=store, disk=disk, clock=clock, metrics=metrics, scheduler=_Never()).close()
+        runtime = runtime_of(disk, clock, metrics=metrics, scheduler=_Never())
+        Progress.open(root, queues=EmbeddedQueues(store), runtime=runtime).close()
 
     return repair(root, disk=disk, clock=clock, random=random, metrics=metrics, findings_of=findings_of, then=journal)
 

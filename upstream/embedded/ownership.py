@@ -12,14 +12,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.queues.queue_locks import RENEWAL_SECONDS, Place
+from broker.runtime.later import Repeated
 from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Handle, Scheduler
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Scheduler
 from upstream.progress.progress import Progress, ProgressFailed
 
 if TYPE_CHECKING:
-    from broker.queues.topics import Topic
     from broker.store import Store
+    from upstream.queues import TopicView
 
 QUEUES_REFUSED = declare(
     "pyddmq_queues_owned_total",
@@ -34,7 +35,7 @@ QUEUES_LOST = declare(
 
 
 class QueueOwnership:
-    """The locks that the proxy holds for one group."""
+    """The locks that the proxy holds for one group: its `upstream.source.Claims`."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class QueueOwnership:
         progress: Progress,
         scheduler: Scheduler,
         metrics: Metrics,
-        notices: Notices,
+        limited_log: RateLimitedLog,
         lost: Callable[[str], None],
     ) -> None:
         """Hold nothing yet.
@@ -57,21 +58,20 @@ class QueueOwnership:
             progress: Committed before locks are released.
             scheduler: Runs the renewal every 20 s.
             metrics: Counts refusals and losses.
-            notices: Says what was lost.
+            limited_log: Says what was lost.
             lost: Told the topic whose locks somebody else has got meanwhile.
         """
         self._group = group
         self._client_id = client_id
         self._locks = store.queue_locks
         self._progress = progress
-        self._scheduler = scheduler
         self._metrics = metrics
-        self._notices = notices
+        self._limited_log = limited_log
         self._lost = lost
         self._held: dict[str, set[Place]] = {}
-        self._timer: Handle | None = None
+        self._renewals = Repeated(scheduler, RENEWAL_SECONDS, self._renew)
 
-    def take(self, topic: Topic) -> None:
+    def take(self, topic: TopicView) -> None:
         """Take the locks of all queues of a topic, or keep those held.
 
         Raises:
@@ -89,8 +89,7 @@ class QueueOwnership:
                 self._progress.let_go(self._group, topic.name)
             raise refusal
         self._held[topic.name] = places
-        if self._timer is None:
-            self._timer = self._scheduler.call_later(RENEWAL_SECONDS, self._renew)
+        self._renewals.begin()
 
     def release(self, topic: str | None = None) -> None:
         """Give up the locks of one topic, with the committed offsets written down before, or of all without that."""
@@ -100,12 +99,10 @@ class QueueOwnership:
             self._progress.let_go(self._group, topic)
         for each in [topic] if topic is not None else list(self._held):
             self._locks.unlock_batch(self._group, self._client_id, self._held.pop(each, set()))
-        if not self._held and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if not self._held:
+            self._renewals.end()
 
     def _renew(self) -> None:
-        self._timer = self._scheduler.call_later(RENEWAL_SECONDS, self._renew)
         for topic, places in list(self._held.items()):
             missing = places - self._locks.lock_batch(self._group, self._client_id, sorted(places))
             if missing:
@@ -113,7 +110,7 @@ class QueueOwnership:
                 refusal = self._locks.refusal(self._group, self._client_id, sorted(missing))
                 owner = refusal.owner if refusal is not None else None
                 self._metrics.counter(QUEUES_LOST, self._group, topic).add()
-                self._notices.note("queue_locks_lost", self._group, topic=topic, owner=owner)
+                self._limited_log.note("queue_locks_lost", self._group, topic=topic, owner=owner)
                 self._locks.unlock_batch(self._group, self._client_id, self._held.pop(topic) - missing)
                 self._progress.let_go(self._group, topic)
                 self._lost(topic)

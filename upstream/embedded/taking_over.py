@@ -9,7 +9,8 @@ from its queue, and not from there as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -19,6 +20,7 @@ from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
 from broker.runtime.metrics import Metrics, declare
 from broker.scheduled.popped import Popped, Records, popped
 from upstream.progress.tracker import OffsetTracker
+from upstream.queues import TakeOver, TrackerOf
 
 POPPED_TAKEN = declare(
     "pyddmq_popped_taken_over_total",
@@ -37,29 +39,23 @@ class View(Protocol):
         ...
 
 
-def in_hand(store: Records, offsets: ConsumerOffsets) -> Generator[None, None, Popped]:
+def taking_over(store: Records, view: View, offsets: ConsumerOffsets) -> Generator[None, None, TakeOver]:
     """Read what RocketMQ had in hand, in steps of bounded work. Raises OSError."""
     for found in popped(store, offsets):
         if found is not None:
-            return found
+            return partial(take_over, found, view, offsets)
         yield
     raise AssertionError("it ends with what was found")
 
 
-def take_over(
-    hand: Popped,
-    tracker_of: Callable[[str, str, int], OffsetTracker],
-    view: View,
-    offsets: ConsumerOffsets,
-    metrics: Metrics,
-) -> bool:
+def take_over(hand: Popped, view: View, offsets: ConsumerOffsets, tracker_of: TrackerOf, metrics: Metrics) -> bool:
     """Make what is in hand unfinished, in memory; the caller makes journal and offsets durable.
 
     Args:
         hand: What is in hand.
-        tracker_of: Returns the tracker of a group's queue, which stands at the committed offset at least.
         view: Finds queues; what names none is passed over.
         offsets: Committed offsets; the revive group's are moved.
+        tracker_of: Returns the tracker of a group's queue, which stands at the committed offset at least.
         metrics: Counts messages.
 
     Returns:
@@ -113,4 +109,4 @@ def make_unfinished(tracker: OffsetTracker, offsets: Sequence[int]) -> int:
     return len(again)
 
 
-__all__ = ["POPPED_TAKEN", "Popped", "in_hand", "make_unfinished", "take_over"]
+__all__ = ["POPPED_TAKEN", "make_unfinished", "taking_over"]

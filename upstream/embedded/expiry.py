@@ -10,7 +10,7 @@
 
 The dead letters are durable, and their origins finished in the ack journal, durably, before the file goes. Between its
 append and that a message is `expiring` (`OffsetTracker`): it may still be answered, or fail once more, and what it
-failed for has it neither buried a second time nor sent back. What is lost
+failed for has it neither dead-lettered a second time nor sent back. What is lost
 is finished after it went: a kill in between finds those messages gone and counts them when it starts (`Progress`), and
 no offset ever passes a message that is still there. A key whose earlier messages went goes on with its next one; while
 a client still holds such a message the key waits for its answer or timeout, as after a late success (D12).
@@ -27,23 +27,25 @@ from typing import NamedTuple
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.java import tags_code
 from broker.format.record import reconsume_times
-from broker.log.awaited import AwaitedSteps, run_now, saved, settled
+from broker.log.awaited import AwaitedSteps, all_durable, saved
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.topics import dead_letter_topic
-from broker.retention import Doomed, Rescue
+from broker.retention import ExpiringSegment, Relocation
+from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
 from broker.retry.puts import is_retry_topic
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
+from broker.runtime.steps import run_now
 from broker.store import Store
 from upstream.delivery.counters import SubscriptionCounters
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.stats import StatsReader
-from upstream.job import Lane, UpstreamJob
+from upstream.embedded.queues import EmbeddedQueues
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress, ProgressFailed
 from upstream.progress.tracker import OffsetTracker
 from upstream.progress.tracker_table import Key
-from upstream.retry.dead_letters import dead_letter, is_dead_letter_topic
 from upstream.state import Event, State, move
 
 LOOK_AHEAD_SECONDS = 30.0
@@ -69,7 +71,7 @@ class _Origin(NamedTuple):
 
 
 class Expiry:
-    """The groups' `broker.retention.Keeper`."""
+    """The groups' `broker.retention.RetentionHold`."""
 
     def __init__(
         self,
@@ -78,24 +80,25 @@ class Expiry:
         progress: Progress,
         clock: Clock,
         metrics: Metrics,
-        notices: Notices,
+        limited_log: RateLimitedLog,
         groups: Callable[[], Iterable[ConsumerGroup]],
     ) -> None:
-        """Set up; enter it in `store.retention.keepers`.
+        """Set up; enter it in `store.retention.holds`.
 
         Args:
             store: The broker.
             progress: Trackers of all groups.
             clock: Wall and monotonic time.
             metrics: The node's registry.
-            notices: Rate-limited log lines.
+            limited_log: Rate-limited log lines.
             groups: Tells the configured groups, those that leave included.
         """
         self._store = store
+        self._times = EmbeddedQueues(store)
         self._progress = progress
         self._clock = clock
         self._metrics = metrics
-        self._notices = notices
+        self._limited_log = limited_log
         self._groups = groups
         self._unwanted: dict[Key, int] = {}
         self._kept: dict[Key, int] | None = None
@@ -103,46 +106,50 @@ class Expiry:
         self._waits = 0
         self._looked_at = clock.monotonic()
 
-    # The keeper
+    # The retention hold
 
-    def needs(self, doomed: Doomed) -> bool:
+    def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether a configured group has not finished something in the file."""
-        lanes = self._lanes()
-        return any((tracker.group, tracker.topic, tracker.queue_id) in lanes for tracker, _ in self._behind(doomed))
+        group_queues = self._group_queues()
+        return any(
+            (tracker.group, tracker.topic, tracker.queue_id) in group_queues for tracker, _ in self._behind(expiring)
+        )
 
-    def rescue(self, doomed: Doomed, count_max: int) -> AwaitedSteps[Rescue]:
-        """Put what was tried or is out into the dead letters; see `Keeper.rescue`."""
-        lanes = self._lanes()
+    def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
+        """Put what was tried or is out into the dead letters; see `RetentionHold.relocate`."""
+        group_queues = self._group_queues()
         left, waits = count_max, False
-        for tracker, minimum in self._behind(doomed):
+        for tracker, minimum in self._behind(expiring):
             if is_dead_letter_topic(tracker.topic):
                 continue
-            lanes_of = lanes.get((tracker.group, tracker.topic, tracker.queue_id), [])
+            group_queues_of = group_queues.get((tracker.group, tracker.topic, tracker.queue_id), [])
             waits |= any(
-                job.state in _LEAVING and offset < minimum for each in lanes_of for offset, job in each.live.items()
+                job.state in _LEAVING and offset < minimum
+                for each in group_queues_of
+                for offset, job in each.live.items()
             )
-            for offset in _pending(tracker, lanes_of, minimum)[:left]:
+            for offset in _pending(tracker, group_queues_of, minimum)[:left]:
                 left -= 1
-                if waits or not self._bury(tracker, _lane_of(lanes_of, offset), offset, doomed):
+                if waits or not self._dead_letter(tracker, _group_queue_of(group_queues_of, offset), offset, expiring):
                     waits = True
                     break
         if waits or not left:
-            yield from settled(self._store)
-            return Rescue.BLOCKED if waits else Rescue.MORE
+            yield from all_durable(self._store)
+            return Relocation.BLOCKED if waits else Relocation.MORE
         if left < count_max:
-            yield from self._wait(settled(self._store))
+            yield from self._wait(all_durable(self._store))
         try:
-            yield from self._synced(doomed)
+            yield from self._synced(expiring)
         except ProgressFailed:
-            return Rescue.BLOCKED
-        self._count_unwanted(doomed, self._lanes())
-        return Rescue.LOSES if self.needs(doomed) else Rescue.DONE
+            return Relocation.BLOCKED
+        self._count_unwanted(expiring, self._group_queues())
+        return Relocation.LOSES if self.needs(expiring) else Relocation.DONE
 
-    def _synced(self, doomed: Doomed) -> AwaitedSteps[None]:
+    def _synced(self, expiring: ExpiringSegment) -> AwaitedSteps[None]:
         """Have durable in the ack journal what is finished in the file; nothing where that did not change since."""
         unfinished = {
             (tracker.group, tracker.topic, tracker.queue_id): tracker.unfinished(minimum)
-            for tracker, minimum in self._behind(doomed)
+            for tracker, minimum in self._behind(expiring)
         }
         if self._kept != unfinished:
             yield from self._wait(saved(self._store, self._progress.syncing()))
@@ -156,18 +163,18 @@ class Expiry:
         else:
             yield from steps
 
-    def dropped(self, doomed: Doomed) -> None:
+    def dropped(self, expiring: ExpiringSegment) -> None:
         """Move the groups past what is gone, and say what they lost."""
         self._waits, self._kept = 0, None
-        lanes = self._lanes()
+        group_queues = self._group_queues()
         touched = []
-        for tracker, minimum in list(self._behind(doomed)):
+        for tracker, minimum in list(self._behind(expiring)):
             key = (tracker.group, tracker.topic, tracker.queue_id)
             first = tracker.watermark
             lost = tracker.finish_range(first, minimum) - self._unwanted.get(key, 0)
             if lost > 0:
-                self._progress.losses.add(tracker.group, tracker.topic, lost)
-                self._notices.note(
+                self._progress.lost(tracker, lost)
+                self._limited_log.note(
                     "messages_lost_to_retention",
                     tracker.group,
                     lost,
@@ -175,65 +182,76 @@ class Expiry:
                     queue=tracker.queue_id,
                     first_offset=first,
                     last_offset=minimum - 1,
-                    reason=doomed.reason,
+                    reason=expiring.reason,
                 )
-            lanes_of = lanes.get(key, [])
-            if lanes_of and lost > 0:
+            group_queues_of = group_queues.get(key, [])
+            if group_queues_of and lost > 0:
                 self._counters(tracker).skipped("expired").add(lost)
-            for lane in lanes_of:
-                _leave(lane, minimum)
-                touched.append(lane)
+            for group_queue in group_queues_of:
+                _leave(group_queue, minimum)
+                touched.append(group_queue)
         self._unwanted.clear()
         _pump(touched)
 
-    def _behind(self, doomed: Doomed) -> Iterator[tuple[OffsetTracker, int]]:
+    def _behind(self, expiring: ExpiringSegment) -> Iterator[tuple[OffsetTracker, int]]:
         """Trackers with something unfinished in the file, and the first offset that their queue keeps."""
         for tracker in self._progress.trackers.values():
-            minimum = doomed.minimums.get((tracker.topic, tracker.queue_id), 0)
+            minimum = expiring.minimums.get((tracker.topic, tracker.queue_id), 0)
             if tracker.watermark < minimum and tracker.topic in self._store.topics:
                 yield tracker, minimum
 
-    def _lanes(self) -> dict[Key, list[Lane]]:
-        """Lanes per tracker: one, but for a retry topic one per topic whose messages it holds."""
-        found: dict[Key, list[Lane]] = {}
+    def _group_queues(self) -> dict[Key, list[GroupQueue]]:
+        """Group queues per tracker: one, but for a retry topic one per topic whose messages it holds."""
+        found: dict[Key, list[GroupQueue]] = {}
         for group in self._groups():
-            for lane in group.lanes():
-                found.setdefault((group.name, lane.topic, lane.queue_id), []).append(lane)
+            for group_queue in group.group_queues():
+                found.setdefault((group.name, group_queue.topic, group_queue.queue_id), []).append(group_queue)
         return found
 
-    def _lanes_of(self, tracker: OffsetTracker) -> list[Lane]:
-        """The lanes of one tracker as they are now: its group may have begun anew."""
-        lanes = [lane for group in self._groups() if group.name == tracker.group for lane in group.lanes()]
-        return [lane for lane in lanes if (lane.topic, lane.queue_id) == (tracker.topic, tracker.queue_id)]
+    def _group_queues_of(self, tracker: OffsetTracker) -> list[GroupQueue]:
+        """The group queues of one tracker as they are now: its group may have begun anew."""
+        group_queues = [
+            group_queue
+            for group in self._groups()
+            if group.name == tracker.group
+            for group_queue in group.group_queues()
+        ]
+        return [
+            group_queue
+            for group_queue in group_queues
+            if (group_queue.topic, group_queue.queue_id) == (tracker.topic, tracker.queue_id)
+        ]
 
     def _counters(self, tracker: OffsetTracker) -> SubscriptionCounters:
         return SubscriptionCounters(self._metrics, tracker.group, tracker.topic)
 
     # To the dead letters
 
-    def _bury(self, tracker: OffsetTracker, lane: Lane | None, offset: int, doomed: Doomed) -> bool:
+    def _dead_letter(
+        self, tracker: OffsetTracker, group_queue: GroupQueue | None, offset: int, expiring: ExpiringSegment
+    ) -> bool:
         """Append one message's dead letter; False when the store takes none now."""
         queue = self._queue(tracker)
         try:
             physical, size, _ = queue.read(offset, 1)[0]
             record = self._store.read(physical, size)
             failure = tracker.failures.get(offset)
-            job = None if lane is None else lane.live.get(offset)
+            job = None if group_queue is None else group_queue.live.get(offset)
             attempts = max(sum(failure[:3]) if failure else 0, job.attempts if job else 0, _earlier(tracker, record))
             origin = _Origin(tracker.topic, tracker.queue_id, offset, physical, attempts)
             put, born_ms, host = dead_letter(
-                self._store, tracker.group, origin, _reason(job, doomed, self._store.retention.limits.age_ms), record
+                self._store, tracker.group, origin, _reason(job, expiring, self._store.retention.limits.age_ms), record
             )
             position: list[int] = []
-            done = partial(self._buried, tracker, offset, position)
+            done = partial(self._dead_lettered, tracker, offset, position)
             position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)
             tracker.expiring.add(offset)
         except (DamagedRecord, RecordGone, IndexError):
             tracker.finish(offset)
             self._counters(tracker).skipped("damaged").add()
-            _settle(lane, offset)
+            _complete(group_queue, offset)
         except StoreError as error:
-            self._notices.note(
+            self._limited_log.note(
                 "dead_letter_refused",
                 tracker.group,
                 topic=tracker.topic,
@@ -245,15 +263,17 @@ class Expiry:
             return False
         return True
 
-    def _buried(self, tracker: OffsetTracker, offset: int, position: list[int], error: StoreError | None) -> None:
+    def _dead_lettered(
+        self, tracker: OffsetTracker, offset: int, position: list[int], error: StoreError | None
+    ) -> None:
         if error is not None:
             # Nobody can tell before a restart whether the record is there: until then it counts as being on its way.
             return
         tracker.expiring.discard(offset)
         self._progress.dead_lettered(tracker, offset)
-        self._progress.dead_letters_settled(dead_letter_topic(tracker.group), 0, position[0] + 1)
+        self._progress.dead_letters_done(dead_letter_topic(tracker.group), 0, position[0] + 1)
         self._counters(tracker).dead_letters("expired").add()
-        self._notices.note(
+        self._limited_log.note(
             "message_dead_lettered",
             tracker.group,
             topic=tracker.topic,
@@ -261,22 +281,26 @@ class Expiry:
             offset=offset,
             reason="expired",
         )
-        lane = _lane_of(self._lanes_of(tracker), offset)
-        _settle(lane, offset)
-        _pump([] if lane is None else [lane])
+        group_queue = _group_queue_of(self._group_queues_of(tracker), offset)
+        _complete(group_queue, offset)
+        _pump([] if group_queue is None else [group_queue])
 
     def _queue(self, tracker: OffsetTracker) -> ConsumeQueue:
         return self._store.topics[tracker.topic].queues[tracker.queue_id]
 
     # Counting
 
-    def _count_unwanted(self, doomed: Doomed, lanes: Mapping[Key, list[Lane]]) -> None:
+    def _count_unwanted(self, expiring: ExpiringSegment, group_queues: Mapping[Key, list[GroupQueue]]) -> None:
         """Count, while units can be read, unfinished messages whose tag the group does not want: they are no loss."""
         self._unwanted.clear()
-        for tracker, minimum in self._behind(doomed):
+        for tracker, minimum in self._behind(expiring):
             key = (tracker.group, tracker.topic, tracker.queue_id)
-            lane = next(iter(lanes.get(key, [])), None)
-            tags = lane.subscription.config.wanted_tags if lane is not None and lane.subscription is not None else None
+            group_queue = next(iter(group_queues.get(key, [])), None)
+            tags = (
+                group_queue.subscription.config.wanted_tags
+                if group_queue is not None and group_queue.subscription is not None
+                else None
+            )
             if tags is not None and not is_retry_topic(tracker.topic):
                 codes = {tags_code(tag.encode()) for tag in tags}
                 self._unwanted[key] = sum(
@@ -294,26 +318,26 @@ class Expiry:
             return
         self._looked_at = now
         for group in self._groups():
-            reader = StatsReader(store=self._store, clock=self._clock)
-            for lane in group.lanes():
-                queue = reader.queue(lane)
-                if queue.left is not None and queue.left.share is not None and queue.left.share < NEAR_SHARE:
-                    self._notices.note(
+            reader = StatsReader(times=self._times, clock=self._clock)
+            for group_queue in group.group_queues():
+                queue = reader.queue(group_queue)
+                if queue.expires_share is not None and queue.expires_share < NEAR_SHARE:
+                    self._limited_log.note(
                         "messages_near_deletion",
                         group.name,
                         queue.lag,
-                        topic=lane.topic,
-                        queue=lane.queue_id,
+                        topic=group_queue.topic,
+                        queue=group_queue.queue_id,
                         offset=queue.committed,
-                        seconds_left=queue.left.seconds,
-                        bytes_left=queue.left.bytes,
+                        seconds_left=queue.expires_seconds,
+                        bytes_left=queue.expires_bytes,
                     )
 
 
-def _lane_of(lanes: Sequence[Lane], offset: int) -> Lane | None:
-    """The lane that has a message; the first where none has read it."""
-    has = (lane for lane in lanes if offset in lane.live or offset in lane.adopted)
-    return next(has, lanes[0] if lanes else None)
+def _group_queue_of(group_queues: Sequence[GroupQueue], offset: int) -> GroupQueue | None:
+    """The group queue that has a message; the first where none has read it."""
+    has = (group_queue for group_queue in group_queues if offset in group_queue.live or offset in group_queue.adopted)
+    return next(has, group_queues[0] if group_queues else None)
 
 
 def _earlier(tracker: OffsetTracker, record: memoryview) -> int:
@@ -321,21 +345,25 @@ def _earlier(tracker: OffsetTracker, record: memoryview) -> int:
     return reconsume_times(record) if is_retry_topic(tracker.topic) else 0
 
 
-def _pending(tracker: OffsetTracker, lanes: Iterable[Lane], minimum: int) -> list[int]:
+def _pending(tracker: OffsetTracker, group_queues: Iterable[GroupQueue], minimum: int) -> list[int]:
     """Unfinished offsets below `minimum` that were tried, or that somebody has now; ascending."""
     found = {offset for offset in tracker.failures if offset < minimum}
     if is_retry_topic(tracker.topic):
         found.update(range(tracker.watermark, minimum))
-    for lane in lanes:
-        found.update(offset for offset in lane.adopted if offset < minimum)
-        found.update(offset for offset, job in lane.live.items() if offset < minimum and job.state in _WITH_SOMEBODY)
-        buried = {offset for offset in found if offset in lane.live and lane.live[offset].state in _LEAVING}
-        found -= buried
+    for group_queue in group_queues:
+        found.update(offset for offset in group_queue.adopted if offset < minimum)
+        found.update(
+            offset for offset, job in group_queue.live.items() if offset < minimum and job.state in _WITH_SOMEBODY
+        )
+        leaving = {
+            offset for offset in found if offset in group_queue.live and group_queue.live[offset].state in _LEAVING
+        }
+        found -= leaving
     return sorted(offset for offset in found if not tracker.is_finished(offset))
 
 
-def _reason(job: UpstreamJob | None, doomed: Doomed, age_ms: int | None) -> str:
-    limit = {"size": "the size of the log", "disk": "the use of the disk"}.get(doomed.reason)
+def _reason(job: UpstreamJob | None, expiring: ExpiringSegment, age_ms: int | None) -> str:
+    limit = {"size": "the size of the log", "disk": "the use of the disk"}.get(expiring.reason)
     if limit is None:
         limit = f"its age of {(age_ms or 0) / 3_600_000:g} h"
     earlier = f"; before: {job.history.reason}" if job is not None and job.history and job.history.reason else ""
@@ -355,15 +383,15 @@ def _units(queue: ConsumeQueue, start: int, end: int) -> Iterator[tuple[int, int
         queue.checker = checker
 
 
-def _settle(lane: Lane | None, offset: int) -> None:
+def _complete(group_queue: GroupQueue | None, offset: int) -> None:
     """End the job of a message that is a dead letter now; one that a client has keeps its key for it."""
-    if lane is None:
+    if group_queue is None:
         return
-    lane.adopted.pop(offset, None)
-    lane.check_until = max(lane.check_until, offset + 1)
-    job = lane.live.get(offset)
+    group_queue.adopted.pop(offset, None)
+    group_queue.check_until = max(group_queue.check_until, offset + 1)
+    job = group_queue.live.get(offset)
     if job is None:
-        lane.unanswered.pop(offset, None)
+        group_queue.unanswered.pop(offset, None)
         return
     if job.state is State.OUT:
         move(job, Event.EXPIRE)
@@ -371,19 +399,19 @@ def _settle(lane: Lane | None, offset: int) -> None:
         job.subscription.expire(job)
 
 
-def _leave(lane: Lane, minimum: int) -> None:
+def _leave(group_queue: GroupQueue, minimum: int) -> None:
     """End every job below `minimum` that nobody has."""
-    lane.check_until = max(lane.check_until, minimum)
-    for offset in [each for each in lane.adopted if each < minimum]:
-        del lane.adopted[offset]
-    for offset in [each for each in lane.unanswered if each < minimum and each not in lane.live]:
-        del lane.unanswered[offset]
-    for job in [job for offset, job in lane.live.items() if offset < minimum and job.state in _ENDED_AT_ONCE]:
+    group_queue.check_until = max(group_queue.check_until, minimum)
+    for offset in [each for each in group_queue.adopted if each < minimum]:
+        del group_queue.adopted[offset]
+    for offset in [each for each in group_queue.unanswered if each < minimum and each not in group_queue.live]:
+        del group_queue.unanswered[offset]
+    for job in [job for offset, job in group_queue.live.items() if offset < minimum and job.state in _ENDED_AT_ONCE]:
         job.subscription.expire(job)
 
 
-def _pump(lanes: Iterable[Lane]) -> None:
-    """Let the subscriptions of these lanes go on."""
-    for subscription in dict.fromkeys(lane.subscription for lane in lanes):
+def _pump(group_queues: Iterable[GroupQueue]) -> None:
+    """Let the subscriptions of these group queues go on."""
+    for subscription in dict.fromkeys(group_queue.subscription for group_queue in group_queues):
         if subscription is not None:
             subscription.pump()

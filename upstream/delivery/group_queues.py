@@ -1,0 +1,141 @@
+"""The group queues of one group, with their trackers: made when a topic is first read, kept over generations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from upstream.job import GroupQueue
+
+if TYPE_CHECKING:
+    from conf.models import SubscriptionConfig
+    from upstream.delivery.buffer import PullBuffer
+    from upstream.progress.progress import Progress
+    from upstream.queues import QueueView, TopicView
+    from upstream.source import Broker
+
+
+RETRY_QID = "retry_"
+"""Stands before the queue number of the retry topic in a qid."""
+
+
+class UnknownTopic(Exception):
+    """A subscribed topic is not in the store."""
+
+
+class GroupQueues:
+    """Makes the group queues of one group.
+
+    Attributes:
+        by_topic: TopicView to text of the queue on the wire (qid) to group queue.
+    """
+
+    def __init__(self, group: str, *, broker: Broker, progress: Progress, buffer: PullBuffer, qid_prefix: str) -> None:
+        self.by_topic: dict[str, dict[str, GroupQueue]] = {}
+        self._group = group
+        self._broker = broker
+        self._progress = progress
+        self._buffer = buffer
+        self._qid_prefix = qid_prefix
+
+    def qid(self, queue_id: int) -> str:
+        """Text of a queue on the wire."""
+        return f"{self._qid_prefix}{queue_id}"
+
+    def topic(self, name: str) -> TopicView:
+        """Return a subscribed topic; a group's dead-letter topic is made where it is not there yet.
+
+        Raises:
+            UnknownTopic: It is not in the store.
+        """
+        topic = self._broker.topic(name)
+        if topic is None:
+            if not self._broker.is_dead_letter_topic(name):
+                raise UnknownTopic(f"topic {name!r} is not in the store: add it under `topics`")
+            topic = self._broker.make_topic(name)
+        return topic
+
+    def group_queue(self, topic: TopicView, queue: QueueView, config: SubscriptionConfig | None) -> GroupQueue:
+        """Return the group queue of a queue, made on first use."""
+        group_queues = self.by_topic.setdefault(topic.name, {})
+        qid = self.qid(queue.queue_id)
+        group_queue = group_queues.get(qid)
+        if group_queue is None or group_queue.queue is not queue:
+            # Another queue of that number: the topic was deleted and made again.
+            key = (self._group, topic.name, queue.queue_id)
+            is_new = key not in self._progress.trackers and self._progress.offsets.get(*key) is None
+            tracker = self._progress.tracker(*key, first_offset=lambda: self._first_offset(queue, config))
+            group_queue = group_queues[qid] = GroupQueue(self._buffer.line(topic.name), queue, qid, tracker)
+            if is_new:
+                # Nobody of the group was ever given anything.
+                group_queue.delivered_until = 0
+        return group_queue
+
+    def find(self, topic: str, queue_id: int, offset: int) -> GroupQueue | None:
+        """Return a queue that was read, None when there is none; of the retry topic the one that has the offset.
+
+        Every subscription of the group has group queues of its own in the retry topic.
+        """
+        if topic != self._broker.retry_topic(self._group):
+            return self.by_topic.get(topic, {}).get(self.qid(queue_id))
+        qid = f"{self._qid_prefix}{RETRY_QID}{queue_id}"
+        found = [group_queues[qid] for group_queues in self.by_topic.values() if qid in group_queues]
+        return next((group_queue for group_queue in found if offset in group_queue.live), found[0] if found else None)
+
+    def retry_group_queues(self, topic: TopicView, retries: TopicView) -> list[GroupQueue]:
+        """Return the group queues of the retry topic for the messages of one topic, made on first use."""
+        group_queues = self.by_topic.setdefault(topic.name, {})
+        found = []
+        for queue in retries.queues:
+            qid = f"{self._qid_prefix}{RETRY_QID}{queue.queue_id}"
+            group_queue = group_queues.get(qid)
+            if group_queue is None or group_queue.queue is not queue:
+                first = queue.min_offset
+                tracker = self._progress.tracker(
+                    self._group, retries.name, queue.queue_id, first_offset=partial(int, first)
+                )
+                group_queue = group_queues[qid] = GroupQueue(self._buffer.line(topic.name), queue, qid, tracker)
+            found.append(group_queue)
+        return found
+
+    def retries(self, config: SubscriptionConfig) -> TopicView | None:
+        """Return the retry topic where a subscription uses it, or did: what pends there is still to be delivered."""
+        if self._broker.is_dead_letter_topic(config.topic):
+            return None
+        name = self._broker.retry_topic(self._group)
+        known = any(key[:2] == (self._group, name) for key in self._progress.trackers)
+        topic = self._broker.topic(name) if known else None
+        if topic is None and config.retry_topic:
+            topic = self._broker.make_topic(name)
+        return topic
+
+    def more(self, topic: TopicView, config: SubscriptionConfig | None) -> list[GroupQueue]:
+        """Make the group queues of queues that a topic got since; one given back goes on from what is committed."""
+        known = self.by_topic.get(topic.name, {})
+        found = [
+            self.group_queue(topic, queue, config) for queue in topic.queues if self.qid(queue.queue_id) not in known
+        ]
+        for each in found:
+            self._progress.follow(each.tracker)
+            each.rewind()
+        return found
+
+    def begin(self, config: SubscriptionConfig, queue_id: int) -> int | None:
+        """Where a group starts that was never seen on a queue; None when there is none of that number."""
+        queue = self._broker.queue(config.topic, queue_id)
+        return None if queue is None else self._first_offset(queue, config)
+
+    def revoke(self, topic: str, gone: Iterable[GroupQueue]) -> None:
+        """Forget queues that were taken away: an answer for one of them is as one for an unknown queue."""
+        for group_queue in gone:
+            if self.by_topic.get(topic, {}).get(group_queue.qid) is group_queue:
+                del self.by_topic[topic][group_queue.qid]
+
+    def _first_offset(self, queue: QueueView, config: SubscriptionConfig | None) -> int:
+        """Where a group starts that was never seen on this queue (D6)."""
+        if config is None or config.consume_from_where == "first":
+            return queue.min_offset
+        if config.consume_from_where == "last":
+            return queue.max_offset
+        return self._broker.offset_at(queue, config.consume_timestamp or 0)

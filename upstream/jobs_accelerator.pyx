@@ -1,0 +1,264 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What `upstream.job.JobFields` says, as an extension type, and the loops of `upstream.delivery.job_loops` over it.
+
+Only of jobs, of which there is one per message, are the fields reached in C. Group queues and deliveries are Python
+objects, asked by name, and once for all jobs in a row that have the same.
+"""
+
+from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError
+from cpython.object cimport PyObject
+
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE
+
+from upstream.state import State
+
+SOURCE = ACCELERATOR_SOURCE.decode()
+
+cdef object _ready_state = State.READY
+cdef object _waiting_state = State.WAITING
+cdef object _running_state = State.RUNNING
+cdef object _buffered_state = State.BUFFERED
+cdef object _out_state = State.OUT
+cdef object _finished_state = State.FINISHED
+cdef object _read_state = State.READ
+
+
+cdef class JobFields:
+    """As `upstream.job.JobFields`."""
+
+    cdef public object subscription, group_queue, offset, physical, size, key, state, delivery, successor, history
+    cdef public object record, _message, _data
+    cdef public long step, deliveries
+
+    # Beyond what it made: `__new__` leaves None and 0 everywhere.
+    def __init__(self, subscription, group_queue, offset, physical, size, key):
+        _begin(self, subscription, group_queue, offset, physical, size, key)
+
+
+cdef inline void _begin(
+    JobFields job, object subscription, object group_queue, object offset, object physical, object size, object key
+):
+    job.subscription = subscription
+    job.group_queue = group_queue
+    job.offset = offset
+    job.physical = physical
+    job.size = size
+    job.key = key
+    job.state = _read_state
+
+
+def placed(units, long long start, group_queue):
+    """As `job_loops._placed`."""
+    cdef list found = []
+    cdef object physical, size, code
+    for physical, size, code in units:
+        found.append((physical, size, code, start, group_queue))
+        start += 1
+    return found
+
+
+def make(kind, subscription, units, keys):
+    """As `job_loops._make`."""
+    cdef object unit, group_queue, physical, size, offset, held = None, check_until = None
+    cdef dict live = None
+    cdef JobFields job
+    cdef list jobs
+    cdef Py_ssize_t at
+    if len(units) != len(keys):
+        raise ValueError("a key for each unit")
+    if not issubclass(kind, JobFields):
+        raise TypeError(f"{kind.__name__} is no kind of job")
+    for unit in units:
+        group_queue = (<tuple?>unit)[4]
+        if group_queue is not held:
+            held, check_until = group_queue, group_queue.check_until
+            if group_queue.tracker.failures:
+                return None
+        if (<tuple>unit)[3] < check_until:
+            return None
+    jobs, held, at = [], None, 0
+    for unit in units:
+        physical, size, _, offset, group_queue = <tuple>unit
+        job = <JobFields>JobFields.__new__(kind)
+        _begin(job, subscription, group_queue, offset, physical, size, keys[at])
+        at += 1
+        if group_queue is not held:
+            held, live = group_queue, group_queue.live
+        live[offset] = job
+        jobs.append(job)
+    return jobs
+
+
+def submit(dict tails, jobs, ready):
+    """As `job_loops._submit`."""
+    cdef Py_ssize_t unordered = 0, behind = 0
+    cdef object each
+    cdef JobFields job
+    cdef PyObject* tail
+    for each in jobs:
+        job = <JobFields?>each
+        if job.key is None:
+            unordered += 1
+        else:
+            tail = PyDict_GetItemWithError(tails, job.key)
+            if tail != NULL:
+                (<JobFields?><object>tail).successor = job
+            tails[job.key] = job
+            if tail != NULL:
+                job.state = _waiting_state
+                behind += 1
+                continue
+        job.state = _ready_state
+        ready(job)
+    return unordered, behind
+
+
+def admit(ready, Py_ssize_t room):
+    """As `job_loops._admit`."""
+    cdef list admitted = []
+    cdef object next_ready = ready.popleft
+    cdef JobFields job
+    cdef Py_ssize_t left = len(ready)
+    while len(admitted) < room and left:
+        job = <JobFields?>ready[0]
+        if job.state is not _ready_state or job.history is not None:
+            break
+        next_ready()
+        left -= 1
+        job.state = _running_state
+        admitted.append(job)
+    return admitted
+
+
+def buffer(jobs, enlist):
+    """As `job_loops._buffer`."""
+    cdef object each, held = None, append = None
+    cdef JobFields job
+    cdef long long size = 0
+    for each in jobs:
+        job = <JobFields?>each
+        job.state = _buffered_state
+        size += <long long>job.size
+        if job.group_queue is held:
+            append(job)
+            continue
+        held = job.group_queue
+        append = held.waiting.append
+        append(job)
+        if not held.listed:
+            enlist(held)
+    return size
+
+
+def take(waiting, Py_ssize_t count, long long room):
+    """As `job_loops._take`."""
+    cdef list jobs = []
+    cdef object next_job = waiting.popleft
+    cdef JobFields job
+    cdef Py_ssize_t left = len(waiting)
+    cdef long long size
+    while left and len(jobs) < count:
+        job = <JobFields?>waiting[0]
+        size = job.size
+        if size > room and jobs:
+            break
+        room -= size
+        next_job()
+        left -= 1
+        jobs.append(job)
+    return jobs, room
+
+
+def hand_out(jobs, delivery, long long certain_from):
+    """As `job_loops._hand_out`."""
+    cdef object each
+    cdef JobFields job
+    cdef bint perhaps = False, again = False
+    for each in jobs:
+        job = <JobFields?>each
+        job.state = _out_state
+        job.delivery = delivery
+        job.deliveries += 1
+        if job.deliveries > 1:
+            perhaps = again = True
+        elif <long long>job.offset < certain_from:
+            perhaps = True
+    return perhaps, again
+
+
+cdef inline bint _is_number(dict deliveries, object offset, object number) except -1:
+    """Whether a client says that what it answers is of the delivery of that number; what it does not name is of 0."""
+    cdef PyObject* said = PyDict_GetItemWithError(deliveries, offset) if deliveries else NULL
+    return number == 0 if said == NULL else <object>said == number
+
+
+def finish(offsets, Py_ssize_t at, group_queue, holder, order, ready, tuple found, dict deliveries):
+    """As `job_loops._finish`."""
+    cdef list done = found[0]
+    cdef list slow = found[1]
+    cdef dict live = group_queue.live
+    cdef dict unanswered = group_queue.unanswered
+    cdef dict tails = None if order is None else order.tails
+    cdef object offset, delivery, following, current = None, last = None
+    cdef JobFields job, next_job
+    cdef Py_ssize_t count = len(offsets), released = 0
+    cdef PyObject* value
+    while at < count:
+        offset = offsets[at]
+        value = PyDict_GetItemWithError(live, offset)
+        job, delivery = None, None
+        if value != NULL:
+            job = <JobFields?><object>value
+            if job.state is _out_state:
+                delivery = job.delivery
+        if (
+            delivery is None
+            # Of the delivery before it is known already.
+            or (delivery is not current and delivery.holder is not holder)
+            or (unanswered and offset in unanswered)
+            or (deliveries is not None and not _is_number(deliveries, offset, delivery.number))
+        ):
+            slow.append(offset)
+            at += 1
+            continue
+        if delivery is not current:
+            if current is not None:
+                break
+            current = delivery
+        last = job
+        job.state = _finished_state
+        PyDict_DelItem(live, offset)
+        done.append(offset)
+        at += 1
+        if tails is None or job.key is None:
+            continue
+        # `OrderQueue.release`, where nobody waits or a job that does.
+        if job.successor is None:
+            PyDict_DelItem(tails, job.key)
+            continue
+        next_job = <JobFields?>job.successor
+        if next_job.state is _waiting_state:
+            next_job.state = _ready_state
+            job.successor = None
+            released += 1
+            ready(next_job)
+            continue
+        following = order.release(job)
+        if following is not None:
+            ready(following)
+    if released:
+        order.waiting -= released
+    return at, current, last
+
+
+def places(jobs):
+    """As `job_loops._places`."""
+    cdef object each
+    cdef JobFields job
+    cdef list found = []
+    cdef list offsets = []
+    for each in jobs:
+        job = <JobFields?>each
+        found.append((job.physical, job.size))
+        offsets.append(job.offset)
+    return found, offsets
