@@ -1,0 +1,193 @@
+"""AckLog: the files of one group's ack log, written, bounded and read.
+
+What it guarantees, and which faults it survives: as the lag journal (`lag.journal.writer`). A batch is one block in one
+write; a kill leaves whole ones; a start goes on in a new file; a batch that cannot be written is dropped and counted,
+and nothing else suffers. Files are numbered, and the oldest goes when there are more bytes than allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from broker.runtime.seams import Disk, DiskFile
+from lag.acks.acks import AckBatch, decode, encode, sample
+from lag.blocks import BlockReader, FileHead, FileKind, Gap, GapKind, encode_block, encode_head, salt_of
+
+FOLDER: Final = "pyddmq/lag-acks"
+"""Where a data directory has the ack logs: a folder for each group that has one."""
+_NAME = re.compile(r"acks\.(\d{10})\.lag")
+_FAR_MS = 1 << 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckLogLimits:
+    """Bounds of one group's log.
+
+    Attributes:
+        one_in: One of so many messages is recorded, by the hash of its offset; 1: all.
+        file_bytes: A file ends when it has so many.
+        bytes_max: Of all files of the group; the oldest goes.
+        free_bytes_min: Nothing is written while the disk has less.
+    """
+
+    one_in: int = 1
+    file_bytes: int = 16 << 20
+    bytes_max: int = 256 << 20
+    free_bytes_min: int = 64 << 20
+
+
+class AckLog:
+    """Writes one group's log. Raises for nothing that the disk does.
+
+    Attributes:
+        written: Messages written.
+        dropped: Messages that could not be written.
+        trouble: Why the last batch was dropped; None: it was not.
+
+    Args:
+        disk: Where.
+        folder: The group's folder; made when it is not there.
+        head: Whose log it is: cluster, node, epoch, group; the rest is filled in.
+        limits: Bounds.
+    """
+
+    def __init__(self, disk: Disk, folder: str, head: FileHead, limits: AckLogLimits) -> None:
+        assert head.kind is FileKind.ACKS, "the head of an ack log"
+        self.written = self.dropped = 0
+        self.trouble: str | None = None
+        self._disk = disk
+        self._folder = folder
+        self._head = head
+        self._limits = limits
+        self._sequence = 0
+        self._file: DiskFile | None = None
+        self._path = ""
+        self._salt = self._position = 0
+
+    def add(self, batch: AckBatch) -> None:
+        """Write the messages of a batch that are recorded: one encode and one write."""
+        batch = sample(batch, self._limits.one_in)
+        if not batch.offsets:
+            return
+        payload = encode(batch)
+        self._sequence += 1
+        self.trouble = None
+        try:
+            if self._file is not None and self._position >= self._limits.file_bytes:
+                self.close()
+            if self._file is None:
+                self._begin_file(min(batch.ended_ms))
+            assert self._file is not None, "it was begun"
+            head = encode_block(self._salt, self._position, payload)
+            self._file.write(self._position, [head, payload])
+            self._position += len(head) + len(payload)
+            self.written += len(batch.offsets)
+        except OSError as error:
+            self._give_up(error)
+            self.dropped += len(batch.offsets)
+
+    def close(self) -> None:
+        """End the file; the next batch begins another. Raises OSError: its sync failed."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def _begin_file(self, first_ms: int) -> None:
+        self._disk.make_folder(self._folder)
+        if self._disk.free_bytes(self._folder) < self._limits.free_bytes_min:
+            raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: they are for the store")
+        names = _names(self._disk, self._folder)
+        self._make_room(names)
+        self._path = f"{self._folder}/acks.{_number(names[-1]) + 1 if names else 1:010d}.lag"
+        self._position = 0
+        # Ends are not in order over batches: the bound is wide, and readers go by the rows.
+        head = encode_head(
+            FileHead(
+                kind=FileKind.ACKS,
+                cluster=self._head.cluster,
+                node=self._head.node,
+                epoch=self._head.epoch,
+                sequence=self._sequence - 1,
+                first_ms=first_ms,
+                last_ms=first_ms + _FAR_MS,
+                group=self._head.group,
+            )
+        )
+        self._file = self._disk.open(self._path, create=True)
+        self._file.write(0, [head])
+        self._position, self._salt = len(head), salt_of(head)
+
+    def _make_room(self, names: list[str]) -> None:
+        """Delete the oldest files, so that one more is within the bound."""
+        sizes = []
+        for name in names:
+            file = self._disk.open(f"{self._folder}/{name}")
+            sizes.append(file.size())
+            file.close()
+        left = sum(sizes) + self._limits.file_bytes
+        for name, size in zip(names, sizes, strict=True):
+            if left <= self._limits.bytes_max:
+                return
+            self._disk.remove(f"{self._folder}/{name}")
+            left -= size
+
+    def _give_up(self, error: OSError) -> None:
+        self.trouble = str(error)
+        file, self._file = self._file, None
+        if file is not None:
+            # Readers name a tail that stays.
+            with suppress(OSError):
+                file.truncate(self._position)
+            file.close()
+            if not self._position:
+                with suppress(OSError):
+                    self._disk.remove(self._path)
+
+
+def read_acks(disk: Disk, folder: str) -> Iterator[tuple[FileHead, AckBatch] | Gap]:
+    """Yield the batches of one group's log in the order of their writing, with whose they are, and what is missing.
+
+    Raises for nothing that files hold.
+
+    Args:
+        disk: Where; one that is open for reading alone will do.
+        folder: The group's folder.
+    """
+    for name in _names(disk, folder):
+        path = f"{folder}/{name}"
+        file = BlockReader(disk, path)
+        try:
+            head, at = file.head, file.position
+            if head is not None and head.kind is not FileKind.ACKS:
+                yield Gap(GapKind.FOREIGN, path, 0, f"{path} is of kind {head.kind.name}, no ack log")
+                continue
+            if head is not None:
+                for payload in file:
+                    try:
+                        batch = decode(payload)
+                    except ValueError as error:
+                        file.fail(at, f"{error}")
+                        break
+                    at = file.position
+                    yield head, batch
+            if file.damage is not None:
+                yield Gap(file.damage.kind, path, file.damage.position, file.damage.reason)
+        finally:
+            file.close()
+
+
+def _names(disk: Disk, folder: str) -> list[str]:
+    return [name for name in disk.list(folder) if _NAME.fullmatch(name)]
+
+
+def _number(name: str) -> int:
+    found = _NAME.fullmatch(name)
+    assert found is not None, "a name of the log's"
+    return int(found[1])

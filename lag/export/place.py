@@ -1,0 +1,88 @@
+"""Where exported files are: a folder of this machine, or whatever pyarrow's file systems reach by a URL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lag.export.names import TABLES, ExportFile, LiveFile, live_files
+from lag.export.tables import arrow
+
+_HIDDEN = "_unfinished."
+"""Begin of a file's name while it is written, where it shows before it is whole; Spark passes such files over."""
+
+
+class ExportFailed(Exception):
+    """The place of an export cannot be reached, read or written; the text says which and why."""
+
+
+class ExportPlace:
+    """One folder of exported files, which several nodes share.
+
+    Args:
+        url: A path, or a URL such as `s3://bucket/lag`.
+
+    Raises:
+        ExportUnavailable: pyarrow is missing.
+        ExportFailed: The URL is none that pyarrow knows.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._fs_module = arrow().fs
+        self.url = url
+        try:
+            if "://" in url:
+                self._fs, base = self._fs_module.FileSystem.from_uri(url)
+            else:
+                self._fs, base = self._fs_module.LocalFileSystem(), url
+        except (OSError, ValueError) as error:
+            raise ExportFailed(f"{url} is no place for an export: {error}") from error
+        self._base = base.rstrip("/")
+        self._is_local = self._fs.type_name == "local"
+
+    def names(self, table: str) -> list[str]:
+        """Return the paths of all files of a table, below this place. Raises ExportFailed."""
+        selector = self._fs_module.FileSelector(f"{self._base}/{table}", allow_not_found=True, recursive=True)
+        try:
+            found = self._fs.get_file_info(selector)
+        except OSError as error:
+            raise ExportFailed(f"{self.url} cannot be listed: {error}") from error
+        start = len(self._base) + 1
+        return sorted(each.path[start:] for each in found if each.type == self._fs_module.FileType.File)
+
+    def live(self, table: str) -> list[LiveFile]:
+        """Return the files of a table that count. Raises ExportFailed."""
+        assert table in TABLES, "a table of the export"
+        return live_files(self.names(table))
+
+    def write(self, file: ExportFile, data: Any) -> None:
+        """Write one file, whole or not at all as far as readers see. Raises ExportFailed.
+
+        Object stores show a file when it is whole. A folder shows it at once, so there it gets its name at the end.
+        """
+        path = f"{self._base}/{file.name}"
+        folder, _, name = path.rpartition("/")
+        written = f"{folder}/{_HIDDEN}{name}" if self._is_local else path
+        try:
+            self._fs.create_dir(folder, recursive=True)
+            with self._fs.open_output_stream(written) as stream:
+                stream.write(data)
+            if self._is_local:
+                self._fs.move(written, path)
+        except OSError as error:
+            raise ExportFailed(f"{self.url} cannot be written: {error}") from error
+
+    def read(self, live: LiveFile) -> Any:
+        """Return those rows of a file that count, as a pyarrow table. Raises ExportFailed."""
+        path = f"{self._base}/{live.file.name}"
+        filters = None if live.is_whole else [("sequence", ">=", live.first), ("sequence", "<=", live.last)]
+        try:
+            return arrow().parquet.read_table(path, filesystem=self._fs, filters=filters, partitioning=None)
+        except (OSError, ValueError) as error:
+            raise ExportFailed(f"{self.url}/{live.file.name} cannot be read: {error}") from error
+
+    def remove(self, file: ExportFile) -> None:
+        """Delete one file. Raises ExportFailed."""
+        try:
+            self._fs.delete_file(f"{self._base}/{file.name}")
+        except OSError as error:
+            raise ExportFailed(f"{self.url}/{file.name} cannot be deleted: {error}") from error

@@ -1,0 +1,151 @@
+"""One file of the journal, read in small steps; and what is missing between its snapshots.
+
+Rows of a block are given when the whole block was decoded: a damaged one gives none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.runtime.seams import Disk
+from lag.blocks import BlockReader, FileHead, FileKind, Gap, GapKind
+from lag.journal.columns import QUEUES, SCHEDULED, Key, Row
+from lag.journal.files import Tier
+from lag.journal.snapshots import SnapshotDecoder
+from lag.journal.summaries import QUEUE_SUMMARIES, SCHEDULED_SUMMARIES
+from lag.samples import LagEvent
+
+SILENT_INTERVALS: Final = 3
+"""Snapshots further apart than so many intervals are a gap."""
+STEP_ROWS: Final = 50
+"""Rows that a step decodes: some tenths of a millisecond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A snapshot, or the summaries of a minute or an hour, decoded: for who reads columns.
+
+    Attributes:
+        head: Whose it is.
+        tier: How fine it is.
+        epoch: The start that wrote it.
+        time_ms: Its moment; of summaries that of the minute's or hour's begin.
+        sequence: Its number in the epoch; of summaries that of the last snapshot in them.
+        queues: (group, topic, queue), moment, values in the order of `QUEUE_COLUMNS` (`QUEUE_SUMMARIES`); a row that is
+            like the one before of its queue is the same object.
+        scheduled: (kind, topic, level), moment, values in the order of `SCHEDULED_COLUMNS` (`SCHEDULED_SUMMARIES`).
+        events: What happened.
+        missing: What is missing before it, in the files that summaries were made from.
+        is_first: It is the first of its file.
+    """
+
+    head: FileHead
+    tier: Tier
+    epoch: int
+    time_ms: int
+    sequence: int
+    queues: list[tuple[Key, int, Row]]
+    scheduled: list[tuple[Key, int, Row]]
+    events: list[LagEvent]
+    missing: list[Gap]
+    is_first: bool
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a reading is, and what is missing there."""
+
+    epoch: int | None = None
+    time_ms: int | None = None
+    sequence: int = 0
+    missing: list[Gap] = field(default_factory=list)
+
+    def gaps(self, to_ms: int | None) -> list[Gap]:
+        """Take what is missing before the next snapshot, which is of `to_ms`."""
+        missing, self.missing = self.missing, []
+        return [each._replace(from_ms=self.time_ms, to_ms=to_ms) for each in missing]
+
+    def reach(self, block: Block, path: str) -> list[Gap]:
+        """Go on to a block of a file; return what is missing before it."""
+        if not self.missing:
+            # A damage says that something is missing, without its count.
+            self._compare(block, path)
+        gaps = self.gaps(block.time_ms) + block.missing
+        self.epoch, self.time_ms, self.sequence = block.epoch, block.time_ms, block.sequence
+        return gaps
+
+    def _compare(self, block: Block, path: str) -> None:
+        if self.time_ms is None or (block.tier is not Tier.RAW and not block.is_first):
+            # Within a file of summaries, what is missing is written down.
+            return
+        interval_ms, passed_ms = block.head.interval_ms, block.time_ms - self.time_ms
+        lost = block.sequence - self.sequence - 1
+        if block.tier is Tier.RAW and self.epoch == block.epoch and lost > 0:
+            self.missing.append(Gap(GapKind.DROPPED, path, 0, f"{lost} snapshots could not be written"))
+        elif interval_ms and passed_ms > SILENT_INTERVALS * interval_ms:
+            self.missing.append(Gap(GapKind.SILENT, path, 0, f"nothing was recorded for {passed_ms // 1000} s"))
+
+
+def scan(
+    disk: Disk, path: str, tier: Tier, place: Place, is_wanted: Callable[[FileHead], bool]
+) -> Iterator[Block | None]:
+    """Yield a file's blocks, and None between two steps; what keeps it from being read goes to `place.missing`.
+
+    Args:
+        disk: Where.
+        path: The file.
+        tier: What its name says that it is.
+        place: Where the reading is; the caller has it `reach` each block.
+        is_wanted: Whether a file with this head is to be read.
+    """
+    file = BlockReader(disk, path)
+    try:
+        head = file.head
+        if head is not None and head.kind != FileKind(tier):
+            reason = f"{path} is of kind {head.kind.name}, which its name does not say"
+            place.missing.append(Gap(GapKind.FOREIGN, path, 0, reason))
+            return
+        if head is not None and is_wanted(head):
+            yield from _blocks(file, head, tier)
+        if file.damage is not None:
+            place.missing.append(Gap(file.damage.kind, path, file.damage.position, file.damage.reason))
+    finally:
+        file.close()
+
+
+def _blocks(file: BlockReader, head: FileHead, tier: Tier) -> Iterator[Block | None]:
+    tables = (QUEUES, SCHEDULED) if tier is Tier.RAW else (QUEUE_SUMMARIES, SCHEDULED_SUMMARIES)
+    decoder = SnapshotDecoder(*tables)
+    at, is_first = file.position, True
+    for payload in file:
+        try:
+            snapshot = decoder.open(payload)
+            queues = yield from _in_steps(decoder.queues(snapshot))
+            block = Block(
+                head=head,
+                tier=tier,
+                epoch=head.epoch if snapshot.epoch is None else snapshot.epoch,
+                time_ms=snapshot.time_ms,
+                sequence=snapshot.sequence,
+                queues=queues,
+                scheduled=list(decoder.scheduled(snapshot)),
+                events=decoder.events(snapshot),
+                missing=decoder.missing(snapshot),
+                is_first=is_first,
+            )
+        except ValueError as error:
+            file.fail(at, f"{error}")
+            return
+        at, is_first = file.position, False
+        yield block
+
+
+def _in_steps(rows: Iterator[tuple[Key, int, Row]]) -> Generator[None, None, list[tuple[Key, int, Row]]]:
+    found = []
+    for row in rows:
+        found.append(row)
+        if not len(found) % STEP_ROWS:
+            yield None
+    return found

@@ -1,0 +1,320 @@
+"""Older figures, coarser: minutes are made of raw files, hours of minutes, and what is too old or too much goes.
+
+All of it is one generator of small steps, which a node runs a millisecond at a time (`TierWork`). A step that yields a
+file or a folder waits for its sync; any other step yields None.
+
+What it guarantees: a file of summaries is made under another name, synced, and then put in its place in one step; raw
+files that it contains go later, one by one, and from the first of them on it counts in their place (`live_files`). So a
+kill at any point loses nothing and counts nothing twice; what it left half made is deleted and made again. A full disk,
+or a file that cannot be read, leaves things as they are: the next round tries again, and notes what could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from broker.runtime.file_writes import Unsynced
+from broker.runtime.seams import Clock, Disk, Syncs
+from broker.runtime.steps import Ended, step
+from lag.blocks import BlockReader, FileHead, FileKind, encode_block, encode_head, salt_of
+from lag.journal.files import SPARE_SUFFIX, WIDTH_MS, JournalFile, Tier, parse
+from lag.journal.scan import Place, scan
+from lag.journal.snapshots import SnapshotEncoder
+from lag.journal.summaries import QUEUE_SUMMARIES, SCHEDULED_SUMMARIES
+from lag.journal.window import Window
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+SPAN_MS: Final = {Tier.MINUTE: HOUR_MS, Tier.HOUR: DAY_MS}
+"""A file of a tier is made of the files that begin in the same hour, or day (UTC), when that is over."""
+FILES_MAX: Final = 2000
+"""Files of one tier: a node that starts again and again must not fill the folder."""
+STEP_SECONDS: Final = 0.001
+
+Steps = Generator[Unsynced | None, None, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierLimits:
+    """How long and how much is kept; what is over either goes, the oldest first.
+
+    Attributes:
+        keep_ms: By tier, how long.
+        bytes_max: By tier, how much.
+        files_max: Of each tier, how many.
+        free_bytes_min: Nothing is made while the disk has less.
+    """
+
+    keep_ms: dict[Tier, int] = field(
+        default_factory=lambda: {Tier.RAW: 2 * DAY_MS, Tier.MINUTE: 35 * DAY_MS, Tier.HOUR: 400 * DAY_MS}
+    )
+    bytes_max: dict[Tier, int] = field(
+        default_factory=lambda: {Tier.RAW: 256 << 20, Tier.MINUTE: 512 << 20, Tier.HOUR: 256 << 20}
+    )
+    files_max: int = FILES_MAX
+    free_bytes_min: int = 64 << 20
+
+
+class Tiers:
+    """Makes the coarser files of one folder.
+
+    Attributes:
+        made: Files of summaries that were made.
+        deleted: Files that went.
+        lost: Those of them that no coarser file contained: there was no room to wait for it.
+        trouble: What went wrong in the last round; None: nothing.
+
+    Args:
+        disk: Where.
+        folder: The journal's folder.
+        limits: How much is kept.
+    """
+
+    def __init__(self, disk: Disk, folder: str, limits: TierLimits) -> None:
+        self.made = self.deleted = self.lost = 0
+        self.trouble: str | None = None
+        self._disk = disk
+        self._folder = folder
+        self._limits = limits
+        self._known: dict[JournalFile, tuple[FileHead | None, int]] = {}
+
+    def round(self, now_ms: int, current: str | None) -> Steps:
+        """Make what can be made, and delete what is too much, in steps; once an hour will do.
+
+        Args:
+            now_ms: The wall clock's.
+            current: Path of the raw file that grows, which is left alone; None: there is none.
+        """
+        self.trouble = None
+        try:
+            for name in self._disk.list(self._folder):
+                if name.endswith(SPARE_SUFFIX):
+                    self._disk.remove(f"{self._folder}/{name}")
+            # What must go makes room first.
+            yield from self._delete(now_ms, current)
+            for tier in (Tier.MINUTE, Tier.HOUR):
+                for group in (yield from self._groups(tier, now_ms, current)):
+                    if self._disk.free_bytes(self._folder) < self._limits.free_bytes_min:
+                        raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: no summaries are made")
+                    yield from self._make(tier, group)
+            yield from self._delete(now_ms, current)
+        except OSError as error:
+            self.trouble = str(error)
+
+    def _files(self, tier: Tier, current: str | None) -> list[JournalFile]:
+        found = [file for name in self._disk.list(self._folder) if (file := parse(name)) is not None]
+        return sorted(file for file in found if file.tier is tier and self._path(file) != current)
+
+    def _path(self, file: JournalFile) -> str:
+        return f"{self._folder}/{file.name}"
+
+    def _look(self, file: JournalFile) -> Generator[None, None, tuple[FileHead | None, int]]:
+        """Return a finished file's head and size; looked at once."""
+        found = self._known.get(file)
+        if found is None:
+            path = self._path(file)
+            reader = BlockReader(self._disk, path)
+            reader.close()
+            opened = self._disk.open(path)
+            try:
+                found = reader.head, opened.size()
+            finally:
+                opened.close()
+            self._known[file] = found
+            yield None
+        return found
+
+    def _groups(self, tier: Tier, now_ms: int, current: str | None) -> Generator[None, None, list[list[JournalFile]]]:
+        """Return the files of which one of this tier is to be made, each, in order; their time is over."""
+        made = self._files(tier, None)
+        groups: list[list[JournalFile]] = []
+        span: tuple[str, str, int] | None = None
+        for file in self._files(Tier(tier - 1), current):
+            if any(each.first <= file.first and file.last <= each.last for each in made):
+                span = None
+                continue
+            head, _ = yield from self._look(file)
+            # A file without a head, torn at its begin, goes with those before it.
+            own = span if head is None else (head.cluster, head.node, head.first_ms // SPAN_MS[tier])
+            if own is not None and own[2] == now_ms // SPAN_MS[tier]:
+                span = None
+                continue
+            if groups and own == span and groups[-1][-1].last + 1 == file.first:
+                groups[-1].append(file)
+            else:
+                groups.append([file])
+            span = own
+        return groups
+
+    def _make(self, tier: Tier, group: list[JournalFile]) -> Steps:
+        """Make one file of others."""
+        target = self._path(JournalFile(tier, group[0].first, group[-1].last))
+        heads = []
+        for file in group:
+            head, _ = yield from self._look(file)
+            if head is not None:
+                heads.append(head)
+        if not heads:
+            return
+        start = encode_head(
+            FileHead(
+                kind=FileKind(tier),
+                cluster=heads[0].cluster,
+                node=heads[0].node,
+                epoch=heads[0].epoch,
+                sequence=heads[0].sequence,
+                first_ms=min(each.first_ms for each in heads) // WIDTH_MS[tier] * WIDTH_MS[tier],
+                last_ms=max(each.last_ms for each in heads),
+                interval_ms=WIDTH_MS[tier],
+            )
+        )
+        spare = self._disk.open(target + SPARE_SUFFIX, create=True)
+        try:
+            spare.write(0, [start])
+            position, salt = len(start), salt_of(start)
+            for payload in self._payloads(tier, group):
+                if payload is None:
+                    yield None
+                    continue
+                start = encode_block(salt, position, payload)
+                spare.write(position, [start, payload])
+                position += len(start) + len(payload)
+                yield None
+            yield spare
+        except OSError:
+            self._disk.remove(target + SPARE_SUFFIX)
+            raise
+        finally:
+            spare.close()
+        self._disk.replace(target + SPARE_SUFFIX, target)
+        yield self._folder
+        self.made += 1
+
+    def _payloads(self, tier: Tier, group: list[JournalFile]) -> Iterator[bytes | None]:
+        """Yield the blocks of summaries, and None between two steps."""
+        encoder = SnapshotEncoder(QUEUE_SUMMARIES, SCHEDULED_SUMMARIES)
+        place, window = Place(), Window(tier)
+        for file in group:
+            path = self._path(file)
+            for block in scan(self._disk, path, file.tier, place, lambda _: True):
+                if block is None:
+                    yield None
+                    continue
+                gaps = place.reach(block, path)
+                if not window.takes(block):
+                    yield from window.payload(encoder)
+                    window = Window(tier)
+                window.missing += gaps
+                yield from window.add(block)
+        window.missing += place.gaps(None)
+        yield from window.payload(encoder)
+
+    def _delete(self, now_ms: int, current: str | None) -> Steps:
+        """Delete what is too old and contained in something coarser, and what is too much."""
+        limits = self._limits
+        for tier in Tier:
+            files = self._files(tier, current)
+            coarser = [] if tier is Tier.HOUR else self._files(Tier(tier + 1), None)
+            sizes = []
+            for file in files:
+                _, size = yield from self._look(file)
+                sizes.append(size)
+            total, count = sum(sizes), len(files)
+            for file, size in zip(files, sizes, strict=True):
+                head, _ = yield from self._look(file)
+                is_old = head is None or head.last_ms < now_ms - limits.keep_ms[tier]
+                is_contained = tier is Tier.HOUR or any(
+                    each.first <= file.first and file.last <= each.last for each in coarser
+                )
+                is_too_much = total > limits.bytes_max[tier] or count > limits.files_max
+                if not is_too_much and not (is_old and is_contained):
+                    continue
+                self._disk.remove(self._path(file))
+                self._known.pop(file, None)
+                self.deleted += 1
+                self.lost += not is_contained
+                total, count = total - size, count - 1
+                yield None
+
+
+class TierWork:
+    """Runs the rounds of a node's tiers beside its other work.
+
+    Args:
+        tiers: What is to be done.
+        clock: Tells how long a slice has taken.
+        disk: For syncs that are made at once.
+        syncs: Syncs beside the loop; None: they are made at once.
+    """
+
+    def __init__(self, tiers: Tiers, clock: Clock, disk: Disk, syncs: Syncs | None = None) -> None:
+        self._tiers = tiers
+        self._clock = clock
+        self._disk = disk
+        self._syncs = syncs
+        self._steps: Steps | None = None
+        self._is_syncing = False
+        self._error: OSError | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round has begun and not ended."""
+        return self._steps is not None
+
+    def begin(self, current: str | None) -> None:
+        """Begin a round; nothing when one is under way.
+
+        Args:
+            current: Path of the raw file that grows (`JournalWriter.current`).
+        """
+        if self._steps is None:
+            self._steps = self._tiers.round(self._clock.wall_ms(), current)
+
+    def step(self, seconds: float = STEP_SECONDS) -> bool:
+        """Work for about so many seconds, one step at least; False: the round has ended, or there is none.
+
+        While a sync is under way nothing is done: call again later. Raises nothing that the disk does.
+        """
+        until = self._clock.monotonic() + seconds
+        while self._steps is not None and not self._is_syncing:
+            error, self._error = self._error, None
+            what = step(self._steps, error=error)
+            if isinstance(what, Ended):
+                self._steps = None
+                break
+            if what is not None:
+                self._sync(what)
+            if self._clock.monotonic() >= until:
+                break
+        return self._steps is not None
+
+    def abandon(self) -> None:
+        """Give the round up, as a stop would; the next one begins anew. A sync under way is left to end."""
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            steps.close()
+
+    def _sync(self, what: Unsynced) -> None:
+        if self._syncs is None:
+            try:
+                if isinstance(what, str):
+                    self._disk.sync_folder(what)
+                else:
+                    what.sync()
+            except OSError as error:
+                self._error = error
+            return
+        self._is_syncing = True
+        done = partial(self._synced, self._steps)
+        if isinstance(what, str):
+            self._syncs.begin_folder(what, done)
+        else:
+            self._syncs.begin(what, done)
+
+    def _synced(self, steps: Steps | None, error: OSError | None) -> None:
+        self._is_syncing = False
+        if steps is self._steps:
+            self._error = error

@@ -1,0 +1,253 @@
+"""What a report says, whatever its form. Jobs fill it (`lag.spark`), renderers only lay it out.
+
+Moments are Unix milliseconds, ends exclusive. Null means "not known" and is never drawn or printed as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of time in one status.
+
+    Attributes:
+        from_ms: Its begin.
+        to_ms: Its end.
+        status: The worst status of the group's queues meanwhile.
+    """
+
+    from_ms: int
+    to_ms: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """How lag went, in buckets of equal length: the worst moment of each, so that no peak is smoothed away.
+
+    Attributes:
+        times_ms: Begins of the buckets.
+        lag: Messages behind, over all queues.
+        seconds: Age of the oldest unfinished message.
+        produced: Messages produced per second.
+        consumed: Messages finished per second.
+    """
+
+    times_ms: Sequence[int]
+    lag: Sequence[int | None]
+    seconds: Sequence[float | None]
+    produced: Sequence[float | None]
+    consumed: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatRow:
+    """One queue's lag per bucket; the last row of a map may be the sum of the queues that have none of their own.
+
+    Attributes:
+        label: Topic and queue.
+        lag: Messages behind, by bucket.
+    """
+
+    label: str
+    lag: Sequence[int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Lag of a group's queues over time.
+
+    Attributes:
+        times_ms: Begins of the buckets.
+        rows: The queue with the most lag first.
+    """
+
+    times_ms: Sequence[int]
+    rows: Sequence[HeatRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeBin:
+    """Messages of the backlog in one range of ages.
+
+    Attributes:
+        from_seconds: The youngest of the range.
+        to_seconds: Its end; null: no end.
+        messages: How many there are.
+    """
+
+    from_seconds: float
+    to_seconds: float | None
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """A stretch in which a group was worse than OK.
+
+    Attributes:
+        topic: The topic; "" several.
+        queue: The queue; null: several.
+        from_ms: When it began.
+        to_ms: When it ended; null: it had not at the window's end.
+        status: Its worst status.
+        cause: The cause, in one or two words; "" none known.
+        evidence: The figures that speak for it, one sentence.
+        peak_lag: Most messages behind.
+        peak_seconds: Greatest age of the oldest unfinished message.
+    """
+
+    topic: str
+    queue: int | None
+    from_ms: int
+    to_ms: int | None
+    status: str
+    cause: str
+    evidence: str
+    peak_lag: int | None
+    peak_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """One queue at the window's end.
+
+    Attributes:
+        node: The node that recorded it.
+        topic: The topic.
+        queue: The queue.
+        status: Its status.
+        cause: Its cause; "" none.
+        committed: First offset not known to be finished.
+        end: Offset of the next message.
+        lag: Messages behind.
+        unfinished: Those of them that are not finished out of order.
+        seconds: Age of the oldest unfinished message.
+        method: How that is known: message, interpolated, bounded or none.
+        produced: Messages produced per second.
+        consumed: Messages finished per second.
+        catch_up_seconds: Until it is caught up at these rates; null: never, or nothing to catch up.
+        lost: Messages that retention took unfinished.
+    """
+
+    node: str
+    topic: str
+    queue: int
+    status: str
+    cause: str
+    committed: int | None
+    end: int | None
+    lag: int | None
+    unfinished: int | None
+    seconds: float | None
+    method: str
+    produced: float | None
+    consumed: float | None
+    catch_up_seconds: float | None
+    lost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """How well a group kept to its target.
+
+    Attributes:
+        target_seconds: Oldest that an unfinished message may be.
+        samples_share: Share of the samples under the target, 0.0 to 1.0.
+        messages_share: Share of the messages finished under it; null: not known.
+        over_seconds: Time spent over it.
+        earlier_samples_share: `samples_share` of the period before; null: not compared.
+    """
+
+    target_seconds: float
+    samples_share: float | None
+    messages_share: float | None
+    over_seconds: float
+    earlier_samples_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPart:
+    """One group.
+
+    Attributes:
+        cluster: Its cluster.
+        group: Its name.
+        status: Its status at the window's end.
+        level: OK, WARN or ERR.
+        cause: The cause; "" none.
+        evidence: One sentence with the figures that speak for it; "" none.
+        advice: What to do; "" nothing.
+        lag: Messages behind at the end, over all queues.
+        unfinished: Those of them not finished out of order.
+        seconds: Age of the oldest unfinished message at the end.
+        peak_lag: Most messages behind in the window.
+        peak_seconds: Greatest age in the window.
+        lost: Messages that retention took in the window.
+        catch_up_seconds: Until it is caught up; null: never, or nothing to catch up.
+        objective: How it kept to its target.
+        spans: Its statuses, one after the other, without overlap.
+        line: How its lag went.
+        heat: Its queues.
+        ages: Its backlog by age; empty: not scanned.
+        incidents: In order of time.
+        queues: The worst first.
+        queues_left_out: How many more there are.
+    """
+
+    cluster: str
+    group: str
+    status: str
+    level: str
+    cause: str
+    evidence: str
+    advice: str
+    lag: int | None
+    unfinished: int | None
+    seconds: float | None
+    peak_lag: int | None
+    peak_seconds: float | None
+    lost: int
+    catch_up_seconds: float | None
+    objective: Objective
+    spans: Sequence[Span]
+    line: Line
+    heat: HeatMap
+    ages: Sequence[AgeBin]
+    incidents: Sequence[Incident]
+    queues: Sequence[QueueFigures]
+    queues_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A whole report.
+
+    Attributes:
+        title: Its title.
+        from_ms: Begin of the window.
+        to_ms: Its end.
+        made_ms: When it was made.
+        sources: Where the samples came from, one line each.
+        samples: How many there were.
+        gaps: What is missing: times without samples, files that cannot be read, each one line with its reason.
+        groups: The worst first.
+    """
+
+    title: str
+    from_ms: int
+    to_ms: int
+    made_ms: int
+    sources: Sequence[str]
+    samples: int
+    gaps: Sequence[str]
+    groups: Sequence[GroupPart]
+
+
+def as_plain(report: Report) -> dict[str, Any]:
+    """Return a report as JSON has it: names in snake case, as the columns of Parquet and CSV."""
+    return asdict(report)

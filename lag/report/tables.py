@@ -1,0 +1,35 @@
+"""The report as tables for other programs: CSV of the queues at the window's end, and of the incidents."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, fields
+
+from lag.report.data import Incident, QueueFigures, Report
+
+
+def queues_csv(report: Report) -> str:
+    """Return the queues at the window's end, a row each; what is not known is empty."""
+    rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.queues)
+    return _csv(("cluster", "group", *(field.name for field in fields(QueueFigures))), rows)
+
+
+def incidents_csv(report: Report) -> str:
+    """Return the incidents of all groups, a row each."""
+    rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.incidents)
+    return _csv(("cluster", "group", *(field.name for field in fields(Incident))), rows)
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_cell(each) for each in row] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A name that a spreadsheet would take for a formula gets a quote before it."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -1,0 +1,264 @@
+"""Rules as data: expressions over named values, which plain numbers and Spark columns both can run.
+
+An expression is a tree of operations. `compiled` makes a function over a mapping of it; `lag.spark.columns` makes a
+column of the same tree; its text is the formula that `explain` shows. So a rule cannot differ between the three.
+
+Null is "not known", as in SQL: what is computed from null is null, a comparison with null is null, `known and false` is
+false, and a division by 0 is null. Whoever decides by a condition that may be null takes it as false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+Value: TypeAlias = int | float | bool | str | None
+"""What a rule computes with."""
+
+Given: TypeAlias = "Expression | Value"
+"""What the operations of an expression take: another one, or a constant."""
+
+Facts: TypeAlias = Mapping[str, Value]
+"""Named values; those that are not known are null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One operation over expressions.
+
+    Attributes:
+        operation: Its name in `PLAIN`; "fact" and "constant" are the leaves.
+        parts: What it is done with.
+        leaf: Of a fact its name, of a constant its value.
+    """
+
+    operation: str
+    parts: tuple[Expression, ...] = ()
+    leaf: Value = None
+
+    def __add__(self, other: Given) -> Expression:
+        return _of("add", self, other)
+
+    def __sub__(self, other: Given) -> Expression:
+        return _of("subtract", self, other)
+
+    def __mul__(self, other: Given) -> Expression:
+        return _of("multiply", self, other)
+
+    def __truediv__(self, other: Given) -> Expression:
+        return _of("divide", self, other)
+
+    def __lt__(self, other: Given) -> Expression:
+        return _of("less", self, other)
+
+    def __le__(self, other: Given) -> Expression:
+        return _of("less_equal", self, other)
+
+    def __gt__(self, other: Given) -> Expression:
+        return _of("greater", self, other)
+
+    def __ge__(self, other: Given) -> Expression:
+        return _of("greater_equal", self, other)
+
+    def __and__(self, other: Given) -> Expression:
+        return _of("and", self, other)
+
+    def __or__(self, other: Given) -> Expression:
+        return _of("or", self, other)
+
+    def __invert__(self) -> Expression:
+        return _of("not", self)
+
+    def equals(self, other: Given) -> Expression:
+        """Whether both are the same; null where one is null."""
+        return _of("equals", self, other)
+
+    def is_null(self) -> Expression:
+        """Whether it is not known; never null."""
+        return _of("is_null", self)
+
+    def is_known(self) -> Expression:
+        """Whether it is known; never null."""
+        return ~self.is_null()
+
+    def __str__(self) -> str:
+        return _text(self)
+
+
+def constant(value: Given) -> Expression:
+    """Return a constant; an expression as it is."""
+    return value if isinstance(value, Expression) else Expression("constant", leaf=value)
+
+
+def _of(operation: str, *parts: Given) -> Expression:
+    return Expression(operation, tuple(constant(part) for part in parts))
+
+
+def fact(name: str) -> Expression:
+    """Return a value by its name."""
+    return Expression("fact", leaf=name)
+
+
+def if_else(condition: Expression, then: Given, otherwise: Given) -> Expression:
+    """Return `then` where the condition is true, `otherwise` where it is false or null."""
+    return _of("if_else", condition, then, otherwise)
+
+
+def highest(first: Given, second: Given) -> Expression:
+    """Return the higher of both; null where one is null."""
+    return _of("highest", first, second)
+
+
+def latest(*parts: Given) -> Expression:
+    """Return the highest of those that are known; null where none is."""
+    return _of("latest", *parts)
+
+
+def coalesce(*parts: Given) -> Expression:
+    """Return the first that is known; null where none is."""
+    return _of("coalesce", *parts)
+
+
+def surely(condition: Expression) -> Expression:
+    """Whether a condition is true; false where it is null."""
+    return coalesce(condition, False)
+
+
+def any_of(*conditions: Expression) -> Expression:
+    """Whether one of them is surely true."""
+    found = surely(conditions[0])
+    for each in conditions[1:]:
+        found = found | surely(each)
+    return found
+
+
+def all_of(*conditions: Expression) -> Expression:
+    """Whether all of them are surely true."""
+    found = surely(conditions[0])
+    for each in conditions[1:]:
+        found = found & surely(each)
+    return found
+
+
+def first_of(cases: Mapping[str, Expression], otherwise: str | None) -> Expression:
+    """Return the name of the first case whose condition holds."""
+    found = constant(otherwise)
+    for name, condition in reversed(list(cases.items())):
+        found = if_else(condition, name, found)
+    return found
+
+
+def _null_if_one_is(function: Callable[..., Value]) -> Callable[..., Value]:
+    def over(*values: Value) -> Value:
+        return None if None in values else function(*values)
+
+    return over
+
+
+def _and(left: Value, right: Value) -> Value:
+    if left is False or right is False:
+        return False
+    return None if left is None or right is None else True
+
+
+def _or(left: Value, right: Value) -> Value:
+    if left is True or right is True:
+        return True
+    return None if left is None or right is None else False
+
+
+def _coalesce(*values: Value) -> Value:
+    return next((value for value in values if value is not None), None)
+
+
+def _latest(*values: Value) -> Value:
+    return max((value for value in values if value is not None), default=None)
+
+
+PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
+    "add": _null_if_one_is(lambda a, b: a + b),
+    "subtract": _null_if_one_is(lambda a, b: a - b),
+    "multiply": _null_if_one_is(lambda a, b: a * b),
+    "divide": _null_if_one_is(lambda a, b: None if b == 0 else a / b),
+    "less": _null_if_one_is(lambda a, b: a < b),
+    "less_equal": _null_if_one_is(lambda a, b: a <= b),
+    "greater": _null_if_one_is(lambda a, b: a > b),
+    "greater_equal": _null_if_one_is(lambda a, b: a >= b),
+    "equals": _null_if_one_is(lambda a, b: a == b),
+    "highest": _null_if_one_is(max),
+    "and": _and,
+    "or": _or,
+    "not": _null_if_one_is(lambda a: not a),
+    "is_null": lambda a: a is None,
+    "coalesce": _coalesce,
+    "latest": _latest,
+    "if_else": lambda condition, then, otherwise: then if condition else otherwise,
+}
+"""What each operation does with plain values. `lag.spark` has the same names over columns."""
+
+
+def compiled(expression: Expression) -> Callable[[Facts], Value]:
+    """Return the function that an expression is, over facts by name. It raises `KeyError` for a fact not given."""
+    if expression.operation == "fact":
+        name = str(expression.leaf)
+        return lambda facts: facts[name]
+    if expression.operation == "constant":
+        value = expression.leaf
+        return lambda facts: value
+    function = PLAIN[expression.operation]
+    parts = tuple(compiled(part) for part in expression.parts)
+    return lambda facts: function(*[part(facts) for part in parts])
+
+
+def names_in(expression: Expression) -> frozenset[str]:
+    """Return the names of all facts that an expression looks at."""
+    if expression.operation == "fact":
+        return frozenset({str(expression.leaf)})
+    return frozenset().union(*(names_in(part) for part in expression.parts))
+
+
+_SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<", "less_equal": "<=", "equals": "="}
+_SIGNS |= {"greater": ">", "greater_equal": ">=", "and": "and", "or": "or"}
+
+
+def _text(expression: Expression, inside: bool = False) -> str:
+    """Return the formula as people read it; `inside` another one, with parentheses where they are needed."""
+    operation, parts = expression.operation, expression.parts
+    if operation == "fact":
+        return str(expression.leaf)
+    if operation == "constant":
+        value = expression.leaf
+        return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if operation == "coalesce" and len(parts) == 2 and parts[1] == constant(False):
+        return _text(parts[0], inside)
+    if operation in _SIGNS:
+        words = f" {_SIGNS[operation]} ".join(_text(part, True) for part in _flat(expression))
+    elif operation == "if_else":
+        words = f"if {_text(parts[0])} then {_text(parts[1], True)} else {_text(parts[2])}"
+    elif operation == "is_null":
+        words = f"{_text(parts[0], True)} is null"
+    elif operation == "not" and parts[0].operation == "is_null":
+        words = f"{_text(parts[0].parts[0], True)} is known"
+    elif operation == "not":
+        words = f"not {_text(parts[0], True)}"
+    else:
+        name = {"highest": "max", "latest": "latest", "coalesce": "first known of"}[operation]
+        return f"{name}({', '.join(_text(part) for part in parts)})"
+    return f"({words})" if inside else words
+
+
+def _flat(expression: Expression) -> tuple[Expression, ...]:
+    """Return the parts of `a and (b and c)` as of one operation over three."""
+    operation = expression.operation
+    if operation == "coalesce" and len(expression.parts) == 2 and expression.parts[1] == constant(False):
+        return _flat(expression.parts[0])
+    if operation not in ("and", "or"):
+        return expression.parts
+    found: list[Expression] = []
+    for part in expression.parts:
+        inner = part
+        while inner.operation == "coalesce" and len(inner.parts) == 2 and inner.parts[1] == constant(False):
+            inner = inner.parts[0]
+        found += _flat(inner) if inner.operation == operation else (part,)
+    return tuple(found)

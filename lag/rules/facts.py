@@ -1,0 +1,166 @@
+"""What a window of samples says, as single values: all that the rules look at besides limits and each other.
+
+The window ends with the newest sample and reaches back `window_ms`. It is made of samples that could be read, and
+begins after the last fall of `end`: what lay in a queue before it was made anew is gone.
+
+A *trailing run* is the longest stretch up to the window's newest sample in which something held all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Final
+
+from lag.rules.expression import Value
+from lag.rules.limits import Limits
+from lag.samples import SAMPLE_FIELDS, QueueSample
+
+WINDOW_FACTS: Final = {
+    "now_ms": "the moment that is judged",
+    "readable": "samples in the window",
+    "reset_ms": "when an operator last reset the offset within the window; null: did not",
+    "flat_since_ms": "begin of the trailing run of one committed offset",
+    "behind_since_ms": "begin of the trailing run in which there was something to finish; null: there is nothing",
+    "paused_until_ms": "the last sample in which the group was paused; null: none",
+    "least_unfinished": "lowest count of unfinished messages",
+    "peak_committed": "highest committed offset since the last reset",
+    "earlier_expired": "messages lost up to the sample before the window, or its first one",
+    "below_ms": "the last sample whose end is not above the position of the group",
+    "below_end": "its end",
+    "above_ms": "the sample after it, or the window's first: begin of the run of ends above the position",
+    "above_end": "its end",
+    "produce_slope": "slope of `end`, in messages/s",
+    "consume_slope": "slope of the committed offset since it last fell or was reset, in messages/s",
+    "start_slope": "slope of `start`, in messages/s",
+    "produce_first": "slope of `end` over the first half of the window",
+    "produce_second": "slope of `end` over the second half",
+    "consume_first": "slope of the committed offset over the first half of the samples that its slope is of",
+    "consume_second": "that over the second half",
+}
+"""Facts of the window, each with what it is. The fields of the newest sample come beside them."""
+
+_FIELDS: Final = tuple(name for name in SAMPLE_FIELDS)
+
+Point = tuple[int, int]
+"""Moment and value."""
+
+
+def facts_of(
+    samples: Sequence[QueueSample], now_ms: int, limits: Limits, reset_ms: int | None = None
+) -> dict[str, Value]:
+    """Return the facts of one queue.
+
+    Args:
+        samples: Its samples, oldest first; those before the window too, of which the last one is looked at.
+        now_ms: The moment that is judged, in Unix ms; not before the newest sample, or taken as that.
+        limits: Thresholds.
+        reset_ms: When an operator last reset the group's offset on this queue; null: never.
+
+    Raises:
+        ValueError: There is no sample, or they are not in the order of their times.
+    """
+    if not samples:
+        raise ValueError("no samples: a queue is judged by one at least")
+    for before, after in pairwise(samples):
+        if after.time_ms <= before.time_ms:
+            raise ValueError(f"sample at {after.time_ms} comes after one at {before.time_ms}: hand in the oldest first")
+    newest = samples[-1]
+    now_ms = max(now_ms, newest.time_ms)
+    begin = newest.time_ms - limits.window_ms
+    if reset_ms is not None and not begin <= reset_ms <= now_ms:
+        reset_ms = None
+    earlier = [sample for sample in samples if sample.time_ms < begin and _is_readable(sample)]
+    window = [sample for sample in samples if sample.time_ms >= begin and _is_readable(sample)]
+    window = _since_fall(window, lambda sample: sample.end or 0)
+    facts: dict[str, Value] = {**asdict(newest), **dict.fromkeys(WINDOW_FACTS), **asdict(limits)}
+    facts |= {"now_ms": now_ms, "readable": len(window), "reset_ms": reset_ms}
+    paused = [sample.time_ms for sample in window if sample.paused]
+    facts["paused_until_ms"] = paused[-1] if paused else None
+    if window:
+        facts["earlier_expired"] = (earlier[-1] if earlier else window[0]).expired
+        facts |= _of_runs(window, newest)
+        facts |= _of_committed(window, reset_ms)
+        ends = [(sample.time_ms, sample.end or 0) for sample in window]
+        facts["produce_slope"] = median_slope(ends)
+        facts["produce_first"], facts["produce_second"] = halves(ends)
+        facts["start_slope"] = median_slope([(sample.time_ms, sample.start or 0) for sample in window])
+    return facts
+
+
+def _is_readable(sample: QueueSample) -> bool:
+    return sample.start is not None and sample.end is not None
+
+
+def _since_fall(samples: Sequence[QueueSample], value: Callable[[QueueSample], int]) -> list[QueueSample]:
+    """Return the samples from the last one on whose value is below that of the one before it."""
+    falls = [place for place in range(1, len(samples)) if value(samples[place]) < value(samples[place - 1])]
+    return list(samples[falls[-1] if falls else 0 :])
+
+
+def _position(sample: QueueSample) -> int:
+    """Where the group goes on; at the first kept message where it never committed."""
+    return max(sample.start or 0, sample.committed or 0)
+
+
+def _run(window: Sequence[QueueSample], holds: Callable[[QueueSample], bool]) -> int:
+    """Return where the trailing run begins; the window's length where its newest sample is not of it."""
+    place = len(window)
+    while place and holds(window[place - 1]):
+        place -= 1
+    return place
+
+
+def _of_runs(window: Sequence[QueueSample], newest: QueueSample) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    behind = _run(window, lambda sample: (sample.end or 0) > _position(sample))
+    found["behind_since_ms"] = window[behind].time_ms if behind < len(window) else None
+    if newest.committed is not None and newest.start is not None:
+        flat = _run(window, lambda sample: sample.committed == newest.committed)
+        found["flat_since_ms"] = window[flat].time_ms if flat < len(window) else None
+        above = _run(window, lambda sample: (sample.end or 0) > _position(newest))
+        if above < len(window):
+            found |= {"above_ms": window[above].time_ms, "above_end": window[above].end}
+            if above:
+                found |= {"below_ms": window[above - 1].time_ms, "below_end": window[above - 1].end}
+    return found
+
+
+def _of_committed(window: Sequence[QueueSample], reset_ms: int | None) -> dict[str, Value]:
+    known = [sample for sample in window if sample.committed is not None]
+    since = [sample for sample in known if reset_ms is None or sample.time_ms >= reset_ms]
+    found: dict[str, Value] = {
+        "least_unfinished": min(
+            (max(0, max(0, (sample.end or 0) - _position(sample)) - sample.finished) for sample in known), default=None
+        ),
+        "peak_committed": max((sample.committed or 0 for sample in since), default=None),
+    }
+    rising = [
+        (sample.time_ms, sample.committed or 0) for sample in _since_fall(since, lambda sample: sample.committed or 0)
+    ]
+    found["consume_slope"] = median_slope(rising)
+    found["consume_first"], found["consume_second"] = halves(rising)
+    return found
+
+
+def _slope(first: Point, second: Point) -> float:
+    """Return a slope per second; the second point is later."""
+    return (second[1] - first[1]) * 1000.0 / (second[0] - first[0])
+
+
+def median_slope(points: Sequence[Point]) -> float | None:
+    """Return the median of the slopes over pairs that are half of the points apart, per second; null below 2 points."""
+    apart = len(points) // 2
+    if not apart:
+        return None
+    slopes = sorted(_slope(first, second) for first, second in zip(points, points[apart:], strict=False))
+    return (slopes[(len(slopes) - 1) // 2] + slopes[len(slopes) // 2]) / 2
+
+
+def halves(points: Sequence[Point]) -> tuple[float | None, float | None]:
+    """Return the slopes over the first and the second half of the points, per second; null below 3 points."""
+    if len(points) < 3:
+        return None, None
+    middle = points[len(points) // 2]
+    return _slope(points[0], middle), _slope(middle, points[-1])

@@ -1,0 +1,69 @@
+"""Every threshold of the rules, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import isfinite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Thresholds of the lag rules. All have values that suit most groups; `target_ms` is the one to set.
+
+    Attributes:
+        target_ms: Time lag that a group is to stay under, in ms.
+        floor_messages: A lag of so many messages or fewer is no lag.
+        floor_ms: Nor is one whose oldest message is this old at most.
+        dead_band: Share of the produce rate that the lag may rise or fall by without having a trend.
+        window_ms: How far back the window of samples reaches.
+        samples_min: Fewer samples in the window give no trend.
+        stale_ms: A newest sample that is older says nothing of now.
+        stop_ms: A queue with lag on which nothing happened for so long is stopped, stalled or blocked.
+        blocked_attempts: A message that was tried so often, and holds others up, blocks its queue.
+        retention_percent: Share of the kept messages that lag may reach before retention threatens it, in percent.
+        loss_eta_limit_s: Retention threatens what it will reach sooner, in s.
+        surge: A produce rate that rises by this factor within the window is a surge.
+        queues_min: A topic of fewer queues has no hot one.
+    """
+
+    target_ms: int = 60_000
+    floor_messages: int = 10
+    floor_ms: int = 1_000
+    dead_band: float = 0.05
+    window_ms: int = 300_000
+    samples_min: int = 3
+    stale_ms: int = 60_000
+    stop_ms: int = 180_000
+    blocked_attempts: int = 2
+    retention_percent: float = 80.0
+    loss_eta_limit_s: float = 3_600.0
+    surge: float = 1.5
+    queues_min: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuse limits by which rules would say nonsense.
+
+        Raises:
+            ValueError: A limit is out of bounds; the text says which, and what would be right.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            whole = field.type in ("int", int)
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise ValueError(f"{field.name} is {value!r}: it takes a {'whole number' if whole else 'number'}")
+            if value < 0 or not isfinite(value):
+                raise ValueError(f"{field.name} is {value}: it must be 0 or more")
+        least = {"window_ms": 1, "samples_min": 2, "stop_ms": 1, "stale_ms": 1, "blocked_attempts": 1, "queues_min": 3}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be {bound} or more")
+        if self.stop_ms > self.window_ms:
+            raise ValueError(f"stop_ms is {self.stop_ms} and window_ms {self.window_ms}: the window must be as long")
+        if self.floor_ms > self.target_ms:
+            raise ValueError(f"floor_ms is {self.floor_ms}: it must be no more than target_ms, {self.target_ms}")
+        if self.dead_band >= 1:
+            raise ValueError(f"dead_band is {self.dead_band}: it is a share, below 1")
+        if not 0 < self.retention_percent <= 100:
+            raise ValueError(f"retention_percent is {self.retention_percent}: it must be above 0 and 100 at most")
+        if self.surge <= 1:
+            raise ValueError(f"surge is {self.surge}: it is a factor above 1")

@@ -1,0 +1,339 @@
+"""Every figure of a queue's lag: what it means, its unit, and the rule that computes it.
+
+A rule looks at the facts of `lag.rules.facts` (the newest sample's fields and what the window says), at the limits by
+their names, and at quantities that stand above its own.
+
+**Time lag** is the age of the oldest unfinished message, by one of these methods, and never extrapolated:
+
+- `message`: its own message time was read (or nothing is unfinished: 0);
+- `interpolated`: the ends of two samples enclose its offset; it came between them, which gives the bounds;
+- `bounded`: it is at least as old as the lower bound, and at most as the upper one where there is one; no figure;
+- `none`: nothing is known.
+
+**Rates** are medians of slopes over pairs of samples that are half the window apart (Theil's incomplete method): a
+single odd sample moves them little, and traffic that comes in bursts is seen over several of them. After an offset fell
+(a rewind, a reset, a topic made anew) only the samples since count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lag.rules.expression import (
+    Expression,
+    any_of,
+    coalesce,
+    compiled,
+    fact,
+    first_of,
+    highest,
+    if_else,
+    latest,
+    surely,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """One figure of a queue.
+
+    Attributes:
+        name: Its name in answers, files and columns.
+        unit: `messages`, `ms`, `s`, `messages/s`, `percent`, `factor`, or what else it is.
+        meaning: What it says, in a sentence.
+        rule: How it is computed.
+        advice: What to do about it.
+        kind: Type of its values: `int`, `float`, `bool` or `str`.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    rule: Expression
+    advice: str
+    kind: str = "int"
+
+
+def _not_below_0(value: Expression) -> Expression:
+    return highest(value, 0)
+
+
+def _age(moment: Expression) -> Expression:
+    return _not_below_0(fact("now_ms") - moment)
+
+
+_position = highest(fact("committed"), fact("start"))
+"""Where the group goes on: what retention took is no lag, but a loss."""
+_method = fact("time_lag_method")
+_caught_up = fact("lag").equals(0)
+_enclosed = fact("below_ms").is_known() & fact("above_ms").is_known()
+_interpolated = fact("above_ms") - (fact("above_end") - _position) * (fact("above_ms") - fact("below_ms")) / (
+    fact("above_end") - fact("below_end")
+)
+_moved = latest(coalesce(fact("moved_ms"), fact("flat_since_ms")), fact("paused_until_ms"))
+_offered = coalesce(fact("committed_ms"), fact("behind_since_ms"))
+_gaining = fact("consume_rate") - fact("produce_rate")
+_nearing = fact("start_slope") - fact("consume_rate")
+
+_QUANTITIES = (
+    Quantity(
+        name="lag",
+        unit="messages",
+        meaning="Messages from the committed offset to the end of the queue that are still kept; null where the group "
+        "never committed or the queue could not be read.",
+        rule=_not_below_0(fact("end") - _position),
+        advice="Look at the status: a lag that is being worked off needs nothing.",
+    ),
+    Quantity(
+        name="unfinished",
+        unit="messages",
+        meaning="What of the lag is really left: messages above the committed offset that are finished already do not "
+        "count.",
+        rule=_not_below_0(fact("lag") - fact("finished")),
+        advice="Far below lag, it says that a few messages hold the committed offset: look at the held key.",
+    ),
+    Quantity(
+        name="ready",
+        unit="messages",
+        meaning="Messages that nobody has taken up yet.",
+        rule=_not_below_0(fact("end") - highest(fact("started"), fact("start"))),
+        advice="High beside few in flight: more consumers, or larger pulls, would help.",
+    ),
+    Quantity(
+        name="in_flight",
+        unit="messages",
+        meaning="Messages out with clients or in actions.",
+        rule=fact("in_flight"),
+        advice="High while nothing is finished: consumers take messages and do not answer.",
+    ),
+    Quantity(
+        name="filtered_lag",
+        unit="messages",
+        meaning="The part of the lag that the subscription's filter takes, as estimated; null without a filter.",
+        rule=fact("lag") * fact("matched"),
+        advice="Size consumers by this, and not by lag.",
+        kind="float",
+    ),
+    Quantity(
+        name="time_lag_method",
+        unit="name",
+        meaning="How the time lag was found: message, interpolated, bounded or none.",
+        rule=first_of(
+            {
+                "none": fact("lag").is_null(),
+                "message": any_of(_caught_up, fact("committed_ms").is_known()),
+                "interpolated": _enclosed,
+            },
+            "bounded",
+        ),
+        advice="Of a bounded time lag read the bounds, not a figure.",
+        kind="str",
+    ),
+    Quantity(
+        name="time_lag_ms",
+        unit="ms",
+        meaning="Age of the oldest unfinished message, 0 where there is none; null where only bounds are known.",
+        rule=if_else(
+            _method.equals("message"),
+            if_else(_caught_up, 0, _age(fact("committed_ms"))),
+            if_else(_method.equals("interpolated"), _age(_interpolated), None),
+        ),
+        advice="Compare it with the target: this is how late consumers are.",
+        kind="float",
+    ),
+    Quantity(
+        name="time_lag_low_ms",
+        unit="ms",
+        meaning="The time lag is at least this.",
+        rule=if_else(
+            _method.equals("message"),
+            fact("time_lag_ms"),
+            if_else(
+                _method.equals("interpolated"),
+                _age(fact("above_ms")),
+                if_else(
+                    _method.equals("bounded"),
+                    latest(_age(fact("above_ms")), _age(fact("end_ms")), _age(fact("started_ms")), 0),
+                    None,
+                ),
+            ),
+        ),
+        advice="Above the target it is proof that consumers are late.",
+        kind="float",
+    ),
+    Quantity(
+        name="time_lag_high_ms",
+        unit="ms",
+        meaning="The time lag is at most this; null where no bound is known.",
+        rule=if_else(
+            _method.equals("message"),
+            fact("time_lag_ms"),
+            if_else(
+                _method.equals("interpolated"),
+                _age(fact("below_ms")),
+                if_else(_method.equals("bounded"), highest(_age(fact("start_ms")), fact("time_lag_low_ms")), None),
+            ),
+        ),
+        advice="Under the target it is proof that consumers are in time.",
+        kind="float",
+    ),
+    Quantity(
+        name="queueing_ms",
+        unit="ms",
+        meaning="How long the next message to be taken up has waited; 0 where all are taken up.",
+        rule=if_else(fact("ready").equals(0), 0, if_else(fact("ready").is_known(), _age(fact("started_ms")), None)),
+        advice="Near the time lag, messages wait for consumers; far below it, consumers hold them long.",
+    ),
+    Quantity(
+        name="produce_rate",
+        unit="messages/s",
+        meaning="Messages that come to the queue, as the median of slopes over the window.",
+        rule=fact("produce_slope"),
+        advice="Compare it with the consume rate.",
+        kind="float",
+    ),
+    Quantity(
+        name="consume_rate",
+        unit="messages/s",
+        meaning="Messages that the group finishes in order, as the median of slopes over the window.",
+        rule=fact("consume_slope"),
+        advice="Below the produce rate for long: add consumers, or make them faster.",
+        kind="float",
+    ),
+    Quantity(
+        name="velocity",
+        unit="messages/s",
+        meaning="By how much the lag grows; below 0 it falls.",
+        rule=fact("produce_rate") - fact("consume_rate"),
+        advice="Above 0 for long, consumers will never catch up.",
+        kind="float",
+    ),
+    Quantity(
+        name="catch_up_s",
+        unit="s",
+        meaning="Time until the lag is worked off at the present rates; null where it is not falling.",
+        rule=if_else(_gaining > 0, fact("lag") / _gaining, None),
+        advice="If that is too long, add consumers.",
+        kind="float",
+    ),
+    Quantity(
+        name="retention_ratio",
+        unit="percent",
+        meaning="Share of the kept messages that is lag; null of an empty queue.",
+        rule=fact("lag") * 100.0 / (fact("end") - fact("start")),
+        advice="Near 100, retention is about to take what the group has not seen: keep messages longer or speed up.",
+        kind="float",
+    ),
+    Quantity(
+        name="margin",
+        unit="messages",
+        meaning="Messages between the oldest kept one and the committed offset: what retention may take without loss.",
+        rule=_not_below_0(fact("committed") - fact("start")),
+        advice="Compare it with how fast retention moves.",
+    ),
+    Quantity(
+        name="lost",
+        unit="messages",
+        meaning="Messages that retention took before the group finished them, since the queue was created (durable).",
+        rule=if_else(fact("start").is_known(), fact("expired"), None),
+        advice="They are gone. Keep messages longer, and look at when the figure rose.",
+    ),
+    Quantity(
+        name="lost_recently",
+        unit="messages",
+        meaning="By how much lost rose within the window, counted from the sample before it.",
+        rule=_not_below_0(fact("lost") - fact("earlier_expired")),
+        advice="Stop the loss first: raise retention, or reset the group to where it can keep up.",
+    ),
+    Quantity(
+        name="loss_eta_s",
+        unit="s",
+        meaning="Time until retention reaches the committed offset at present rates; null where it does not near it.",
+        rule=if_else(_nearing > 0, fact("margin") / _nearing, None),
+        advice="Act before it has passed.",
+        kind="float",
+    ),
+    Quantity(
+        name="still_ms",
+        unit="ms",
+        meaning="How long the committed offset has stood although there was something to finish; 0 without lag.",
+        rule=if_else(_caught_up, 0, if_else(fact("lag").is_known(), _age(latest(_moved, _offered)), None)),
+        advice="Beyond the stop limit, see status: the queue is stopped, stalled or blocked.",
+    ),
+    Quantity(
+        name="idle_ms",
+        unit="ms",
+        meaning="How long there was no progress and no answer of a client although there was lag; 0 without lag.",
+        rule=if_else(
+            _caught_up,
+            0,
+            if_else(fact("lag").is_known(), _age(latest(_moved, _offered, fact("answered_ms"))), None),
+        ),
+        advice="Look whether consumers run.",
+    ),
+    Quantity(
+        name="rewound",
+        unit="messages",
+        meaning="How far the committed offset is below its peak in the window; what an operator reset does not count.",
+        rule=_not_below_0(fact("peak_committed") - fact("committed")),
+        advice="Messages come again: look who set the offset.",
+    ),
+    Quantity(
+        name="reset",
+        unit="yes or no",
+        meaning="Whether an operator reset the offset within the window.",
+        rule=fact("reset_ms").is_known(),
+        advice="Nothing: this explains an offset that fell or jumped.",
+        kind="bool",
+    ),
+    Quantity(
+        name="samples",
+        unit="samples",
+        meaning="Samples in the window that could be read.",
+        rule=fact("readable"),
+        advice="Few of them: the recording was interrupted, or has just begun.",
+    ),
+)
+
+QUANTITIES: Final[Mapping[str, Quantity]] = {each.name: each for each in _QUANTITIES}
+"""Figures of one queue, each after those that its rule looks at."""
+
+TOPIC_QUANTITIES: Final[Mapping[str, Quantity]] = {
+    each.name: each
+    for each in (
+        Quantity(
+            name="skew",
+            unit="factor",
+            meaning="Highest lag of the topic's queues over their mean; null where no queue has lag.",
+            rule=fact("lag_max") / fact("lag_mean"),
+            advice="Far above 1, one queue holds most of the lag: look at its keys.",
+            kind="float",
+        ),
+        Quantity(
+            name="hot",
+            unit="yes or no",
+            meaning="Whether the queue's lag or produce rate stands out of the topic's other queues: above their mean "
+            "by two standard deviations, and above twice their mean. Never of a topic with fewer queues than "
+            "queues_min.",
+            rule=surely(fact("lag_queues") >= fact("queues_min"))
+            & any_of(
+                (fact("lag") > fact("others_lag_mean") + fact("others_lag_deviation") * 2.0)
+                & (fact("lag") > fact("others_lag_mean") * 2.0)
+                & (fact("lag") > fact("floor_messages")),
+                (fact("produce_rate") > fact("others_rate_mean") + fact("others_rate_deviation") * 2.0)
+                & (fact("produce_rate") > fact("others_rate_mean") * 2.0)
+                & (fact("lag") > fact("floor_messages")),
+            ),
+            advice="Spread the keys: few keys carry most of the messages.",
+            kind="bool",
+        ),
+    )
+}
+"""Figures that need the other queues of the topic at the same moment."""
+
+ALL: Final[Mapping[str, Quantity]] = {**QUANTITIES, **TOPIC_QUANTITIES}
+
+COMPILED: Final = {name: compiled(each.rule) for name, each in QUANTITIES.items()}
+COMPILED_OF_TOPIC: Final = {name: compiled(each.rule) for name, each in TOPIC_QUANTITIES.items()}

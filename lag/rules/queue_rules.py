@@ -1,0 +1,107 @@
+"""One queue judged: its figures, status and cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lag.rules import causes, quantities, statuses
+from lag.rules.expression import Value
+from lag.rules.facts import facts_of
+from lag.rules.limits import Limits
+from lag.rules.topic_rules import ALONE, beside
+from lag.samples import QueueSample
+
+DEFAULTS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLag:
+    """What the rules say of one queue at one moment. Null means "not known"; `lag.rules.explain` explains each.
+
+    Attributes:
+        time_ms: When its newest sample was read.
+        now_ms: The moment that was judged.
+        figures: Each quantity of `lag.rules.quantities.ALL` by its name.
+        status: Name of its status.
+        level: `OK`, `WARN`, `ERR` or `UNKNOWN`.
+        cause: Name of the cause; null where none fits.
+        evidence: The figures that speak for the cause, as a sentence; "" without one.
+        advice: What to do, of the cause or else of the status.
+    """
+
+    time_ms: int
+    now_ms: int
+    figures: Mapping[str, Any]
+    status: str
+    level: str
+    cause: str | None
+    evidence: str
+    advice: str
+
+
+def judge(
+    samples: Sequence[QueueSample], now_ms: int, limits: Limits = DEFAULTS, reset_ms: int | None = None
+) -> QueueLag:
+    """Judge one queue without its topic's others: it is never hot, and has no skew.
+
+    Args:
+        samples: Its samples, oldest first; one before the window tells what was lost since.
+        now_ms: The moment that is judged, in Unix ms.
+        limits: Thresholds.
+        reset_ms: When an operator last reset the group's offset on this queue (`EventKind.RESET`); null: never.
+
+    Raises:
+        ValueError: There is no sample, or they are not in the order of their times.
+    """
+    return _judged(figures_of(samples, now_ms, limits, reset_ms) | dict(ALONE))
+
+
+def judge_topic(
+    queues: Mapping[int, Sequence[QueueSample]],
+    now_ms: int,
+    limits: Limits = DEFAULTS,
+    resets_ms: Mapping[int, int] | None = None,
+) -> dict[int, QueueLag]:
+    """Judge all queues of a group's topic beside each other.
+
+    Args:
+        queues: The samples of each queue by its number, oldest first.
+        now_ms: The moment that is judged, in Unix ms.
+        limits: Thresholds.
+        resets_ms: When an operator last reset the group's offset, by queue; queues that are not named never were.
+
+    Raises:
+        ValueError: As `judge`.
+    """
+    resets = resets_ms or {}
+    facts = {queue: figures_of(samples, now_ms, limits, resets.get(queue)) for queue, samples in queues.items()}
+    return {queue: _judged(facts[queue] | others) for queue, others in beside(facts).items()}
+
+
+def figures_of(samples: Sequence[QueueSample], now_ms: int, limits: Limits, reset_ms: int | None) -> dict[str, Value]:
+    """Return the facts of a queue with the quantities that need no other queue."""
+    facts = facts_of(samples, now_ms, limits, reset_ms)
+    for name, rule in quantities.COMPILED.items():
+        facts[name] = rule(facts)
+    return facts
+
+
+def _judged(facts: dict[str, Value]) -> QueueLag:
+    """Return the verdict on facts with all that stands beside them."""
+    for name, rule in quantities.COMPILED_OF_TOPIC.items():
+        facts[name] = rule(facts)
+    status = facts["status"] = str(statuses.COMPILED(facts))
+    cause = causes.COMPILED(facts)
+    known: Any = facts
+    return QueueLag(
+        time_ms=known["time_ms"],
+        now_ms=known["now_ms"],
+        figures={name: facts[name] for name in quantities.ALL},
+        status=status,
+        level=statuses.BY_NAME[status].level.name,
+        cause=None if cause is None else str(cause),
+        evidence="" if cause is None else causes.evidence(str(cause), facts),
+        advice=(statuses.BY_NAME[status] if cause is None else causes.BY_NAME[str(cause)]).advice,
+    )

@@ -1,0 +1,249 @@
+"""The statuses of a queue, worst first: when each holds, what it means, what to do.
+
+The first whose condition holds is the status. None is taken for granted: OK too has a condition, which needs everything
+known that it looks at, and what fits nothing is UNKNOWN. Over queues, topics and groups the worst wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from lag.rules.expression import Expression, all_of, any_of, coalesce, compiled, fact, first_of, highest, surely
+
+
+class Level(IntEnum):
+    """How bad a group is; the number is the exit code of a check."""
+
+    OK = 0
+    WARN = 1
+    ERR = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One status.
+
+    Attributes:
+        name: Its name.
+        level: What it makes of its group.
+        meaning: What it says, in a sentence.
+        rule: When it holds, if no worse one does.
+        advice: What to do.
+    """
+
+    name: str
+    level: Level
+    meaning: str
+    rule: Expression
+    advice: str
+
+
+_awake = ~fact("paused")
+_fresh = fact("now_ms") - fact("time_ms") <= fact("stale_ms")
+_complete = fact("samples") >= fact("samples_min")
+_band = fact("dead_band") * highest(fact("produce_rate"), 0)
+_rising = (fact("velocity") > _band) & (fact("least_unfinished") > fact("floor_messages"))
+_falling = fact("velocity") + _band < 0
+_late = fact("time_lag_low_ms") > fact("target_ms")
+_in_time = coalesce(fact("time_lag_ms"), fact("time_lag_high_ms")) <= fact("target_ms")
+_calm = any_of(fact("unfinished") <= fact("floor_messages"), fact("time_lag_high_ms") <= fact("floor_ms"))
+_stands = fact("still_ms") >= fact("stop_ms")
+_never_read = all_of(
+    fact("asked_ms").is_null() & fact("answered_ms").is_null() & fact("moved_ms").is_null(),
+    coalesce(fact("committed") <= fact("start"), True),
+    fact("in_flight").equals(0),
+)
+_moves = any_of(
+    fact("lag").equals(0),
+    fact("in_flight") > 0,
+    fact("time_lag_high_ms") < fact("stop_ms"),
+    fact("now_ms") - fact("moved_ms") < fact("stop_ms"),
+    fact("now_ms") - fact("answered_ms") < fact("stop_ms"),
+    fact("now_ms") - fact("paused_until_ms") < fact("stop_ms"),
+)
+
+STATUSES: Final = (
+    Status(
+        name="DATA_LOSS",
+        level=Level.ERR,
+        meaning="Retention took messages within the window that the group had not finished.",
+        rule=fact("lost_recently") > 0,
+        advice="Keep messages longer, or make consumers faster; what is lost can only be produced again.",
+    ),
+    Status(
+        name="AHEAD",
+        level=Level.ERR,
+        meaning="The committed offset is above the end of the queue: the topic was made anew, or the offset is of "
+        "another store.",
+        rule=fact("committed") > fact("end"),
+        advice="Reset the group's offset on this topic; until then it gets nothing.",
+    ),
+    Status(
+        name="REWIND",
+        level=Level.ERR,
+        meaning="The committed offset fell and has not come back, and no operator reset it.",
+        rule=fact("rewound") > 0,
+        advice="Find out who sets the offset; messages are delivered again.",
+    ),
+    Status(
+        name="BLOCKED",
+        level=Level.ERR,
+        meaning="One message that fails again and again has held others up for longer than the stop limit.",
+        rule=all_of(
+            _awake,
+            _fresh,
+            fact("lag") > 0,
+            fact("now_ms") - fact("held_since_ms") >= fact("stop_ms"),
+            fact("held_attempts") >= fact("blocked_attempts"),
+            (fact("waiting") > 0) | (fact("finished") > 0),
+        ),
+        advice="Look at the held message and its reason: mend what it needs, or skip or dead-letter it.",
+    ),
+    Status(
+        name="STOP",
+        level=Level.ERR,
+        meaning="There is lag, no message is out, and for longer than the stop limit nothing moved and no client "
+        "answered.",
+        rule=all_of(
+            _awake,
+            _fresh,
+            ~_never_read,
+            fact("lag") > 0,
+            fact("in_flight").equals(0),
+            fact("idle_ms") >= fact("stop_ms"),
+        ),
+        advice="Start the consumers, or look why they do not pull.",
+    ),
+    Status(
+        name="NOT_CONSUMED",
+        level=Level.ERR,
+        meaning="There are messages, the group is subscribed, and nobody has ever read one of them.",
+        rule=all_of(
+            _awake,
+            _never_read,
+            _fresh,
+            _complete,
+            fact("end") > fact("start"),
+            fact("now_ms") - coalesce(fact("start_ms"), fact("behind_since_ms")) >= fact("stop_ms"),
+            coalesce(fact("now_ms") - fact("paused_until_ms") >= fact("stop_ms"), True),
+        ),
+        advice="Start a consumer of the group, or take the subscription out.",
+    ),
+    Status(
+        name="STALL",
+        level=Level.ERR,
+        meaning="Clients answer, and yet the committed offset has stood for longer than the stop limit.",
+        rule=all_of(
+            _awake,
+            _fresh,
+            fact("lag") > 0,
+            _stands,
+            fact("now_ms") - fact("answered_ms") < fact("stop_ms"),
+        ),
+        advice="Look at the failures of the consumers: the messages they are given do not succeed.",
+    ),
+    Status(
+        name="UNKNOWN",
+        level=Level.UNKNOWN,
+        meaning="The queue could not be read, the newest sample is too old, or what a judgement needs is not known.",
+        rule=any_of(fact("start").is_null(), fact("end").is_null(), ~surely(_fresh)),
+        advice="Look whether the node runs, records and can read the queue.",
+    ),
+    Status(
+        name="RETENTION_RISK",
+        level=Level.WARN,
+        meaning="Retention is about to take what the group has not finished.",
+        rule=any_of(
+            (fact("retention_ratio") >= fact("retention_percent"))
+            & (fact("start") > 0)
+            & (fact("lag") > fact("floor_messages")),
+            (fact("loss_eta_s") < fact("loss_eta_limit_s")) & (fact("lag") > fact("floor_messages")),
+        ),
+        advice="Keep messages longer, or add consumers, before it is a loss.",
+    ),
+    Status(
+        name="WARN",
+        level=Level.WARN,
+        meaning="The lag is above the floor all through the window and rises, or it is above the target and does not "
+        "fall.",
+        rule=all_of(
+            _awake,
+            _complete,
+            ~_calm,
+            any_of(_rising, _late & ~_falling),
+        ),
+        advice="Look at the cause: add consumers, make them faster, or slow the producer.",
+    ),
+    Status(
+        name="NO_OFFSET",
+        level=Level.WARN,
+        meaning="The group has not committed an offset on this queue yet.",
+        rule=fact("committed").is_null(),
+        advice="Nothing if it has just begun; otherwise look whether its consumers finish messages.",
+    ),
+    Status(
+        name="INCOMPLETE",
+        level=Level.UNKNOWN,
+        meaning="The window has too few samples for a judgement, or reaches back less far than the judgement needs.",
+        rule=any_of(
+            ~surely(_complete) & ~surely(fact("paused")),
+            ~_moves & fact("moved_ms").is_null() & fact("lag").is_known() & ~surely(fact("paused")),
+            ~_calm & fact("velocity").is_null() & fact("lag").is_known() & ~surely(fact("paused")),
+        ),
+        advice="Wait until more was recorded.",
+    ),
+    Status(
+        name="CATCHING_UP",
+        level=Level.OK,
+        meaning="The lag is above the target, and falls; catch_up_s says how long it will take.",
+        rule=all_of(_awake, ~_calm, _late, _falling),
+        advice="Wait, or add consumers if catch_up_s is too long.",
+    ),
+    Status(
+        name="PAUSED",
+        level=Level.OK,
+        meaning="An operator has disabled the group or the subscription.",
+        rule=surely(fact("paused")),
+        advice="Resume it when the reason for the pause is gone.",
+    ),
+    Status(
+        name="OK",
+        level=Level.OK,
+        meaning="There is no lag to speak of, or it is within the target and does not rise.",
+        rule=all_of(
+            _awake,
+            _fresh,
+            _complete,
+            fact("lag").is_known() & fact("unfinished").is_known(),
+            _moves,
+            any_of(_calm, _in_time & ~_rising),
+        ),
+        advice="Nothing.",
+    ),
+)
+"""Worst first."""
+
+BY_NAME: Final = {each.name: each for each in STATUSES}
+SEVERITY: Final = {each.name: len(STATUSES) - place for place, each in enumerate(STATUSES)}
+"""How bad each is, from 1 on; the worst has the highest."""
+
+RULE: Final = first_of({each.name: each.rule for each in STATUSES}, "UNKNOWN")
+COMPILED: Final = compiled(RULE)
+
+
+def worst(statuses: Iterable[str]) -> str:
+    """Return the worst of statuses; of none at all UNKNOWN, since nothing is known of them.
+
+    Raises:
+        KeyError: One is no status.
+    """
+    return max(statuses, key=SEVERITY.__getitem__, default="UNKNOWN")
+
+
+def level(statuses: Iterable[str]) -> Level:
+    """Return what a group of such queues is."""
+    return BY_NAME[worst(statuses)].level

@@ -1,0 +1,281 @@
+"""The rules of `lag.rules` as columns of Spark, without a Python function per row.
+
+Rules over single values are the very expressions of `lag.rules`, written out as SQL. What walks a window
+(`lag.rules.facts`) is written here a second time, over an array of the window's samples that `collect_list` gathers per
+row; one table of cases and random windows hold both forms together (`tests/spark/test_columns.py`).
+
+Every row is judged as the newest sample of its queue: a row of output per row of input. There is one sample per queue
+and moment; of two, which one comes first is not defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
+
+from lag.rules import causes, statuses
+from lag.rules.expression import Expression, Value, names_in
+from lag.rules.facts import WINDOW_FACTS
+from lag.rules.limits import Limits
+from lag.rules.quantities import ALL, QUANTITIES, TOPIC_QUANTITIES, Quantity
+from lag.rules.topic_rules import ALONE
+from lag.samples import SAMPLE_FIELDS
+
+KEY_FIELDS: Final = ("cluster", "node", "group", "topic", "queue")
+_WORDS = frozenset({"cluster", "node", "group", "topic", "held_key", "held_reason"})
+_FLAGS = frozenset({"paused", "limited", "pushing"})
+
+SAMPLES: Final = t.StructType(
+    [
+        t.StructField(
+            name,
+            t.StringType()
+            if name in _WORDS
+            else t.BooleanType()
+            if name in _FLAGS
+            else t.DoubleType()
+            if name == "matched"
+            else t.LongType(),
+        )
+        for name in (*KEY_FIELDS, *SAMPLE_FIELDS)
+    ]
+)
+"""Columns of samples: the fields of `QueueKey` and `QueueSample`."""
+
+DEFAULTS: Final = Limits()
+BUCKET_MS: Final = 10_000
+"""Samples of a topic's queues within one such stretch of time are of one moment."""
+
+_TEMPLATES: Final = {
+    "add": "({} + {})",
+    "subtract": "({} - {})",
+    "multiply": "({} * {})",
+    "divide": "try_divide(CAST({} AS DOUBLE), CAST({} AS DOUBLE))",
+    "less": "({} < {})",
+    "less_equal": "({} <= {})",
+    "greater": "({} > {})",
+    "greater_equal": "({} >= {})",
+    "equals": "({} = {})",
+    # Spark's greatest leaves nulls out.
+    "highest": "if({0} IS NULL OR {1} IS NULL, NULL, greatest({0}, {1}))",
+    "and": "({} AND {})",
+    "or": "({} OR {})",
+    "not": "(NOT {})",
+    "is_null": "({} IS NULL)",
+    "if_else": "if({}, {}, {})",
+}
+"""SQL of each operation of `lag.rules.expression.PLAIN` that takes a fixed number of parts."""
+
+
+def sql_of(expression: Expression, constants: Mapping[str, Value] | None = None) -> str:
+    """Return an expression as Spark's SQL.
+
+    Args:
+        expression: The rule.
+        constants: Facts that are no columns, with their values.
+    """
+    constants = constants or {}
+    if expression.operation == "constant":
+        return _literal(expression.leaf)
+    if expression.operation == "fact":
+        name = str(expression.leaf)
+        return _literal(constants[name]) if name in constants else f"`{name}`"
+    parts = [sql_of(part, constants) for part in expression.parts]
+    if expression.operation in ("coalesce", "latest"):
+        function = "coalesce" if expression.operation == "coalesce" or len(parts) == 1 else "greatest"
+        return f"{function}({', '.join(parts)})"
+    return _TEMPLATES[expression.operation].format(*parts)
+
+
+def _literal(value: Value) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"{value!r}D" if isinstance(value, float) else f"{value}L"
+
+
+def judged(samples: DataFrame, limits: Limits = DEFAULTS, *, keep_facts: bool = False) -> DataFrame:
+    """Judge every row as the newest sample of its queue.
+
+    Args:
+        samples: The columns of `SAMPLES`; besides, if it has them, `now_ms`, the moment that is judged (else that of
+            the sample), and `reset_ms`, when an operator last reset the group's offset on the queue by then.
+        limits: Thresholds.
+        keep_facts: Whether what the rules looked at stays, under its name, as `lag.rules.causes.evidence` takes it.
+
+    Returns:
+        The columns of `samples` with every quantity, `status`, `level` and `cause`.
+
+    Raises:
+        ValueError: A column of `SAMPLES` is missing.
+    """
+    missing = [name for name in SAMPLES.names if name not in samples.columns]
+    if missing:
+        raise ValueError(f"samples have no column {', '.join(missing)}")
+    constants: dict[str, Value] = asdict(limits)
+    frame = with_quantities(_with_facts(samples, limits), QUANTITIES, constants)
+    frame = with_quantities(_with_others(frame), TOPIC_QUANTITIES, constants)
+    frame = frame.selectExpr("*", f"{sql_of(statuses.RULE, constants)} AS status")
+    cases = " ".join(f"WHEN '{each.name}' THEN '{each.level.name}'" for each in statuses.STATUSES)
+    frame = frame.selectExpr(
+        "*", f"CASE status {cases} END AS level", f"CAST({sql_of(causes.RULE, constants)} AS STRING) AS cause"
+    )
+    if keep_facts:
+        return frame
+    given = [name for name in samples.columns if name not in ALL]
+    return frame.select(*(f"`{name}`" for name in (*given, *ALL, "status", "level", "cause")))
+
+
+def with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: Mapping[str, Value]) -> DataFrame:
+    """Add a table's quantities, those that build on others after them."""
+    types = {"int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "str": "STRING"}
+    rest = {name: each for name, each in table.items() if name not in frame.columns}
+    while rest:
+        ready = [each for each in rest.values() if not names_in(each.rule) & rest.keys()]
+        assert ready, f"quantities that need each other: {sorted(rest)}"
+        columns = [f"CAST({sql_of(each.rule, constants)} AS {types[each.kind]}) AS `{each.name}`" for each in ready]
+        frame = frame.selectExpr("*", *columns)
+        for each in ready:
+            del rest[each.name]
+    return frame
+
+
+_OVER = f"OVER (PARTITION BY {', '.join(f'`{name}`' for name in KEY_FIELDS)} ORDER BY time_ms RANGE BETWEEN"
+_READABLE = "`start` IS NOT NULL AND `end` IS NOT NULL"
+_HELD = ("time_ms", "start", "end", "committed", "finished", "expired", "paused")
+
+
+def _trailing(holds: str) -> str:
+    """Return where the trailing run of `_w` begins in which SQL about `x` holds; its length where there is none."""
+    return f"CAST(coalesce(array_max(transform(_w, (x, i) -> if({holds}, -1, i))), -1) + 1 AS INT)"
+
+
+def _since_fall(array: str, field: str) -> str:
+    """Return the part of an array from the last element on whose field is below that of the one before it."""
+    falls = f"transform({array}, (x, i) -> if(x.`{field}` < get({array}, i - 1).`{field}`, i, 0))"
+    return f"slice({array}, coalesce(array_max({falls}), 0) + 1, size({array}))"
+
+
+def _slope(first: str, second: str) -> str:
+    return f"CAST({second}.v - {first}.v AS DOUBLE) * 1000.0D / CAST({second}.t - {first}.t AS DOUBLE)"
+
+
+def _median_slope(points: str) -> str:
+    apart, count = f"(size({points}) DIV 2)", f"size({points})"
+    kept = f"CAST({count} - {apart} AS INT)"
+    pairs = f"slice({points}, 1, {kept}), slice({points}, CAST({apart} AS INT) + 1, {kept})"
+    slopes = f"array_sort(zip_with({pairs}, (a, b) -> {_slope('a', 'b')}))"
+    middle = [f"get({slopes}, CAST(({kept} - {less}) DIV 2 AS INT))" for less in (1, 0)]
+    return f"if({count} < 2, NULL, ({middle[0]} + {middle[1]}) / 2)"
+
+
+def _halves(points: str) -> tuple[str, str]:
+    middle = f"get({points}, CAST(size({points}) DIV 2 AS INT))"
+    first, last = f"get({points}, 0)", f"get({points}, size({points}) - 1)"
+    few = f"size({points}) < 3"
+    return f"if({few}, NULL, {_slope(first, middle)})", f"if({few}, NULL, {_slope(middle, last)})"
+
+
+def _points(array: str, field: str) -> str:
+    return f"transform({array}, x -> named_struct('t', x.time_ms, 'v', x.`{field}`))"
+
+
+def _with_facts(samples: DataFrame, limits: Limits) -> DataFrame:
+    """Add what each row's window says: the same as `lag.rules.facts.facts_of`."""
+    held = ", ".join(f"'{name}', `{name}`" for name in _HELD)
+    back = limits.window_ms
+    now = "greatest(now_ms, time_ms)" if "now_ms" in samples.columns else "time_ms"
+    reset = "reset_ms" if "reset_ms" in samples.columns else "CAST(NULL AS BIGINT)"
+    kept = [f"`{name}`" for name in samples.columns if name not in ("now_ms", "reset_ms")]
+    frame = samples.selectExpr(
+        *kept,
+        f"{now} AS now_ms",
+        f"if({reset} BETWEEN time_ms - {back}L AND {now}, {reset}, NULL) AS reset_ms",
+        f"collect_list(if({_READABLE}, named_struct({held}), NULL)) {_OVER} {back} PRECEDING AND CURRENT ROW) AS _all",
+        f"last(if({_READABLE}, expired, NULL), true) {_OVER} UNBOUNDED PRECEDING AND {back + 1} PRECEDING) AS _before",
+    )
+    frame = frame.selectExpr("*", f"{_since_fall('_all', 'end')} AS _w")
+    frame = frame.selectExpr(
+        "*",
+        "filter(_w, x -> x.committed IS NOT NULL) AS _known",
+        f"{_points('_w', 'end')} AS _ends",
+        f"{_points('_w', 'start')} AS _starts",
+        f"{_trailing('x.`end` > greatest(x.`start`, coalesce(x.committed, 0))')} AS _behind",
+        f"{_trailing('x.committed = committed')} AS _flat",
+        f"{_trailing('x.`end` > greatest(`start`, committed)')} AS _above",
+        "committed IS NOT NULL AND `start` IS NOT NULL AS _placed",
+    )
+    frame = frame.selectExpr(
+        "*", "filter(_known, x -> reset_ms IS NULL OR x.time_ms >= reset_ms) AS _since"
+    ).selectExpr("*", f"{_points(_since_fall('_since', 'committed'), 'committed')} AS _rising")
+    unfinished = "greatest(0L, greatest(0L, x.`end` - greatest(x.`start`, x.committed)) - x.finished)"
+    below = "if(_placed AND _above > 0 AND _above < size(_w), get(_w, _above - 1), NULL)"
+    produce, consume = _halves("_ends"), _halves("_rising")
+    facts = {
+        "readable": "CAST(size(_w) AS BIGINT)",
+        "flat_since_ms": "if(_placed, get(_w, _flat).time_ms, NULL)",
+        "behind_since_ms": "get(_w, _behind).time_ms",
+        "paused_until_ms": "array_max(transform(filter(_w, x -> x.paused), x -> x.time_ms))",
+        "least_unfinished": f"array_min(transform(_known, x -> {unfinished}))",
+        "peak_committed": "array_max(transform(_since, x -> x.committed))",
+        "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).expired), NULL)",
+        "below_ms": f"{below}.time_ms",
+        "below_end": f"{below}.`end`",
+        "above_ms": "if(_placed, get(_w, _above).time_ms, NULL)",
+        "above_end": "if(_placed, get(_w, _above).`end`, NULL)",
+        "produce_slope": _median_slope("_ends"),
+        "consume_slope": _median_slope("_rising"),
+        "start_slope": _median_slope("_starts"),
+        "produce_first": produce[0],
+        "produce_second": produce[1],
+        "consume_first": consume[0],
+        "consume_second": consume[1],
+    }
+    assert {*facts, "now_ms", "reset_ms"} == WINDOW_FACTS.keys()
+    frame = frame.selectExpr("*", *(f"{rule} AS `{name}`" for name, rule in facts.items()))
+    return frame.drop(*(name for name in frame.columns if name.startswith("_")))
+
+
+def _with_others(frame: DataFrame) -> DataFrame:
+    """Add what the topic's other queues say at the same moment: the same as `lag.rules.topic_rules.beside`.
+
+    Of a queue that was read twice within one moment the later sample counts.
+    """
+    bucket = f"time_ms DIV {BUCKET_MS}"
+    own = f"OVER (PARTITION BY {', '.join(f'`{name}`' for name in KEY_FIELDS)}, {bucket})"
+    over = f"OVER (PARTITION BY cluster, `group`, topic, {bucket})"
+    figures = {"lag": "lag", "rate": "produce_rate"}
+    frame = frame.selectExpr(
+        "*",
+        f"time_ms = max(time_ms) {own} AS _counts",
+        *(f"CAST(max_by(`{name}`, time_ms) {own} AS DOUBLE) AS _{short}_own" for short, name in figures.items()),
+    )
+    frame = frame.selectExpr("*", *(f"if(_counts, _{short}_own, NULL) AS _{short}" for short in figures))
+    sums = []
+    for short in figures:
+        sums += [
+            f"count(_{short}) {over} AS _{short}_count",
+            f"coalesce(sum(_{short}) {over}, 0.0D) AS _{short}_sum",
+            f"coalesce(sum(_{short} * _{short}) {over}, 0.0D) AS _{short}_squares",
+        ]
+    frame = frame.selectExpr("*", *sums, f"max(_lag) {over} AS lag_max")
+    rest = []
+    for short in figures:
+        mine = f"coalesce(_{short}_own, 0.0D)"
+        count = f"CAST(_{short}_count - if(_{short}_own IS NULL, 0, 1) AS DOUBLE)"
+        mean = f"try_divide(_{short}_sum - {mine}, {count})"
+        squares = f"try_divide(_{short}_squares - {mine} * {mine}, {count})"
+        rest += [
+            f"{mean} AS others_{short}_mean",
+            f"if({count} > 0, sqrt(greatest(0.0D, {squares} - {mean} * {mean})), NULL) AS others_{short}_deviation",
+        ]
+    frame = frame.selectExpr(
+        "*", *rest, "_lag_count AS lag_queues", "try_divide(_lag_sum, CAST(_lag_count AS DOUBLE)) AS lag_mean"
+    )
+    assert ALONE.keys() <= set(frame.columns)
+    return frame.drop(*(name for name in frame.columns if name.startswith("_")))

@@ -1,0 +1,89 @@
+"""`report` as a program: for `spark-submit` with the zip, and for `pyddmq lag report`.
+
+    spark-submit --master ... --py-files pyddmq_spark.zip report.py --journal DIR[,DIR...] --from TIME --out FILE
+
+where report.py is `from pyddmq_spark.lag.spark.jobs.program import main; raise SystemExit(main())`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from lag.report.data import Report, as_plain
+from lag.report.markdown import render_markdown
+from lag.report.tables import incidents_csv, queues_csv
+from lag.rules.limits import Limits
+from lag.spark.jobs.history import Window
+from lag.spark.jobs.report import ReportOptions, make_report
+from lag.spark.session import SessionOptions, session
+from lag.spark.shipping import ship
+from lag.spark.sources.options import OptionRefused, moment_ms
+
+FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
+OK, FAILED, WRONG = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make a report; returns the exit code: 0, 1 when it failed, 2 when an option is wrong."""
+    parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
+    parser.add_argument("--journal", required=True, help="folders of lag journals, with commas between them")
+    parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
+    parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
+    parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
+    parser.add_argument("--target", type=float, default=60.0, help="oldest that a message may be, in seconds")
+    parser.add_argument("--title", default="Consumption lag")
+    parser.add_argument("--no-compare", action="store_true", help="leave the period before the window alone")
+    parser.add_argument("--format", choices=FORMATS, default="html")
+    parser.add_argument("--out", default="-", help="the report's file; - is the standard output")
+    parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
+    parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
+    given = parser.parse_args(arguments)
+    now_ms = int(time.time() * 1000)
+    try:
+        options = ReportOptions(
+            journals=[each.strip() for each in given.journal.split(",") if each.strip()],
+            window=Window(
+                from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
+                to_ms=now_ms if given.end is None else moment_ms({"--to": given.end}, "--to") or 0,
+            ),
+            limits=Limits(target_ms=int(given.target * 1000)),
+            groups=None if given.group is None else frozenset(given.group.split(",")),
+            title=given.title,
+            compared=not given.no_compare,
+            made_ms=now_ms,
+        )
+    except (OptionRefused, ValueError) as error:
+        print(f"pyddmq lag report: {error}", file=sys.stderr)
+        return WRONG
+    log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
+    try:
+        spark = session(SessionOptions(master=given.master, ui=False, log_file=log))
+        ship(spark)
+        text = rendered(make_report(spark, options), given.format)
+    except RuntimeError as error:
+        print(f"pyddmq lag report: {error}", file=sys.stderr)
+        return FAILED
+    if given.out == "-":
+        sys.stdout.write(text)
+    else:
+        with open(given.out, "w", encoding="utf-8") as file:
+            file.write(text)
+        print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
+    return OK
+
+
+def rendered(report: Report, form: str) -> str:
+    """Return a report in one of `FORMATS`."""
+    if form == "html":
+        from lag.report.page import render_html
+
+        return render_html(report)
+    if form == "json":
+        return json.dumps(as_plain(report), ensure_ascii=False) + "\n"
+    return {"markdown": render_markdown, "csv": queues_csv, "incidents-csv": incidents_csv}[form](report)

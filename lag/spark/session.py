@@ -1,0 +1,101 @@
+"""The Spark session that all jobs run in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_LOG_SETTINGS = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """How a session is made.
+
+    Attributes:
+        name: What Spark calls the application.
+        master: Where it runs: `local[*]`, `local[4]`, `spark://...`; null: what `spark-submit` says, else `local[*]`.
+        cores: Tasks at once that shuffles are cut for; null: as many as the session has.
+        ui: Whether Spark serves its page.
+        log_file: Where Spark's log goes in place of the console; its settings are written beside it, to
+            `<log_file>.properties`. "" leaves it on the console.
+        settings: Further settings of Spark, which win.
+    """
+
+    name: str = "pyddmq lag"
+    master: str | None = None
+    cores: int | None = None
+    ui: bool = True
+    log_file: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def settings_of(options: SessionOptions) -> dict[str, str]:
+    """Return Spark's settings: UTC, adaptive plans, filters handed to Python sources, state in RocksDB.
+
+    Raises:
+        ValueError: `cores` is below 1.
+    """
+    if options.cores is not None and options.cores < 1:
+        raise ValueError(f"cores is {options.cores}: a session has one at least")
+    found = {
+        "spark.app.name": options.name,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        # Without it a Python source that takes filters cannot be read at all.
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": str(options.ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if options.cores is not None:
+        found["spark.sql.shuffle.partitions"] = str(options.cores)
+    if options.master is not None:
+        found["spark.master"] = options.master
+    if options.log_file:
+        found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={options.log_file}.properties"
+    return {**found, **options.settings}
+
+
+def session(options: SessionOptions | None = None) -> SparkSession:
+    """Return the process's session, made by `options` if there is none yet.
+
+    Workers run this very Python: Spark would otherwise take the first `python3` on the path.
+
+    Raises:
+        ValueError: An option is out of bounds.
+        RuntimeError: There is no Java, or it is too old for Spark.
+    """
+    options = options or SessionOptions()
+    settings = settings_of(options)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if options.log_file:
+        with open(f"{options.log_file}.properties", "w", encoding="utf-8") as file:
+            file.write(_LOG_SETTINGS.format(file=options.log_file))
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        made = builder.getOrCreate()
+    except Exception as error:
+        raise RuntimeError(
+            f"no Spark session: {error}. Spark 4 needs Java 17 or newer, as `java` on the path"
+        ) from error
+    if "spark.sql.shuffle.partitions" not in settings:
+        made.conf.set("spark.sql.shuffle.partitions", str(made.sparkContext.defaultParallelism))
+    return made

@@ -1,0 +1,16 @@
+"""Spark data sources of pyddmq: `pyddmq_lag`, samples from lag journals; `pyddmq_messages`, messages of stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lag.spark.sources.journal import LagSource
+from lag.spark.sources.messages import MessageSource
+
+SOURCES = (LagSource, MessageSource)
+
+
+def register(spark: Any) -> None:
+    """Make the sources known to a session. The classes must come from the package that executors have."""
+    for source in SOURCES:
+        spark.dataSource.register(source)

@@ -1,0 +1,215 @@
+"""`pyddmq_messages`: the messages of a store's files, as a batch: stopped, live, a backup, or a copied RocketMQ store.
+
+The planner looks each queue's range up once and cuts it by bytes of the log; a partition carries offsets. Columns that
+the schema does not ask for are not made: a count by key reads no body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from broker.errors import BodyUnusable
+from broker.format.body import is_packed, unpack
+from broker.format.properties import find_property, parse_properties
+from broker.format.record import born_timestamp, reconsume_times, store_timestamp, strip_own, sys_flag
+from lag.spark.sources import options as read
+from lag.spark.sources.bounds import Bounds, bounds_of
+from lag.spark.sources.store_files import Found, StoreFiles
+
+NAME: Final = "pyddmq_messages"
+BATCH_ROWS: Final = 8_192
+BATCH_BYTES: Final = 16 * 1024 * 1024
+PARTITION_BYTES: Final = 64 * 1024 * 1024
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A body that unpacks to more is given as it is stored."""
+
+
+@dataclass(frozen=True)
+class QueuePart(InputPartition):
+    """Offsets of one queue: from `first` on, below `end`."""
+
+    root: str
+    topic: str
+    queue: int
+    first: int
+    end: int
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _body(found: Found) -> bytes:
+    body = found.record[found.body[0] : found.body[1]]
+    if is_packed(found.record):
+        try:
+            return unpack(body, sys_flag(found.record), BODY_BYTES_MAX)
+        except BodyUnusable:
+            return bytes(body)
+    return bytes(body)
+
+
+def _property(name: bytes) -> Callable[[QueuePart, Found, bytes], Any]:
+    return lambda part, found, block: _text(find_property(block, name))
+
+
+_TEXTS: Final = pa.map_(pa.string(), pa.string())
+COLUMNS: Final[dict[str, tuple[str, pa.DataType, Callable[[QueuePart, Found, bytes], Any]]]] = {
+    "topic": ("string", pa.string(), lambda part, found, block: part.topic),
+    "queue": ("bigint", pa.int64(), lambda part, found, block: part.queue),
+    "offset": ("bigint", pa.int64(), lambda part, found, block: found.offset),
+    "stored_ms": ("bigint", pa.int64(), lambda part, found, block: store_timestamp(found.record)),
+    "born_ms": ("bigint", pa.int64(), lambda part, found, block: born_timestamp(found.record)),
+    "id": ("string", pa.string(), _property(b"UNIQ_KEY")),
+    "keys": ("string", pa.string(), _property(b"KEYS")),
+    "tags": ("string", pa.string(), _property(b"TAGS")),
+    "attempts": ("bigint", pa.int64(), lambda part, found, block: reconsume_times(found.record)),
+    "size": ("bigint", pa.int64(), lambda part, found, block: len(found.record)),
+    "body": ("binary", pa.binary(), lambda part, found, block: _body(found)),
+    "properties": ("map<string,string>", _TEXTS, lambda part, found, block: list(parse_properties(block).items())),
+}
+"""Of each column its types, for Spark and Arrow, and how it is made of a record and its property block."""
+_FROM_BLOCK: Final = frozenset(("id", "keys", "tags", "properties"))
+
+
+class MessageSource(DataSource):
+    """`spark.read.format("pyddmq_messages").option("path", STORE).option("topic", TOPIC).load()`.
+
+    Options: `path`, a store's folder (of a node its data folder's `store`); `topic`, names with commas, none: all;
+    `queue`, numbers with commas; `since` and `until`, moments of storing; `group`: only what it has not committed;
+    `partitionBytes`; `verify`, `false` to leave out the records' sums; `pushdown`, as of `pyddmq_lag`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return NAME
+
+    def schema(self) -> str:
+        """Return all columns; a caller's own schema may have fewer, in any order."""
+        return ", ".join(f"`{name}` {kind}" for name, (kind, _, _) in COLUMNS.items())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader. Raises OptionRefused."""
+        for field in schema.fields:
+            if field.name not in COLUMNS:
+                raise read.OptionRefused(f"there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
+            if field.dataType.simpleString() != COLUMNS[field.name][0]:
+                kind = field.dataType.simpleString()
+                raise read.OptionRefused(
+                    f"column {field.name!r} is {COLUMNS[field.name][0]}, and the schema has {kind}"
+                )
+        pushed = read.one_of(self.options, "pushdown", ("true", "false"), "false") == "true"
+        return (PushedMessages if pushed else Messages)(self.options, [field.name for field in schema.fields])
+
+
+class Messages(DataSourceReader):
+    """Reads a store's files; see `MessageSource`."""
+
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
+        self._root = read.required(options, "path", "a store's folder, which has commitlog and consumequeue")
+        self._topics = read.names(options, "topic")
+        self._queues = read.numbers(options, "queue")
+        self._group = options.get("group")
+        self._since_ms = read.moment_ms(options, "since")
+        self._until_ms = read.moment_ms(options, "until")
+        self._partition_bytes = read.number(options, "partitionBytes", PARTITION_BYTES, at_least=1)
+        self._verify = read.one_of(options, "verify", ("true", "false"), "true") == "true"
+        self._columns = tuple(columns)
+        self._bounds = Bounds({}, {}, {})
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Look the queues' ranges up, once, and cut them by bytes of the log."""
+        files = StoreFiles(self._root)
+        committed = None if self._group is None else files.committed(self._group)
+        topics = files.topics() if self._topics is None else sorted(self._topics)
+        for topic in topics:
+            if self._topics is not None and not files.queues(topic):
+                raise read.OptionRefused(f"there is no topic {topic!r} in {self._root}; it has {_some(files.topics())}")
+        named = self._bounds.texts.get("topic")
+        parts = [
+            part
+            for topic in topics
+            if named is None or topic in named
+            for queue in files.queues(topic)
+            if self._queues is None or queue in self._queues
+            for part in self._cut(files, topic, queue, None if committed is None else committed.get((topic, queue)))
+        ]
+        # Spark asks a reader without partitions for one that means nothing.
+        return parts or [QueuePart(self._root, "", 0, 0, 0)]
+
+    def _cut(self, files: StoreFiles, topic: str, queue: int, committed: int | None) -> Iterator[QueuePart]:
+        low, high = self._bounds.low, self._bounds.high
+        if not low.get("queue", queue) <= queue <= high.get("queue", queue):
+            return
+        first, end = files.range(topic, queue)
+        first, end = max(first, low.get("offset", first)), min(end, high.get("offset", end) + 1)
+        if committed is not None:
+            first = max(first, committed)
+        times = [each for each in (self._since_ms, low.get("stored_ms")) if each is not None]
+        if times:
+            first = max(first, files.offset_at(topic, queue, max(times)))
+        times = [
+            each
+            for each in (self._until_ms, None if "stored_ms" not in high else high["stored_ms"] + 1)
+            if each is not None
+        ]
+        if times:
+            end = min(end, files.offset_at(topic, queue, min(times)))
+        if first >= end:
+            return
+        count = max(1, -(-files.bytes_between(topic, queue, first, end) // self._partition_bytes))
+        step = -(-(end - first) // count)
+        for at in range(first, end, step):
+            yield QueuePart(self._root, topic, queue, at, min(at + step, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns that are asked for."""
+        assert isinstance(partition, QueuePart), "partitions are made above"
+        if partition.first >= partition.end:
+            return
+        files = StoreFiles(self._root)
+        batch: list[Found] = []
+        held = 0
+        for found in files.read(partition.topic, partition.queue, partition.first, partition.end, verify=self._verify):
+            batch.append(found)
+            held += len(found.record)
+            if len(batch) >= BATCH_ROWS or held >= BATCH_BYTES:
+                yield self._batch(partition, batch)
+                batch, held = [], 0
+        if batch:
+            yield self._batch(partition, batch)
+
+    def _batch(self, part: QueuePart, batch: Sequence[Found]) -> pa.RecordBatch:
+        if _FROM_BLOCK.isdisjoint(self._columns):
+            blocks = [b""] * len(batch)
+        else:
+            blocks = [strip_own(bytes(found.record[found.block[0] : found.block[1]])) for found in batch]
+        arrays, fields = [], []
+        for name in self._columns:
+            _, kind, make = COLUMNS[name]
+            values = [make(part, found, block) for found, block in zip(batch, blocks, strict=True)]
+            arrays.append(pa.array(values, kind))
+            fields.append((name, kind))
+        return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+class PushedMessages(Messages):
+    """The same, that reads less where a query asks for less."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Take what filters say of topic, queue, offset and time, and leave them all with Spark."""
+        self._bounds = bounds_of(filters)
+        yield from filters
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name a few, so that a store of thousands of topics gives a sentence."""
+    shown = ", ".join(names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "none"

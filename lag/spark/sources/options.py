@@ -1,0 +1,73 @@
+"""Options of the data sources: texts as Spark hands them over, read once, with an error that says what is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+
+
+class OptionRefused(ValueError):
+    """An option has a value that means nothing, or is missing; the sentence says what would be right."""
+
+
+def required(options: Mapping[str, str], name: str, meaning: str) -> str:
+    """Return an option that must be there. Raises OptionRefused."""
+    value = options.get(name, "").strip()
+    if not value:
+        raise OptionRefused(f"option {name!r} is missing: {meaning}")
+    return value
+
+
+def names(options: Mapping[str, str], name: str) -> frozenset[str] | None:
+    """Return names that stand behind each other with commas; None: the option is not there."""
+    value = options.get(name)
+    if value is None:
+        return None
+    return frozenset(each.strip() for each in value.split(",") if each.strip())
+
+
+def numbers(options: Mapping[str, str], name: str) -> frozenset[int] | None:
+    """Return whole numbers that stand behind each other with commas; None: not there. Raises OptionRefused."""
+    found = names(options, name)
+    if found is None:
+        return None
+    if not all(each.isdigit() for each in found):
+        raise OptionRefused(f"option {name!r} is {options[name]!r}: whole numbers with commas between them are needed")
+    return frozenset(int(each) for each in found)
+
+
+def number(options: Mapping[str, str], name: str, default: int, *, at_least: int) -> int:
+    """Return a whole number. Raises OptionRefused."""
+    value = options.get(name)
+    if value is None:
+        return default
+    try:
+        found = int(value)
+    except ValueError:
+        found = at_least - 1
+    if found < at_least:
+        raise OptionRefused(f"option {name!r} is {value!r}: a whole number of at least {at_least} is needed")
+    return found
+
+
+def moment_ms(options: Mapping[str, str], name: str) -> int | None:
+    """Return a moment, Unix milliseconds or ISO 8601, as milliseconds; None: not there. Raises OptionRefused."""
+    value = options.get(name)
+    if value is None:
+        return None
+    if re.fullmatch(r"\d{1,16}", value):
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise OptionRefused(f"option {name!r} is {value!r}: write 2024-05-06T07:08:09Z or Unix milliseconds") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def one_of(options: Mapping[str, str], name: str, allowed: Collection[str], default: str) -> str:
+    """Return one of some words. Raises OptionRefused."""
+    value = options.get(name, default)
+    if value not in allowed:
+        raise OptionRefused(f"option {name!r} is {value!r}: it is one of {', '.join(allowed)}")
+    return value
