@@ -7,14 +7,15 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
-from broker.runtime.leaves import states
+from broker.runtime.accelerators import states
+from broker.runtime.histogram import Histogram
 from broker.runtime.metrics import SPECS, Spec, declare
 from proxy.admin.loop_lag import LoopLag
-from proxy.operate.attention import DETAILS_MAX, findings
-from proxy.operate.view import NodeView
+from proxy.operate.attention.findings import DETAILS_MAX, findings
+from proxy.operate.node_view import NodeView
 
 BUILD_INFO = declare(
     "pyddmq_build_info",
@@ -22,9 +23,9 @@ BUILD_INFO = declare(
     ("version", "python", "loop"),
     "gauge",
 )
-LEAF_INFO = declare(
+ACCELERATOR_INFO = declare(
     "pyddmq_leaf_info",
-    "Always 1, per leaf (docs/performance.md): `compiled`, or why it runs in Python: `absent`, `stale`, `pure`.",
+    "Always 1, per accelerator (docs/performance.md): `compiled`, or why it runs in Python: `absent`, `stale`, `pure`.",
     ("leaf", "state"),
     "gauge",
 )
@@ -40,7 +41,7 @@ LAG = declare("pyddmq_group_lag_messages", "Messages not yet finished, over all 
 LAG_SECONDS = declare("pyddmq_group_lag_seconds", "Age of the oldest message not yet finished.", _GROUP_TOPIC, "gauge")
 IN_FLIGHT = declare("pyddmq_group_in_flight_messages", "Messages out with clients, unanswered.", _GROUP_TOPIC, "gauge")
 WAITING = declare(
-    "pyddmq_group_waiting_messages", "Messages that wait behind another of their key.", _GROUP_TOPIC, "gauge"
+    "pyddmq_group_waiting_messages", "Messages that wait for an earlier one of their key.", _GROUP_TOPIC, "gauge"
 )
 STUCK_KEYS = declare("pyddmq_group_stuck_keys", "Order keys whose head holds others up.", _GROUP_TOPIC, "gauge")
 PAUSED = declare(
@@ -91,16 +92,22 @@ class NodeCollector:
             series.setdefault(spec.name, []).append((labels, count))
         for name, labels, value in self._gauges():
             series.setdefault(name, []).append((labels, value))
+        histograms: dict[str, list[tuple[tuple[str, ...], Histogram]]] = {}
+        for spec, labels, histogram in self._node.metrics.histograms():
+            histograms.setdefault(spec.name, []).append((labels, histogram))
         for name in sorted(SPECS):
             spec = SPECS[name]
+            if spec.kind == "histogram":
+                yield _histogram_family(spec, histograms.get(name, ()))
+                continue
             untouched: list[_Sample] = [((), 0.0)] if spec.kind == "counter" and not spec.labels else []
             yield _family(spec, series.get(name, untouched))
 
     def _gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         node = self._node
         yield BUILD_INFO, (node.version, platform.python_version(), self._loop_name), 1.0
-        for leaf, state in states.items():
-            yield LEAF_INFO, (leaf, state.value), 1.0
+        for accelerator, state in states.items():
+            yield ACCELERATOR_INFO, (accelerator, state.value), 1.0
         yield UPTIME, (), node.clock.monotonic() - node.started_monotonic
         yield READY, (), float(node.state == "ready")
         yield LOOP_LAG, (), self._loop_lag.seconds
@@ -111,7 +118,7 @@ class NodeCollector:
         groups = node.groups(details_max=DETAILS_MAX)
         found: dict[tuple[str, str, str], int] = {}
         for each in findings(node, groups, self._loop_lag.seconds):
-            place = (each.kind, each.group, each.topic)
+            place = (each.finding, each.group or "", each.topic or "")
             found[place] = found.get(place, 0) + each.count
         for place, count in found.items():
             yield ATTENTION, place, float(count)
@@ -138,6 +145,14 @@ def _family(spec: Spec, samples: Iterable[_Sample]) -> Metric:
         family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
     for labels, value in samples:
         family.add_metric(labels, value)
+    return family
+
+
+def _histogram_family(spec: Spec, series: Iterable[tuple[tuple[str, ...], Histogram]]) -> Metric:
+    family = HistogramMetricFamily(spec.name, spec.help, labels=spec.labels)
+    for labels, histogram in series:
+        buckets = [(str((1 << each) / 1e6), sum(histogram.counts[: each + 1])) for each in spec.bounds]
+        family.add_metric(labels, [*buckets, ("+Inf", sum(histogram.counts))], histogram.sum_us / 1e6)
     return family
 
 

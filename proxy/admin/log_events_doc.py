@@ -1,7 +1,7 @@
 """Makes docs/log-events.md from the calls in the code: `python -m proxy.admin.log_events_doc > docs/log-events.md`.
 
-A log line is made by a logger (`_log.info("event", fact=...)`) or by the notices of a node (`notices.note`,
-`notices.fault`). Their calls are found in the source by their shape, so no line can be left out; what each event means
+A log line is made by a logger (`_log.info("event", fact=...)`) or by a node's rate-limited log (`limited_log.note`,
+`limited_log.fault`). Their calls are found in the source by their shape, so no line is left out; what each event means
 stands in `proxy.admin.log_events`.
 """
 
@@ -17,10 +17,10 @@ from importlib.abc import InspectLoader
 from proxy.admin.log_events import MEANINGS
 from proxy.admin.metrics_doc import modules_of
 
-ROOMS = ("conf", "broker", "upstream", "actions", "proxy", "pyddmq")
+ROOMS = ("conf", "broker", "upstream", "actions", "lag", "proxy", "pyddmq")
 LEVELS = ("error", "warning", "info", "debug")
 _LOGGER = re.compile(r"(self\.)?_?log(ger)?")
-_NOTICES = re.compile(r"(.*\.)?_?notices")
+_LIMITED_LOG = re.compile(r"(.*\.)?_?limited_log")
 _OF_METHOD = {"exception": "error", "critical": "error", "note": "warning", "fault": "error"}
 _COUNTED = ("group", "count")
 _TRACEBACK = "exception"
@@ -105,7 +105,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
             continue
         owner, method = ast.unparse(node.func.value), node.func.attr
-        if (method in ("note", "fault") and _NOTICES.fullmatch(owner)) or (
+        if (method in ("note", "fault") and _LIMITED_LOG.fullmatch(owner)) or (
             method in (*LEVELS, "exception", "critical") and _LOGGER.fullmatch(owner)
         ):
             yield node, method

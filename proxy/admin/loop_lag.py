@@ -6,7 +6,8 @@ are kept instead of a value that a scrape resets, so that several scrapers see t
 
 from __future__ import annotations
 
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.later import Repeated
+from broker.runtime.seams import Clock, Scheduler
 
 TICK_SECONDS = 0.25
 WINDOW_SECONDS = 10.0
@@ -21,9 +22,8 @@ class LoopLag:
     """
 
     def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
-        self._scheduler = scheduler
         self._clock = clock
-        self._handle: Handle | None = None
+        self._ticks = Repeated(scheduler, TICK_SECONDS, self._tick)
         self._due = 0.0
         self._window_ends = 0.0
         self._worst = 0.0
@@ -32,23 +32,18 @@ class LoopLag:
     @property
     def seconds(self) -> float:
         """Worst lateness in seconds of the current and the previous window; a tick that is overdue now counts too."""
-        overdue = self._clock.monotonic() - self._due if self._handle is not None else 0.0
+        overdue = self._clock.monotonic() - self._due if self._ticks.is_on else 0.0
         return max(self._worst, self._worst_before, overdue, 0.0)
 
     def start(self) -> None:
         """Begin to measure."""
-        self._window_ends = self._clock.monotonic() + WINDOW_SECONDS
-        self._plan()
+        now = self._clock.monotonic()
+        self._due, self._window_ends = now + TICK_SECONDS, now + WINDOW_SECONDS
+        self._ticks.begin()
 
     def stop(self) -> None:
         """End measuring; harmless when it never began."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _plan(self) -> None:
-        self._due = self._clock.monotonic() + TICK_SECONDS
-        self._handle = self._scheduler.call_later(TICK_SECONDS, self._tick)
+        self._ticks.end()
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
@@ -56,4 +51,4 @@ class LoopLag:
         if now >= self._window_ends:
             self._worst_before, self._worst = self._worst, 0.0
             self._window_ends = now + WINDOW_SECONDS
-        self._plan()
+        self._due = now + TICK_SECONDS

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from broker.runtime.metrics import SPECS, Spec
 
-ROOMS = ("broker", "upstream", "actions", "proxy")
-_ASIDE = ("testing", "cli", "demo", "client", "__main__")
+ROOMS = ("broker", "upstream", "actions", "lag", "proxy")
+_ASIDE = ("testing", "cli", "demo", "client", "spark", "__main__")
 _FORMER = ("upstream.action",)
 """Names of one version before, which warn when they are imported."""
 
@@ -25,6 +25,14 @@ kind, group and minute with the count and the first example. Two kinds are count
 skipped (`tag_filter`, `pressure_traffic`), and results that change nothing (`stale`). Counters start at 0 with the
 process. `process_*` come beside these from the Prometheus client.
 """
+_NOTES = {
+    "histogram": """
+Each has `_bucket` with `le`, `_sum` and `_count`; bounds double from one bucket to the next. An observation is a
+message, or a sync; the messages of a frame, or of a batch, are observed at once. *End to end* is from stored to
+finished, not from born: what waits for a moment is stored anew in its topic when it is due, so that a wait that was
+asked for is no slowness. Store timestamps are whole milliseconds: what is counted from them may be 1 ms too long.
+"""
+}
 
 
 def modules_of(package: str) -> Iterator[str]:
@@ -50,10 +58,10 @@ def load_rooms() -> None:
 
 
 def render(specs: Mapping[str, Spec]) -> str:
-    """Return the page: counters, then gauges, each by name."""
+    """Return the page: counters, gauges, then histograms, each by name."""
     parts = [_INTRODUCTION]
-    for kind, title in (("counter", "Counters"), ("gauge", "Gauges")):
-        parts.append(f"\n## {title}\n\n| name | labels | meaning |\n| --- | --- | --- |\n")
+    for kind, title in (("counter", "Counters"), ("gauge", "Gauges"), ("histogram", "Histograms")):
+        parts.append(f"\n## {title}\n{_NOTES.get(kind, '')}\n| name | labels | meaning |\n| --- | --- | --- |\n")
         parts.extend(_row(specs[name]) for name in sorted(specs) if specs[name].kind == kind)
     return "".join(parts)
 

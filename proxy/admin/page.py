@@ -11,20 +11,18 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
-from broker.queues.topics import kind_of
 from broker.runtime.metrics import SPECS
-from broker.scheduled.timer.listing import timer_status
-from proxy.admin.delays import delays_table
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
-from proxy.admin.timers import timers_table
-from proxy.admin.transactions import transactions_table
-from proxy.operate.attention import findings
-from proxy.operate.attention_groups import STUCK_SECONDS, UNPULLED_SECONDS
-from proxy.operate.finding import KINDS
+from proxy.admin.waiting_tables import delays_table, timers_table, transactions_table
+from proxy.operate.answers import counter_sums, groups_of, topics_of
+from proxy.operate.attention.findings import findings
+from proxy.operate.attention.of_groups import STUCK_SECONDS, UNPULLED_SECONDS
+from proxy.operate.latencies import latencies
 from proxy.operate.moments import moment_text
-from proxy.operate.text import age, amount, byte_size
-from proxy.operate.view import GroupView, NodeView, SubscriptionView, whereabouts
+from proxy.operate.node_view import NodeView
+from proxy.operate.text import age, amount, byte_size, duration
+from upstream.views import GroupView, SubscriptionView, holder_text, whereabouts
 
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
 REFRESH_SECONDS = 5
@@ -34,25 +32,25 @@ DETAILS_MAX = 2_000
 
 def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None, refresh: bool = True) -> str | None:
     """Return the page, of one group when `group` is given; None when there is no group of that name."""
-    groups = sorted(node.groups(details_max=DETAILS_MAX), key=lambda each: each.group)
-    if group is not None:
-        groups = [each for each in groups if each.group == group]
-        if not groups:
-            return None
+    groups = groups_of(node, DETAILS_MAX, group)
+    if group is not None and not groups:
+        return None
     parts = [
         _head(node, group, refresh),
         _attention(node, groups, loop_lag_seconds),
         _tiles(node, groups, loop_lag_seconds),
         _groups_table(groups),
+        _latencies_table(node, group),
     ]
     if group is not None:
         parts.append(_queues_table(groups[0]))
+    if any(each.fetchers for each in groups):
+        parts.append(_fetchers_table(groups, node.clock.wall_ms()))
     parts += [_stuck_table(groups, node.clock.wall_ms()), _out_table(groups, node.clock.wall_ms())]
     if group is None:
-        timers = node.timers()
-        status = None if timers is None else timer_status(timers)
-        parts += [delays_table(node.delays(), node.clock.wall_ms()), timers_table(status, node.clock.wall_ms())]
-        parts += [transactions_table(node.transactions(), node.clock.wall_ms())]
+        now_ms = node.clock.wall_ms()
+        parts += [delays_table(node.delays(), now_ms), timers_table(node.timers(), now_ms)]
+        parts += [transactions_table(node.transactions(), now_ms)]
         parts += [_clients_table(node), _topics_table(node), _counters_table(node)]
     parts.append(
         '<footer><a href="/api/groups">groups</a>, <a href="/api/stats">stats</a> and <a href="/api/topics">topics</a>'
@@ -100,7 +98,7 @@ def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: fl
         return '<ul class="look"><li class="good">Nothing needs attention.</li></ul>'
     lines = (
         f'<li class="{"bad" if finding.bad else "warn"}">{escape(finding.text)}'
-        f"<small>{_CODE.sub(_AS_CODE, escape(KINDS[finding.kind].advice))}</small></li>"
+        f"<small>{_CODE.sub(_AS_CODE, escape(finding.advice))}</small></li>"
         for finding in found[:ROWS_MAX]
     )
     return f'<ul class="look">{"".join(lines)}</ul>'
@@ -109,13 +107,13 @@ def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: fl
 def _tiles(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
     topics = [topic for group in groups for topic in group.topics]
     oldest = max((topic.lag_seconds for topic in topics), default=0.0)
-    stuck = sum(max(topic.stuck_keys_total, len(topic.stuck_keys)) for topic in topics)
+    stuck = sum(topic.stuck_keys_total for topic in topics)
     store = node.store()
     tiles = [
-        ("messages behind", f"{sum(topic.lag for topic in topics):,}"),
+        ("lag, messages", f"{sum(topic.lag for topic in topics):,}"),
         ("age of the oldest", age(oldest)),
         ("out with clients", f"{sum(topic.in_flight for topic in topics):,}"),
-        ("behind their key", f"{sum(topic.waiting for topic in topics):,}"),
+        ("waiting for their key", f"{sum(topic.waiting for topic in topics):,}"),
         ("keys held", f"{stuck:,}"),
         ("clients connected", f"{len(node.connections()):,}"),
         (
@@ -151,7 +149,7 @@ def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
         Cell(f"{topic.in_flight:,}", "n"),
         Cell(f"{topic.retrying:,}", "n"),
         Cell(f"{topic.waiting:,}", "n late" if topic.reading_stopped else "n"),
-        Cell(f"{max(topic.stuck_keys_total, len(topic.stuck_keys)):,}", "n"),
+        Cell(f"{topic.stuck_keys_total:,}", "n"),
     ]
 
 
@@ -172,6 +170,23 @@ def _queues_table(group: GroupView) -> str:
     return table("Queues", header, rows, "No queue yet.", rows_max=1_000)
 
 
+def _fetchers_table(groups: Sequence[GroupView], now_ms: int) -> str:
+    rows = [
+        [
+            Cell(each.id, "c"),
+            Cell(group.group, "k"),
+            Cell(each.address, "c"),
+            Cell(", ".join(each.queues) or "none", "k"),
+            _since(each.since_ms, now_ms),
+            _since(each.fetched_ms, now_ms),
+        ]
+        for group in groups
+        for each in group.fetchers
+    ]
+    header = ("Fetcher", "Group", "Client", "Owns", "#Since", "#Last fetch")
+    return table("Fetchers of low-level groups", header, rows, "Nobody fetches.")
+
+
 def _stuck_table(groups: Sequence[GroupView], now_ms: int) -> str:
     found = sorted(
         ((group.group, key) for group in groups for topic in group.topics for key in topic.stuck_keys),
@@ -183,16 +198,19 @@ def _stuck_table(groups: Sequence[GroupView], now_ms: int) -> str:
             Cell(group, "k"),
             Cell(f"{key.topic}, {key.qid}, offset {key.offset}", "k"),
             Cell(f"{key.attempts:,}", "n"),
-            Cell(key.holder or whereabouts(key.state), "c" if key.holder else ""),
+            Cell(
+                holder_text(key.holder, key.holder_client) if key.holder else whereabouts(key.state),
+                "c" if key.holder else "",
+            ),
             _since(key.since_ms, now_ms, STUCK_SECONDS),
             Cell("–" if key.waiting is None else f"{key.waiting:,}", "n"),
-            Cell(key.reason, "k"),
+            Cell(key.reason or "", "k"),
         ]
         for group, key in found
     ]
-    total = sum(max(topic.stuck_keys_total, len(topic.stuck_keys)) for group in groups for topic in group.topics)
+    total = sum(topic.stuck_keys_total for group in groups for topic in group.topics)
     header = ("Key", "Group", "Its first message", "#Deliveries", "Held by", "#Since", "#Behind it", "Last failure")
-    return table("Keys that hold others up", header, rows, "None: no message waits behind another.", total=total)
+    return table("Keys that hold others up", header, rows, "None: no message waits for its key.", total=total)
 
 
 def _out_table(groups: Sequence[GroupView], now_ms: int) -> str:
@@ -202,15 +220,16 @@ def _out_table(groups: Sequence[GroupView], now_ms: int) -> str:
         held: dict[tuple[str, str], tuple[int, int, str]] = {}
         for each in group.in_flight:
             listed += 1
-            count, since_ms, first = held.get((each.topic, each.holder), (0, each.since_ms, ""))
+            holder = holder_text(each.holder, each.holder_client)
+            count, since_ms, first = held.get((each.topic, holder), (0, each.since_ms, ""))
             if not first or each.since_ms < since_ms:
                 since_ms, first = each.since_ms, f"{each.qid}, offset {each.offset}"
-            held[each.topic, each.holder] = count + 1, since_ms, first
+            held[each.topic, holder] = count + 1, since_ms, first
         for (topic, holder), (count, since_ms, first) in held.items():
             cells = [Cell(holder, "c"), Cell(group.group, "k"), Cell(topic, "k"), Cell(f"{count:,}", "n")]
             rows.append((since_ms, [*cells, Cell(first, "k"), _since(since_ms, now_ms, STUCK_SECONDS)]))
     rows.sort(key=lambda row: row[0])
-    total = sum(max(group.in_flight_total, len(group.in_flight)) for group in groups)
+    total = sum(group.in_flight_total for group in groups)
     note = f"summed up from {listed:,} of {amount(total, 'message')}" if listed < total else ""
     header = ("Client", "Group", "Topic", "#Messages", "The oldest", "#Since")
     return table("Out with clients", header, [cells for _, cells in rows], "Nothing is out.", note=note)
@@ -221,7 +240,7 @@ def _clients_table(node: NodeView) -> str:
     connections = sorted(node.connections(), key=lambda each: each.since_ms)
     rows = [
         [
-            Cell(each.address, "c"),
+            Cell(holder_text(each.address, each.client), "c"),
             Cell(each.service),
             Cell(each.state),
             Cell(f"{each.requests:,}", "n"),
@@ -229,33 +248,46 @@ def _clients_table(node: NodeView) -> str:
         ]
         for each in connections
     ]
-    return table("Clients", ("Client", "Service", "Doing", "#Requests", "#Connected"), rows, "Nobody is connected.")
+    return table("Clients", ("Client", "Service", "Doing", "#Requests", "#Connected"), rows, "No client is connected.")
 
 
 def _topics_table(node: NodeView) -> str:
     rows = [
         [
             Cell(topic.topic, "k"),
-            Cell(kind_of(topic.topic)),
+            Cell(topic.kind),
             Cell("" if topic.message_type == "MIXED" else topic.message_type.lower()),
             Cell(f"{len(topic.queues):,}", "n"),
-            Cell(f"{sum(queue.max - queue.min for queue in topic.queues):,}", "n"),
+            Cell(f"{topic.messages:,}", "n"),
         ]
-        for topic in sorted(node.topics(), key=lambda topic: (topic.system, kind_of(topic.topic), topic.topic))
+        for topic in topics_of(node)
     ]
     return table("Topics", ("Topic", "Kind", "Takes", "#Queues", "#Messages held"), rows, "No topic yet.")
 
 
 def _counters_table(node: NodeView) -> str:
-    sums: dict[str, int] = {}
-    for spec, _, value in node.metrics:
-        if spec.kind == "counter" and value:
-            sums[spec.name] = sums.get(spec.name, 0) + value
     rows = [
-        [Cell(name, "c"), Cell(SPECS[name].help, "k"), Cell(f"{value:,}", "n")] for name, value in sorted(sums.items())
+        [Cell(name, "c"), Cell(SPECS[name].help, "k"), Cell(f"{value:,}", "n")]
+        for name, value in counter_sums(node).items()
+        if value
     ]
     title = "Counters that are not zero"
     return table(title, ("Counter", "Meaning", "#Since the start"), rows, "All are zero.", rows_max=500)
+
+
+def _latencies_table(node: NodeView, group: str | None) -> str:
+    rows = [
+        [
+            Cell(each.name, "k"),
+            Cell(", ".join(each.labels.values())),
+            Cell(f"{each.count:,}", "n"),
+            Cell(duration(each.p50_seconds), "n"),
+            Cell(duration(each.p99_seconds), "n"),
+        ]
+        for each in latencies(node.metrics, group=group)
+    ]
+    header = ("What", "Of", "#Count", "#Half within", "#99 % within")
+    return table("How long things took, last two minutes", header, rows, "Nothing happened.")
 
 
 def _since(since_ms: int, now_ms: int, late_seconds: float | None = None) -> Cell:

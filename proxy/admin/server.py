@@ -7,25 +7,32 @@ the port is started: aiohttp and prometheus_client cost half a second and tens o
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
+import msgspec
 from aiohttp import web
 
 from broker.errors import StoreError
+from broker.format.numbers import whole_number
 from broker.query import NotFound, QueryRefused
+from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import declare
 from broker.scheduled.timer.listing import KeptScan
-from proxy.admin import api, dead_letters, delays, page, timers, transactions
+from broker.views import View
+from proxy.admin import page
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
-from proxy.operate.changes import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
-from proxy.operate.messages import MessageSearch
-from proxy.operate.view import NodeView
+from proxy.node.views import ReloadResult
+from proxy.operate import answers
+from proxy.operate.changes.desk import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
+from proxy.operate.lookups import dead_letters, delays, timers, transactions
+from proxy.operate.lookups.messages import MessageSearch
+from proxy.operate.node_view import NodeView
+from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
@@ -48,9 +55,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Listing(Protocol):
-    """A page of `api` that lists all, or what belongs to one name."""
+    """An answer that lists all, or what belongs to one name."""
 
-    def __call__(self, node: NodeView, *, limit: int, name: str | None) -> api.Document | None:
+    def __call__(self, node: NodeView, *, limit: int, name: str | None) -> View | None:
         """Return it; None when nothing has the name."""
         ...
 
@@ -58,11 +65,11 @@ class Listing(Protocol):
 class Search(Protocol):
     """Something that is looked for in steps."""
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, None, None]:
         """Search, yielding after each bounded piece of work. Raises QueryRefused, NotFound, OSError."""
         ...
 
-    def document(self) -> dict[str, Any]:
+    def answer(self) -> View:
         """Return what was found."""
         ...
 
@@ -162,6 +169,7 @@ class _Routes:
         application.router.add_get("/api/groups", self._groups)
         application.router.add_get("/api/groups/stuck", self._stuck)
         application.router.add_get("/api/offsets", self._offsets)
+        application.router.add_get("/api/lag", self._judged)
         application.router.add_get("/api/attention", self._attention)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/transactions", self._transactions)
@@ -207,7 +215,7 @@ class _Routes:
             # Of the route: a path may be of one's own making.
             route = request.match_info.route.resource
             kind = "" if route is None else route.canonical
-            self._node.notices.fault("admin_request_failed", error, kind=kind, path=request.path)
+            self._node.limited_log.fault("admin_request_failed", error, kind=kind, path=request.path)
             text = "The node could not put this answer together; its log has the cause."
             response = self._refusal(500, text)
         response.headers.update(_HEADERS)
@@ -233,7 +241,7 @@ class _Routes:
 
     def _refusal(self, status: int, text: str) -> web.Response:
         self._node.metrics.counter(REFUSED, str(status)).add()
-        return _json({"error": {"status": status, "message": text}}, status)
+        return _json(ErrorAnswer(error=ErrorView(status=status, message=text)), status)
 
     async def _livez(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -242,7 +250,7 @@ class _Routes:
         node = self._node
         status = 200 if node.state == "ready" else 503
         if "verbose" in request.query or node.recovery is not None:
-            return _json(api.readiness(node, loop_lag_seconds=self._lag.seconds), status)
+            return _json(answers.readiness(node, loop_lag_seconds=self._lag.seconds), status)
         lines = ["ready"] if status == 200 else [f"not ready: {node.state}", *node.reasons]
         if node.memory().pressure != "none":
             lines.append(f"memory: {node.memory().pressure}")
@@ -262,17 +270,20 @@ class _Routes:
 
     async def _topics(self, request: web.Request) -> web.Response:
         advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."
-        return self._listed(request, "topic", api.topics, advice)
+        return self._listed(request, "topic", answers.topics, advice)
 
     async def _groups(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", partial(api.groups, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
+        return self._listed(request, "group", partial(answers.groups, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
 
     async def _stuck(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", partial(api.stuck, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
+        return self._listed(request, "group", partial(answers.stuck, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
 
     async def _offsets(self, request: web.Request) -> web.Response:
         advice = "No offsets of a group {!r} are known; `pyddmq offsets show` and /api/offsets list all."
-        return self._listed(request, "group", api.offsets, advice)
+        return self._listed(request, "group", answers.offsets, advice)
+
+    async def _judged(self, request: web.Request) -> web.Response:
+        return self._listed(request, "group", _judged_lag, _NO_GROUP)
 
     def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
         """Answer with all of a kind, or what belongs to the one that the request names."""
@@ -283,12 +294,12 @@ class _Routes:
         return _json(document)
 
     async def _attention(self, _: web.Request) -> web.Response:
-        return _json(api.findings(self._node, loop_lag_seconds=self._lag.seconds))
+        return _json(answers.attention(self._node, loop_lag_seconds=self._lag.seconds))
 
     async def _delays(self, request: web.Request) -> web.Response:
         node, given, now_ms = self._node.delays(), dict(request.query), self._node.clock.wall_ms()
         limit = _limit(request)
-        return await self._searched(request, lambda: _run(delays.search(node, given, limit=limit, now_ms=now_ms)))
+        return await self._searched(request, lambda: run_async(delays.search(node, given, limit=limit, now_ms=now_ms)))
 
     async def _transactions(self, request: web.Request) -> web.Response:
         node = self._node.transactions()
@@ -296,16 +307,8 @@ class _Routes:
             asked = transactions.Asked.of(request.query, limit=_limit(request))
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        document = await self._in_turns(transactions.document(node, asked, now_ms=self._node.clock.wall_ms()))
-        if asked.id is not None and node is not None:
-            # As with messages: one search at a time, a piece in a turn.
-            async with self._searching:
-                for found in transactions.one(node, asked.id):
-                    document["transactions"] = found
-                    await asyncio.sleep(0)
-            if not document["transactions"]:
-                raise web.HTTPNotFound(text=f"There is no transaction {asked.id!r}, or none any more.")
-        return _json(document)
+        now_ms = self._node.clock.wall_ms()
+        return await self._searched(request, lambda: run_async(transactions.search(node, asked, now_ms=now_ms)))
 
     async def _timers(self, request: web.Request) -> web.Response:
         opened, given = self._node.timers(), dict(request.query)
@@ -323,7 +326,7 @@ class _Routes:
         )
 
     async def _stats(self, request: web.Request) -> web.Response:
-        return _json(api.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
+        return _json(answers.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
     async def _messages(self, request: web.Request) -> web.Response:
         if request.query.get("body") != "none":
@@ -337,32 +340,26 @@ class _Routes:
     async def _dead_letters(self, request: web.Request) -> web.Response:
         opened = self._node.dead_letters()
 
-        async def search() -> api.Document:
+        async def search() -> View:
             if opened is None:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
-            return await dead_letters.document(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
+            return await dead_letters.search(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
 
         return await self._searched(request, search)
-
-    async def _in_turns(self, steps: Generator[None, None, api.Document]) -> api.Document:
-        """Run steps one per turn of the loop, one search at a time; return what they return."""
-        async with self._searching:
-            return await _run(steps)
 
     async def _stepwise(self, request: web.Request, begin: Callable[[], Search] | None) -> web.Response:
         """Answer with what a search in steps finds; None while the store is being opened."""
 
-        async def search() -> api.Document:
+        async def search() -> View:
             if begin is None:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
             found = begin()
-            for _ in found.steps():
-                await asyncio.sleep(0)
-            return found.document()
+            await run_async(found.steps())
+            return found.answer()
 
         return await self._searched(request, search)
 
-    async def _searched(self, request: web.Request, search: Callable[[], Awaitable[api.Document]]) -> web.Response:
+    async def _searched(self, request: web.Request, search: Callable[[], Awaitable[View]]) -> web.Response:
         """Answer with what people sent: not to a page of another site, and one search at a time.
 
         A search may read much, and each gives way to the node's own work after every step.
@@ -385,26 +382,16 @@ class _Routes:
         return handle
 
     async def _reload(self, request: web.Request) -> web.Response:
-        async def reload(_: ChangeBody) -> api.Document:
-            return api.reload(await self._node.reload())
+        async def reload(_: ChangeBody) -> ReloadResult:
+            return await self._node.reload()
 
-        document = await self._desk.run(request, Change(name="reload", path="/api/reload", run=reload))
-        return _json(document, 200 if document["accepted"] else 409)
-
-
-async def _run(steps: Generator[None, None, api.Document]) -> api.Document:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: api.Document = end.value
-            return found
-        await asyncio.sleep(0)
+        result = await self._desk.run(request, Change(name="reload", path="/api/reload", run=reload))
+        return _json(result, 200 if isinstance(result, ReloadResult) and result.accepted else 409)
 
 
-def _json(document: object, status: int = 200) -> web.Response:
+def _json(answer: View, status: int = 200) -> web.Response:
     return web.Response(
-        text=json.dumps(document, ensure_ascii=False) + "\n", status=status, content_type="application/json"
+        body=msgspec.json.encode(answer) + b"\n", status=status, content_type="application/json", charset="utf-8"
     )
 
 
@@ -413,8 +400,13 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def _judged_lag(node: NodeView, *, limit: int, name: str | None) -> View | None:
+    return node.lag(group=name, limit=limit)
+
+
 def _limit(request: web.Request) -> int:
-    text = request.query.get("limit", str(api.LIMIT_DEFAULT))
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise web.HTTPBadRequest(text=f"limit is {text!r}; it must be a whole number from 0 to {api.LIMIT_MAX}.")
-    return min(int(text), api.LIMIT_MAX)
+    text = request.query.get("limit", str(answers.LIMIT_DEFAULT))
+    limit = whole_number(text, 9)
+    if limit is None:
+        raise web.HTTPBadRequest(text=f"limit is {text!r}; it must be a whole number from 0 to {answers.LIMIT_MAX}.")
+    return min(limit, answers.LIMIT_MAX)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from proxy.cli.errors import CliError
+from proxy.operate.views.errors import ErrorAnswer
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientMisuse, parse_address
 
@@ -17,30 +21,34 @@ TIMEOUT_SECONDS = 10.0
 CHANGE_TIMEOUT_SECONDS = 60.0
 """A change is answered when it is durable, and one at a time."""
 
+T = TypeVar("T")
 
-def get(address: str, path: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> dict[str, Any]:
+
+def get(address: str, path: str, shape: type[T], *, timeout_seconds: float = TIMEOUT_SECONDS) -> T:
     """Fetch one page of the JSON API.
 
     Args:
         address: `host:port` of the admin port.
         path: Path and query.
+        shape: What it answers with.
         timeout_seconds: Longest wait for the answer.
 
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses.
     """
-    return _ask("GET", address, path, None, timeout_seconds)
+    return _ask("GET", address, path, None, shape, timeout_seconds)
 
 
 def post(
     address: str,
     path: str,
-    document: Mapping[str, Any] | None = None,
+    document: Mapping[str, Any] | None,
+    shape: type[T],
     *,
     timeout_seconds: float = CHANGE_TIMEOUT_SECONDS,
     also: Collection[int] = (),
-) -> dict[str, Any]:
-    """Set off a change and return its answer; it is durable then.
+) -> T:
+    """Set off a change and return its result; it is durable then.
 
     The node's token, where it asks for one, is taken from the environment: PYDDMQ_ADMIN_TOKEN, or the file that
     PYDDMQ_ADMIN_TOKEN_FILE names.
@@ -49,18 +57,19 @@ def post(
         address: `host:port` of the admin port.
         path: Path of the change.
         document: Its JSON body.
+        shape: What it answers with.
         timeout_seconds: Longest wait for the answer.
-        also: Statuses beside 200 whose document is the answer.
+        also: Statuses beside 200 whose answer is the result.
 
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses; it has changed nothing then.
     """
-    return _ask("POST", address, path, document or {}, timeout_seconds, also)
+    return _ask("POST", address, path, document or {}, shape, timeout_seconds, also)
 
 
-def delete(address: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def delete(address: str, path: str, document: Mapping[str, Any], shape: type[T]) -> T:
     """Delete something; as `post`."""
-    return _ask("DELETE", address, path, document or {}, CHANGE_TIMEOUT_SECONDS)
+    return _ask("DELETE", address, path, document, shape, CHANGE_TIMEOUT_SECONDS)
 
 
 def _ask(  # noqa: PLR0917 - of a request, in their order
@@ -68,9 +77,10 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
     address: str,
     path: str,
     document: Mapping[str, Any] | None,
+    shape: type[T],
     timeout_seconds: float,
     also: Collection[int] = (),
-) -> dict[str, Any]:
+) -> T:
     try:
         host, port = parse_address(address)
     except ClientMisuse as error:
@@ -87,28 +97,34 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
     try:
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
-        value = json.loads(answer.read())
+        raw = answer.read()
     except (ConnectionError, TimeoutError, OSError) as error:
         reason = "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
         text = (
             f"cannot connect to the admin port at {address}: {reason}. Is the node running? `pyddmq serve` starts one"
         )
         raise CliError(f"{text}; --admin host:port names another.", ExitCode.CANNOT_CONNECT) from error
-    except (http.client.HTTPException, ValueError) as error:
-        text = f"what answers at {address} is no pyddmq admin port; name it with --admin host:port."
-        raise CliError(text, ExitCode.CANNOT_CONNECT) from error
+    except http.client.HTTPException as error:
+        raise _another(address) from error
     finally:
         connection.close()
-    if isinstance(value, dict) and answer.status in also and "error" not in value:
-        return value
-    if not isinstance(value, dict) or (answer.status != http.client.OK and "error" not in value):
-        text = f"what answers at {address} is no pyddmq admin port; name it with --admin host:port."
-        raise CliError(text, ExitCode.CANNOT_CONNECT)
-    if answer.status != http.client.OK:
-        # A name or an id that nothing has is 404, of whatever path.
-        code = ExitCode.NOT_FOUND if answer.status == http.client.NOT_FOUND else ExitCode.REFUSED
-        raise CliError(f"the node refused: {value['error'].get('message', answer.reason)}", code)
-    return value
+    try:
+        if answer.status != http.client.OK:
+            with contextlib.suppress(msgspec.ValidationError):
+                message = msgspec.json.decode(raw, type=ErrorAnswer).error.message
+                # A name or an id that nothing has is 404, of whatever path.
+                code = ExitCode.NOT_FOUND if answer.status == http.client.NOT_FOUND else ExitCode.REFUSED
+                raise CliError(f"the node refused: {message}", code)
+            if answer.status not in also:
+                raise _another(address)
+        return msgspec.json.decode(raw, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _another(address) from error
+
+
+def _another(address: str) -> CliError:
+    text = f"what answers at {address} is no pyddmq admin port of this version; name it with --admin host:port."
+    return CliError(text, ExitCode.CANNOT_CONNECT)
 
 
 def _authorization() -> dict[str, str]:

@@ -9,6 +9,9 @@ from proxy.cli.commands import (
     config_command,
     dlq_commands,
     group_commands,
+    lag_commands,
+    lag_export_command,
+    lag_report_command,
     messages_command,
     node_commands,
     offset_commands,
@@ -86,6 +89,18 @@ FOLDERS = (
             "dead-letter": group_commands.dead_letter,
             "pause": group_commands.pause,
             "resume": group_commands.resume,
+        },
+    ),
+    Folder(
+        name="lag",
+        help="See how far groups are behind, and why; `lag [GROUP]` is short for `lag show [GROUP]`.",
+        meant="show",
+        commands={
+            "show": lag_commands.show,
+            "check": lag_commands.check,
+            "explain": lag_commands.explain,
+            "export": lag_export_command.export_lag,
+            "report": lag_report_command.report_lag,
         },
     ),
     Folder(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from proxy.cli.output import print_line, printable
+from proxy.operate.views.findings import Finding
 
 
-def print_findings(answer: dict[str, Any]) -> None:
-    """Print the findings of an answer, a line each with what to do; nothing when there is none."""
-    found = answer.get("findings") or []
+def print_findings(found: Sequence[Finding]) -> None:
+    """Print findings, a line each with what to do; nothing when there is none."""
     if not found:
         return
     print_line("Needs attention")
     for each in found:
-        print_line(f"  {'!!' if each['severity'] == 'bad' else ' !'} {printable(each['text'])}")
-        print_line(f"     {printable(each['advice'])}")
+        print_line(f"  {'!!' if each.bad else ' !'} {printable(each.text)}")
+        print_line(f"     {printable(each.advice)}")
     print_line("")

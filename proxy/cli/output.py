@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TextIO
 
+from msgspec import to_builtins
+
 from proxy.cli.errors import CliError
 from proxy.process.exit_codes import ExitCode
 
@@ -37,13 +39,14 @@ def open_streams() -> bool:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON value on a line of its own, at once."""
+    """Print one JSON value, or view, on a line of its own, at once."""
     _write(_json_text(value, sys.stdout) + "\n")
 
 
 def _json_text(value: object, stream: TextIO) -> str:
     """Return JSON in one line; in ASCII where the stream is not in UTF-8, whose escapes are not JSON's."""
-    return json.dumps(value, ensure_ascii=not _in_utf8(stream), separators=(", ", ": "))
+    plain = to_builtins(value)
+    return json.dumps(plain, ensure_ascii=not _in_utf8(stream), separators=(", ", ": "))
 
 
 def _in_utf8(stream: TextIO) -> bool:

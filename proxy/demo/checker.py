@@ -92,7 +92,7 @@ class Checker:
             self.order.add(f"{seen.case}: event {seen.case_sequence} came where {expected} was due")
         return self._failed[seen.sequence] < event.failures and not self._done[seen.sequence]
 
-    def settle(self, seen: Seen, *, success: bool) -> None:
+    def note_outcome(self, seen: Seen, *, success: bool) -> None:
         """Note the outcome that the consumer is about to report."""
         self._out.pop(seen.case, None)
         if not success:
@@ -167,8 +167,8 @@ class Tamper:
             return False
         return self._checker.deliver(seen)
 
-    def settle(self, seen: Seen, *, success: bool) -> None:
-        """Note an outcome, as `Checker.settle` does."""
+    def note_outcome(self, seen: Seen, *, success: bool) -> None:
+        """Note an outcome, as `Checker.note_outcome` does."""
         new = success and not self._done[seen.sequence]
         if new:
             self._done[seen.sequence] = 1
@@ -178,11 +178,11 @@ class Tamper:
         if seen.sequence == self._first and new:
             self._held = seen
             return
-        self._checker.settle(seen, success=success)
+        self._checker.note_outcome(seen, success=success)
         if seen.sequence == self._second and self._held is not None:
             held, self._held = self._held, None
             self._checker.deliver(held)
-            self._checker.settle(held, success=True)
+            self._checker.note_outcome(held, success=True)
 
 
 def _neighbours(events: Sequence[Event]) -> tuple[int, int]:

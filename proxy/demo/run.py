@@ -167,14 +167,14 @@ class DemoRun:
             self._last_arrival = now
             if not self._checker.deliveries:
                 self._first_delivery = now
-            doomed = {seen.sequence for _, seen in parsed if seen is not None and self._tamper.deliver(seen)}
+            to_fail = {seen.sequence for _, seen in parsed if seen is not None and self._tamper.deliver(seen)}
         for message, seen in parsed:
             if seen is None:
                 consumer.ack(message)
                 continue
-            success = seen.sequence not in doomed
+            success = seen.sequence not in to_fail
             with self._lock:
-                self._tamper.settle(seen, success=success)
+                self._tamper.note_outcome(seen, success=success)
             if success:
                 consumer.ack(message)
             else:

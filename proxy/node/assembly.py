@@ -5,37 +5,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from broker.deduplication.deduplication import Deduplication, WindowLimits
 from broker.features import features
+from broker.log.group_commit import CommitDriver
 from broker.log.shared_walk import together
 from broker.opening.recovery import RecoveryProgress
-from broker.retention import Keeper, RetentionLimits
+from broker.queues.offsets import ConsumerOffsets
+from broker.retention import RetentionHold, RetentionLimits
+from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import Metrics
+from broker.runtime.seams import Scheduler
 from broker.scheduled.delay.delays import Delays
-from broker.scheduled.delay.keeper import DelayKeeper
+from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.cancel import DelayCancels
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.returning import returning
-from broker.scheduled.timer.keeper import TimerKeeper
 from broker.scheduled.timer.names import TimerOptions
+from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store, StoreOptions, StoreUnwritable
-from broker.store_seams import StoreSeams
 from broker.tools.interchange import geometry_of
-from broker.transaction.keeper import TransactionKeeper
+from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
-from conf import GroupConfig, NodeConfig
-from proxy.node.parts import Parts, Seams
+from conf import Config, GroupConfig, NodeConfig
+from proxy.node.parts import Opened, Seams
 from proxy.port.accepting import ServerLimits
+from proxy.port.memory import MemoryWatch
 from proxy.port.server import Commons, Handler, ThriftServer
 from proxy.port.shares import Shares
+from proxy.services.ack_syncs import AckSyncs
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.delay_service import DelayService
+from proxy.services.fetch_service import FetchService
 from proxy.services.held_calls import HeldCalls
 from proxy.services.keyed_sends import KeyedSends
 from proxy.services.limited_sends import LimitedSends
@@ -44,14 +50,20 @@ from proxy.services.producer_service import ProducerService
 from proxy.services.publishing import Publishing
 from proxy.services.starting_service import StartingService
 from proxy.services.transaction_service import TransactionService
+from upstream.budget import Budget
 from upstream.delivery.buffer import BufferLimits
-from upstream.delivery.group import ConsumerGroup
-from upstream.delivery.group_parts import GroupLimits, Runtime
-from upstream.expiry import Expiry
-from upstream.progress.progress import Progress, ProgressFull
+from upstream.delivery.group import ConsumerGroup, MakeActions
+from upstream.delivery.group_parts import GroupLimits, NodeSeams
+from upstream.embedded.broker import EmbeddedBroker
+from upstream.embedded.expiry import Expiry
+from upstream.embedded.queues import EmbeddedQueues
+from upstream.progress.ack_writer import Driver
+from upstream.progress.progress import Progress, ProgressFailed, ProgressFull
 
 
-def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator[RecoveryProgress, None, Store]:
+def opening_store(
+    node: NodeConfig, runtime: Runtime, driver: CommitDriver | None
+) -> Generator[RecoveryProgress, None, Store]:
     """Open the store and recover it, in steps. Raises StoreError."""
     options = StoreOptions(
         segment_bytes=node.segment_bytes,
@@ -67,7 +79,7 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
             log_file_bytes=node.timer_log_file_bytes,
         ),
     )
-    found = geometry_of(node.data, disk=seams.disk, default=options)
+    found = geometry_of(node.data, disk=runtime.disk, default=options)
     if found is not None:
         # Not configured: RocketMQ's index files go on in their size, and are no others for it afterwards.
         options = replace(options, index_slots=found.index_slots, index_entries=found.index_entries)
@@ -76,26 +88,27 @@ def opening_store(node: NodeConfig, seams: Seams, metrics: Metrics) -> Generator
             node.data,
             options=options,
             features=given,
-            disk=seams.disk,
-            clock=seams.clock,
-            random=seams.randomness,
-            metrics=metrics,
+            runtime=runtime,
+            driver=driver,
         )
     )
 
 
-def opening_progress(node: NodeConfig, seams: Seams, metrics: Metrics, store: Store) -> Generator[None, None, Progress]:
-    """Open trackers and ack journal of a store that has just been opened, in steps. Raises StoreError."""
+def opening_progress(
+    node: NodeConfig, runtime: Runtime, store: Store, request_turn: Callable[[], None]
+) -> Generator[None, None, Progress]:
+    """Open trackers and ack journal of a store that has just been opened, in steps. Raises StoreError.
+
+    What is staged in it asks for a turn, and its failure is the store's.
+    """
     steps = Progress.opening(
         node.data,
-        store=store,
-        disk=seams.disk,
-        clock=seams.clock,
-        metrics=metrics,
-        scheduler=seams.loop,
+        queues=EmbeddedQueues(store),
+        runtime=runtime,
         ack_flush=node.ack_flush,
         segment_bytes=node.ack_segment_bytes,
-        savings=store.savings,
+        file_writes=store.file_writes,
+        driver=Driver(request_turn, store.fail),
     )
     try:
         return (yield from steps)
@@ -114,58 +127,60 @@ def check_settings(node: NodeConfig) -> CheckSettings:
     )
 
 
-def opening_waiting(parts: Parts) -> Generator[None, None, tuple[Delays, Timers, Transactions]]:
+def opening_waiting(
+    store: Store,
+    runtime: Runtime,
+    *,
+    loops: Loops,
+    steps: Scheduler,
+    offsets: ConsumerOffsets,
+    settings: CheckSettings,
+    requests: Callable[[], int],
+) -> Generator[None, None, tuple[Delays, Timers, Transactions]]:
     """Find out what is pending in a store that has just been opened, with one walk of the log, in steps.
 
-    Raises OSError.
+    Args:
+        store: The store.
+        runtime: The node's.
+        loops: Knows those among the timers.
+        steps: Schedules the steps in which they are delivered.
+        offsets: The table of committed offsets.
+        settings: When transactions are checked.
+        requests: Tells a number that grows with what clients ask: steps are small meanwhile.
+
+    Raises:
+        OSError: A file cannot be read.
     """
-    store = parts.store
-    seams: StoreSeams = {
-        "disk": parts.seams.disk,
-        "clock": parts.seams.clock,
-        "scheduler": parts.steps,
-        "metrics": parts.metrics,
-        "notices": parts.notices,
-    }
+    beside = replace(runtime, scheduler=steps, requests=requests)
     delays, timers, transactions = yield from together(
         store,
-        Delays.reading(store, **seams),
-        Timers.reading(store, **seams),
-        Transactions.reading(
-            store, offsets=parts.progress.offsets, settings=check_settings(parts.config.node), **seams
-        ),
+        Delays.reading_of(store, beside),
+        Timers.reading_of(store, beside, follower=loops),
+        Transactions.reading_of(store, beside, offsets=offsets, settings=settings),
     )
-    for pace in (delays.due.pace, timers.entering.pace, timers.due.pace, transactions.pace):
-        pace.requests = lambda: parts.consumer.requests + parts.producer.requests
-    yield from returning(store, disk=parts.seams.disk)
+    yield from returning(store, disk=runtime.disk)
     return delays, timers, transactions
 
 
-def opening_deduplication(parts: Parts) -> Generator[None, None, Deduplication]:
+def opening_deduplication(store: Store, node: NodeConfig, runtime: Runtime) -> Generator[None, None, Deduplication]:
     """Find out which messages of deduplicating producers a store has that was just opened, in steps. Raises OSError."""
-    config = parts.config.node
     limits = WindowLimits(
-        silence_ms=config.deduplication_sec * 1000,
-        messages=config.deduplication_messages,
-        producers=config.deduplication_producers,
+        silence_ms=node.deduplication_sec * 1000,
+        messages=node.deduplication_messages,
+        producers=node.deduplication_producers,
     )
-    return Deduplication.opening(parts.store, disk=parts.seams.disk, metrics=parts.metrics, limits=limits)
+    return Deduplication.opening(store, disk=runtime.disk, clock=runtime.clock, metrics=runtime.metrics, limits=limits)
 
 
-def loops(parts: Parts) -> Loops:
-    """Make what knows the loops among the timers, and have the timers ask it."""
-    made = Loops(parts.store, clock=parts.seams.clock, metrics=parts.metrics, notices=parts.notices)
-    parts.timers.due.follower = made
-    return made
-
-
-def retention_keepers(parts: Parts) -> list[Keeper]:
+def retention_holds(
+    delays: Delays, timers: Timers, transactions: Transactions, deduplication: Deduplication, metrics: Metrics
+) -> list[RetentionHold]:
     """Make those who put elsewhere what they need of a log file before it goes."""
     return [
-        DelayKeeper(parts.delays, parts.metrics),
-        TimerKeeper(parts.timers, parts.metrics),
-        TransactionKeeper(parts.transactions, parts.metrics),
-        parts.deduplication,
+        DelayHold(delays, metrics),
+        TimerHold(timers, metrics),
+        TransactionHold(transactions, metrics),
+        deduplication,
     ]
 
 
@@ -203,136 +218,182 @@ def group_limits(node: NodeConfig) -> GroupLimits:
 
 
 def starting_servers(
-    parts: Parts, *, request_turn: Callable[[], None], admin_hint: str
+    runtime: Runtime,
+    limits: ServerLimits,
+    memory: MemoryWatch,
+    *,
+    budget: Budget,
+    request_turn: Callable[[], None],
+    admin_hint: str,
 ) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
     """Make the consumers' and the producers' port, answering that the node is starting, and what they hold.
 
     Args:
-        parts: The node's.
+        runtime: The node's.
+        limits: What the configuration allows.
+        memory: Keeps the node under its ceiling.
+        budget: The node's account of memory.
         request_turn: As in `Commons`.
         admin_hint: As in `Commons`.
     """
-    starting = StartingService(parts.metrics, parts.notices)
-    limits = server_limits(parts.config.node, parts.seams)
+    starting = StartingService(runtime.metrics, runtime.limited_log)
     commons = Commons(
-        clock=parts.seams.clock,
-        scheduler=parts.seams.loop,
-        metrics=parts.metrics,
+        runtime=runtime,
         request_turn=request_turn,
         admin_hint=admin_hint,
-        budget=parts.budget,
-        relieve=parts.memory.relieve,
-        notices=parts.notices,
-        shares=Shares(parts.seams.clock, parts.seams.loop, parts.metrics),
+        budget=budget,
+        relieve=memory.relieve,
+        shares=Shares(runtime.clock, runtime.scheduler, runtime.metrics),
     )
     consumer = ThriftServer("consumer", starting.consumer_handlers(), limits=limits, commons=commons)
     producer = ThriftServer("producer", starting.producer_handlers(), limits=limits, commons=commons)
     return consumer, producer, starting.held
 
 
-def consumer_service(parts: Parts) -> ConsumerService:
-    """Make what answers consumers, over the node's groups."""
-    return ConsumerService(
-        parts.groups,
-        store=parts.store,
-        clock=parts.seams.clock,
-        scheduler=parts.seams.loop,
-        metrics=parts.metrics,
-        linger_ms_max=parts.config.node.max_linger_time,
-        acks_refused=lambda: parts.progress.failed,
-        budget=parts.budget,
-        notices=parts.notices,
-        leaving=lambda name: next((group for group in parts.leaving if group.name == name), None),
+def producer_handlers(
+    opened: Opened,
+    runtime: Runtime,
+    budget: Budget,
+    *,
+    config: Callable[[], Config],
+    state: Callable[[], str],
+    qid_prefix: str,
+) -> dict[str, Handler]:
+    """Make what answers producers.
+
+    Args:
+        opened: Where messages go.
+        runtime: The node's.
+        budget: The node's account of memory.
+        config: The configuration in force.
+        state: Of the node's life.
+        qid_prefix: Text in front of the queue number in every qid.
+    """
+    node, store, ports = config().node, opened.store, opened.ports
+    checks = MessageChecks(
+        ports.by_name,
+        store=store,
+        clock=runtime.clock,
+        randomness=runtime.random,
+        body_bytes_max=node.max_message_bytes,
+        auto_create=lambda name: ports.auto_create(name, config()),
+        disabled=lambda name: name in config().topics and not config().topics[name].enabled,
     )
-
-
-def message_checks(parts: Parts) -> MessageChecks:
-    """Make what asks every message that is sent, over the node's ports."""
-    return MessageChecks(
-        parts.ports.by_name,
-        store=parts.store,
-        clock=parts.seams.clock,
-        randomness=parts.seams.randomness,
-        body_bytes_max=parts.config.node.max_message_bytes,
-        auto_create=lambda name: parts.ports.auto_create(name, parts.config),
-        disabled=lambda name: name in parts.config.topics and not parts.config.topics[name].enabled,
-    )
-
-
-def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Handler]:
-    """Make what answers producers; `state` is that of the node's life."""
-    checks = message_checks(parts)
     publishing = Publishing(
-        store=parts.store,
-        clock=parts.seams.clock,
-        metrics=parts.metrics,
+        store=store,
+        clock=runtime.clock,
+        metrics=runtime.metrics,
         state=state,
-        budget=parts.budget,
-        notices=parts.notices,
+        budget=budget,
+        limited_log=runtime.limited_log,
     )
     limited = LimitedSends(
-        scheduler=parts.seams.loop,
-        budget=parts.budget,
-        metrics=parts.metrics,
-        waiting_max=lambda: parts.config.node.limiter_failure_retry_queue_size,
+        scheduler=runtime.scheduler,
+        budget=budget,
+        metrics=runtime.metrics,
+        waiting_max=lambda: config().node.limiter_failure_retry_queue_size,
     )
-    names = {"qid_prefix": parts.qid_prefix, "broker_name": parts.config.node.broker_name}
-    keyed = KeyedSends(parts.deduplication, store=parts.store, publishing=publishing, **names)
+    names = {"qid_prefix": qid_prefix, "broker_name": node.broker_name}
+    keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
     sends = ProducerService(checks, publishing, keyed, limited, **names)
     transactions = TransactionService(
-        parts.transactions,
+        opened.transactions,
         checks,
         publishing,
         keyed,
-        scheduler=parts.seams.loop,
-        metrics=parts.metrics,
+        limited,
+        runtime=runtime,
         state=state,
-        budget=parts.budget,
-        settings=lambda: parts.config.node,
+        settings=lambda: config().node,
     )
     delays = DelayService(
         checks,
         publishing,
         keyed,
         limited,
-        parts.loops,
-        DelayCancels(parts.store, parts.timers),
-        clock=parts.seams.clock,
-        scheduler=parts.seams.loop,
-        metrics=parts.metrics,
-        interval_max=parts.config.node.timer_max_delay_sec,
+        opened.loops,
+        DelayCancels(store, opened.timers),
+        runtime=runtime,
+        interval_max=node.timer_max_delay_sec,
     )
     return {**sends.handlers(), **transactions.handlers(), **delays.handlers()}
 
 
-def consumer_group(parts: Parts, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:
+def consumer_group(
+    opened: Opened,
+    runtime: Runtime,
+    budget: Budget,
+    *,
+    config: GroupConfig,
+    settings: NodeConfig,
+    make_actions: MakeActions,
+    qid_prefix: str,
+) -> ConsumerGroup:
     """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
     return ConsumerGroup(
         config,
-        runtime=Runtime(
-            store=parts.store,
-            progress=parts.progress,
-            clock=parts.seams.clock,
-            scheduler=parts.seams.loop,
-            metrics=parts.metrics,
-            notices=parts.notices,
+        node=NodeSeams(
+            broker=EmbeddedBroker(
+                opened.store,
+                clock=runtime.clock,
+                scheduler=runtime.scheduler,
+                metrics=runtime.metrics,
+                limited_log=runtime.limited_log,
+            ),
+            progress=opened.progress,
+            runtime=runtime,
         ),
-        make_actions=parts.registry.make,
-        qid_prefix=parts.qid_prefix,
+        make_actions=make_actions,
+        qid_prefix=qid_prefix,
         limits=group_limits(settings),
-        budget=parts.budget,
-        paused=partial(parts.pauses.of, config.group),
+        budget=budget,
+        paused=partial(opened.pauses.of, config.group),
         client_id=f"proxy@{settings.broker_name}",
     )
 
 
-def expiry(parts: Parts) -> Expiry:
+def consumer_service(
+    store: Store,
+    progress: Progress,
+    runtime: Runtime,
+    *,
+    settings: Callable[[], NodeConfig],
+    budget: Budget,
+    groups: Mapping[str, ConsumerGroup],
+    leaving: Callable[[str], ConsumerGroup | None],
+) -> ConsumerService:
+    """Make what answers consumers, over the node's groups; arguments as of `ConsumerService` and `FetchService`."""
+
+    def acks_refused() -> ProgressFailed | None:
+        return progress.failed
+
+    fetches = FetchService(
+        groups,
+        runtime=runtime,
+        settings=settings,
+        acks=AckSyncs(progress, store.file_writes, runtime.scheduler),
+        acks_refused=acks_refused,
+        budget=budget,
+        leaving=leaving,
+    )
+    return ConsumerService(
+        groups,
+        runtime=runtime,
+        linger_ms_max=settings().max_linger_time,
+        acks_refused=acks_refused,
+        budget=budget,
+        fetch_handlers=fetches.handlers(),
+        leaving=leaving,
+    )
+
+
+def expiry(store: Store, progress: Progress, runtime: Runtime, groups: Callable[[], Iterable[ConsumerGroup]]) -> Expiry:
     """Make what keeps and gives up messages when log files go."""
     return Expiry(
-        store=parts.store,
-        progress=parts.progress,
-        clock=parts.seams.clock,
-        metrics=parts.metrics,
-        notices=parts.notices,
-        groups=parts.all_groups,
+        store=store,
+        progress=progress,
+        clock=runtime.clock,
+        metrics=runtime.metrics,
+        limited_log=runtime.limited_log,
+        groups=groups,
     )

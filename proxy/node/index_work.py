@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.index.index import Index
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Handle, Scheduler
+from broker.runtime.later import Later
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Scheduler
 
 PIECE_RECORDS = 256
 """Of records just stored about half a millisecond of the loop's time, of others read from the log 1.5 ms."""
@@ -32,17 +33,18 @@ class IndexWork:
     Args:
         index: What is built.
         scheduler: The loop.
-        notices: Told of steps that fail.
+        limited_log: Logs steps that fail.
         turns: Tells a number that grows with each turn in which the node did something.
     """
 
-    def __init__(self, index: Index, *, scheduler: Scheduler, notices: Notices, turns: Callable[[], int]) -> None:
+    def __init__(
+        self, index: Index, *, scheduler: Scheduler, limited_log: RateLimitedLog, turns: Callable[[], int]
+    ) -> None:
         self._index = index
-        self._notices = notices
-        self._scheduler = scheduler
+        self._limited_log = limited_log
         self._turns = turns
         self._seen = -1
-        self._timer: Handle | None = None
+        self._next = Later(scheduler, self._work)
         self._stored = index.feed.total
         self._owed = 0
 
@@ -57,29 +59,26 @@ class IndexWork:
         self._owed -= pieces * piece
         while pieces and self._step(piece):
             pieces -= 1
-        if self._timer is None:
-            self._timer = self._scheduler.call_later(BUSY_SECONDS, self._work)
+        self._next.unless_due(BUSY_SECONDS)
 
     def stop(self) -> None:
         """Do nothing more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._next.cancel()
 
     def _step(self, records: int) -> bool:
         try:
             if self._index.step(records):
                 return True
         except Exception as error:
-            self._notices.fault("index_work_failed", error, kind="step")
+            self._limited_log.fault("index_work_failed", error, kind="step")
         self._owed = 0
         return False
 
     def _work(self) -> None:
         """Build a small piece of what is old while turns go on, and large ones when none does."""
-        self._timer = None
         turns = self._turns()
         busy, self._seen = turns != self._seen, turns
         waits = busy and self._index.fresh
         more = self._index.behind if waits else self._step(BUSY_RECORDS if busy else PIECE_RECORDS)
         if more:
-            self._timer = self._scheduler.call_later(BUSY_SECONDS if busy else IDLE_SECONDS, self._work)
+            self._next.after(BUSY_SECONDS if busy else IDLE_SECONDS)

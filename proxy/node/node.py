@@ -13,39 +13,41 @@ from collections.abc import Generator
 import structlog
 
 from actions.registry import Registry
-from broker.log.landed import seconds_early
+from broker.log.group_commit import CommitDriver, seconds_early
 from broker.opening.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
 from broker.runtime.metrics import Metrics, declare
+from broker.scheduled.recurring.loops import Loops
 from broker.store import Store, StoreError
-from conf import Config, GroupConfig
+from conf import Config, GroupConfig, NodeConfig
 from proxy.node.assembly import (
     check_settings,
     consumer_group,
     consumer_service,
     expiry,
     group_limits,
-    loops,
     opening_deduplication,
     opening_progress,
     opening_store,
     opening_waiting,
     producer_handlers,
-    retention_keepers,
+    retention_holds,
     retention_limits,
     server_limits,
     starting_servers,
 )
 from proxy.node.index_work import IndexWork
-from proxy.node.parts import Parts, Seams
+from proxy.node.parts import Opened, Parts, Seams
 from proxy.node.periodic import PeriodicWork
 from proxy.node.retaining import STEP_SECONDS, Retaining
 from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
+from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.embedded.queues import offsets_of
 from upstream.progress.progress import ProgressFailed
 
 _log = structlog.get_logger(__name__)
@@ -58,7 +60,7 @@ _FLUSH_ROUNDS_MAX = 8
 SWEEP_SECONDS = 1.0
 
 
-class Node(Parts):
+class Node(Parts, CommitDriver):
     """One process's worth of pyddmq, without admin HTTP, signals and file watching."""
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -74,15 +76,11 @@ class Node(Parts):
         self.vitals = Vitals(self.metrics, seams.clock)
         self.started_monotonic = 0.0
         self._state = "starting"
-        self._turn_asked = False
-        self.periodic = PeriodicWork(seams.loop, self.notices)
-        self.is_open = False
-        """Whether store and progress have been opened and recovered."""
+        self._turn_asked = self._was_asked = False
+        self.periodic = PeriodicWork(seams.loop, self.limited_log)
         self.startup: Startup | None = None
         """How far the recovery is, while there is one."""
         self._turns = self.metrics.counter(TURNS)
-        self._index_work: IndexWork
-        self.retaining: Retaining
 
     @property
     def state(self) -> str:
@@ -94,15 +92,15 @@ class Node(Parts):
     @property
     def failure(self) -> str | None:
         """Why nothing is acknowledged any more, or None."""
-        if not self.is_open:
+        if self._opened is None:
             return None
-        failed = self.store.failed or self.progress.failed
+        failed = self._opened.store.failed or self._opened.progress.failed
         return None if failed is None else str(failed)
 
     @property
     def failed_at_ms(self) -> int:
         """When the write side failed, wall clock; 0 while it has not."""
-        failed = None if self._state == "starting" else self.store.failed
+        failed = None if self._opened is None else self._opened.store.failed
         return 0 if failed is None else failed.at_ms
 
     # Life.
@@ -119,32 +117,45 @@ class Node(Parts):
         node, seams = self.config.node, self.seams
         self.started_monotonic = seams.clock.monotonic()
         # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
-        steps = opening_store(node, seams, self.metrics)
+        steps = opening_store(node, self.runtime, self)
         next(steps)
         try:
-            self.consumer, self.producer, held = starting_servers(
-                self, request_turn=self.request_turn, admin_hint=admin_hint
+            consumer, producer, held = starting_servers(
+                self.runtime,
+                server_limits(node, seams),
+                self.memory,
+                budget=self.budget,
+                request_turn=self.request_turn,
+                admin_hint=admin_hint,
             )
-            self.memory.servers = (self.consumer, self.producer)
-            await self.consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
-            await self.producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
+            self.servers = (consumer, producer)
+            await consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
+            await producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
             self._state = "recovering"
             self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
-            await self._open_storage(steps, self.startup)
-            self.consumer_service = consumer_service(self)
-            self.consumer.serve(self.consumer_service.handlers())
-            self.producer.serve(producer_handlers(self, state=lambda: self._state))
+            opened = self._opened = await self._open_storage(steps, self.startup)
+            consumer.serve(opened.consumer_service.handlers())
+            producer.serve(
+                producer_handlers(
+                    opened,
+                    self.runtime,
+                    self.budget,
+                    config=lambda: self.config,
+                    state=lambda: self._state,
+                    qid_prefix=self.qid_prefix,
+                )
+            )
             for group in self.config.groups.values():
-                self.groups[group.group] = consumer_group(self, group, node)
+                self.groups[group.group] = self.make_group(group, node)
             for each in self.groups.values():
                 each.start()
-            self.progress.groups_started()
-            self.delays.start()
-            self.timers.start()
-            self.transactions.start()
+            opened.progress.groups_started()
+            opened.delays.start()
+            opened.timers.start()
+            opened.transactions.start()
             self._run_timers()
-            self.consumer_service.resume(held.release())
+            opened.consumer_service.resume(held.release())
         except BaseException:
             steps.close()
             self._close_all(orderly=False)
@@ -175,27 +186,34 @@ class Node(Parts):
         left = sum(group.stats().in_flight_total for group in self.all_groups())
         _log.info("drained", deliveries_unanswered=left)
         self.consumer.stop_listening()
-        for server in (self.consumer, self.producer):
+        for server in self.servers:
             for connection in list(server.connections):
                 connection.eof_received()
         self._take_turn(wait=True)
         await asyncio.sleep(0)
+        self.recorder.close()
         self._close_all(orderly=True)
 
     def kill(self) -> None:
         """Drop everything as a killed process would: no flush, no commit, no farewell. For simulations."""
         self._state = "stopped"
-        if self.is_open:
-            self._index_work.stop()
-            self.retaining.stop()
-            self.delays.stop()
-            self.timers.stop()
-            self.transactions.stop()
+        self._stop_working()
         self.periodic.stop()
-        for server in (self.consumer, self.producer):
+        for server in self.servers:
             server.stop_listening()
             server.close_connections(at_once=True)
-        self.store.abandon()
+        if self._opened is not None:
+            self._opened.store.abandon()
+
+    def _stop_working(self) -> None:
+        """Have nothing done in steps any more."""
+        self.recorder.stop()
+        if self._opened is not None:
+            self._opened.index_work.stop()
+            self._opened.retaining.stop()
+            self._opened.delays.stop()
+            self._opened.timers.stop()
+            self._opened.transactions.stop()
 
     # The turn.
 
@@ -203,7 +221,7 @@ class Node(Parts):
         """Have the turn end after everything that arrived with it."""
         if not self._turn_asked:
             self._turn_asked = True
-            self.seams.loop.call_soon(self._turn if self.is_open else self._answer)
+            self.seams.loop.call_soon(self._answer if self._opened is None else self._turn)
 
     def _answer(self) -> None:
         """End a turn before there is a store: what was asked is refused."""
@@ -211,12 +229,12 @@ class Node(Parts):
         self.consumer.flush()
         self.producer.flush()
         self.budget.flushed()
-        self._settle_memory()
+        self._recount_memory()
 
-    def _settle_memory(self) -> None:
+    def _recount_memory(self) -> None:
         """Take what has left off the account."""
         if self.budget.level:
-            self.budget.settle()
+            self.budget.recount()
             self.memory.relieve()
 
     def _turn(self) -> None:
@@ -224,25 +242,23 @@ class Node(Parts):
         if self._state == "stopped":
             self._turn_asked = False
             return
-        self._take_turn(wait=self.store.syncs is None)
+        self._take_turn(wait=self.opened.store.commit.syncs is None)
 
     def _take_turn(self, *, wait: bool) -> None:
         """Flush and answer; with `wait` the loop waits for the disk, else the flush is begun."""
         # What the flushes lead to (replies, deliveries) leaves with this turn and needs no other one.
         self._turn_asked = True
         self._turns.value += 1
-        flushed = False
-        if wait:
-            flushed = self._flush()
-        else:
-            self._begin_flush()
+        flushed = wait and self._flush()
+        if not wait:
+            self.opened.store.commit.begin()
         self._turn_asked = False
-        if wait and self.store.pending:
+        if wait and self.opened.store.pending:
             self.request_turn()
         self._answer_all(flushed=flushed)
 
     def _flush(self) -> bool:
-        """Write, sync and settle; whether there was anything."""
+        """Write, sync and tell who waits; whether there was anything."""
         store = self.store
         flushed = False
         for _ in range(_FLUSH_ROUNDS_MAX):
@@ -253,53 +269,57 @@ class Node(Parts):
                 store.flush()
             except Exception as error:
                 # A fault in one callback must not keep the replies of all others from going out.
-                self.notices.fault("turn_callback_failed", error, kind="flush")
+                self.limited_log.fault("turn_callback_failed", error, kind="flush")
             self.budget.end(len(self.budget.begun))
         return flushed
 
-    def _begin_flush(self) -> None:
-        """Have the disk begin with what is staged, unless it is at work: then that follows when it has ended."""
-        if self.store.begin_flush():
-            self.vitals.sync_began()
-            self.budget.begin()
+    # What the group commit calls
 
-    def _durable(self) -> None:
-        """What was begun is durable: begin the next flush, so that the disk does not wait for us; then answer."""
-        asked, self._turn_asked = self._turn_asked, True
+    def on_staged(self) -> None:
+        """Have the turn flush it."""
+        self.request_turn()
+
+    def on_begun(self) -> None:
+        """The disk is at work on what was staged."""
+        self.vitals.sync_began()
+        self.budget.begin()
+
+    def on_shown(self, flushes: int) -> None:
+        """Those that wait are told next: what follows from it leaves with them, and needs no turn."""
+        self._was_asked, self._turn_asked = self._turn_asked, True
         self.vitals.sync_ended()
-        self.budget.end(self.store.landed.count)
-        self._begin_flush()
-        try:
-            self.store.settle()
-        except Exception as error:
-            self.notices.fault("turn_callback_failed", error, kind="settle")
-        # What came of it, where nothing was staged before.
-        self._begin_flush()
-        self._turn_asked = asked
+        self.budget.end(flushes)
+
+    def on_told(self, raised: Exception | None) -> None:
+        """Send what it made of replies and deliveries."""
+        if raised is not None:
+            self.limited_log.fault("turn_callback_failed", raised, kind="settle")
+        self._turn_asked = self._was_asked
         self._answer_all(flushed=True)
 
     def _answer_all(self, *, flushed: bool) -> None:
         """Send what may leave, and do what follows a flush."""
+        opened, (consumer, producer) = self.opened, self.servers
         try:
-            self.progress.flush()
+            opened.progress.flush()
         except ProgressFailed:
             # Acks that cannot be kept must not be answered as if they were (D5): those clients see a broken
             # connection and keep their results. No message leaves either: it may follow from an ack or a failed
             # attempt that a restart would not know. What remains are refusals, which say why.
-            self.consumer.abort_unkept()
-        self.consumer.flush()
-        self.producer.flush()
-        if not self.store.unsettled:
+            consumer.abort_unkept()
+        consumer.flush()
+        producer.flush()
+        if not opened.store.commit.unsettled:
             self.budget.flushed()
-        self._settle_memory()
+        self._recount_memory()
         if flushed:
-            self.steps.synced()
+            opened.steps.synced()
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
             with contextlib.suppress(ProgressFailed):
-                self.progress.sync_after_log()
-            self._index_work.stored()
+                opened.progress.sync_after_log()
+            opened.index_work.stored()
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         """End the turn now and make all that it changed durable: for changes that show only once they are kept.
 
         Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`).
@@ -314,42 +334,80 @@ class Node(Parts):
 
     # Parts.
 
-    async def _open_storage(self, steps: Generator[RecoveryProgress, None, Store], startup: Startup) -> None:
-        node, seams = self.config.node, self.seams
-        self.store = await startup.open_log(steps)
-        self.store.on_pending = self.request_turn
-        self.store.landed.on_shown = self._durable
-        if node.flush == "sync":
-            self.store.syncs = seams.syncs
-            self.store.landed.alarms, self.store.landed.on_early = seams.alarms or seams.loop, self._begin_flush
-        self.store.savings.syncs = seams.syncs
-        self._index_work = IndexWork(
-            self.store.index, scheduler=seams.loop, notices=self.notices, turns=lambda: self._turns.value
-        )
+    async def _open_storage(self, steps: Generator[RecoveryProgress, None, Store], startup: Startup) -> Opened:
+        node, runtime = self.config.node, self.runtime
+        store = await startup.open_log(steps)
         try:
-            acks = opening_progress(node, seams, self.metrics, self.store)
-            self.progress = await startup.replay_acks(acks)
-            self.progress.on_pending = self.request_turn
-            self.progress.on_failed(self.store.fail)
-            self.delays, self.timers, self.transactions = await startup.find_waiting(opening_waiting(self))
-            self.deduplication = await startup.find_waiting(opening_deduplication(self))
-            self.loops = loops(self)
-            self.redrives = Redrives(self.store, disk=seams.disk)
-            self.pauses = Pauses.open(node.data, disk=seams.disk, clock=seams.clock)
-            self.ports = TopicPorts(self.store, seams.clock, self.metrics)
-            self.ports.publish(self.config)
-            self.store.retention.limits = retention_limits(node)
-            self.store.retention.keepers += retention_keepers(self)
-            self.retaining = Retaining(self.store, expiry(self), seams.loop)
-            await asyncio.sleep(seconds_early(self.store.recovery.store_ms, seams.clock))
+            index_work = IndexWork(
+                store.index, scheduler=runtime.scheduler, limited_log=self.limited_log, turns=lambda: self._turns.value
+            )
+            progress = await startup.replay_acks(opening_progress(node, runtime, store, self.request_turn))
+            waiting = Yielding(self.seams.alarms or self.seams.loop, lambda: store.unsettled)
+            loops = Loops(store, clock=runtime.clock, metrics=self.metrics, limited_log=self.limited_log)
+            delays, timers, transactions = await startup.find_waiting(
+                opening_waiting(
+                    store,
+                    runtime,
+                    loops=loops,
+                    steps=waiting,
+                    offsets=offsets_of(progress),
+                    settings=check_settings(node),
+                    requests=lambda: sum([server.requests for server in self.servers]),
+                )
+            )
+            deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
+            ports = TopicPorts(store, runtime.clock, self.metrics)
+            ports.publish(self.config)
+            store.retention.limits = retention_limits(node)
+            store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
+            opened = Opened(
+                store=store,
+                ports=ports,
+                progress=progress,
+                steps=waiting,
+                delays=delays,
+                timers=timers,
+                loops=loops,
+                transactions=transactions,
+                deduplication=deduplication,
+                redrives=Redrives(store, disk=runtime.disk),
+                pauses=Pauses.open(node.data, disk=runtime.disk, clock=runtime.clock),
+                retaining=Retaining(store, expiry(store, progress, runtime, self.all_groups), runtime.scheduler),
+                index_work=index_work,
+                consumer_service=consumer_service(
+                    store,
+                    progress,
+                    runtime,
+                    settings=lambda: self.config.node,
+                    budget=self.budget,
+                    groups=self.groups,
+                    leaving=self._leaving_group,
+                ),
+            )
+            await asyncio.sleep(seconds_early(store.recovery.store_ms, runtime.clock))
         except (asyncio.CancelledError, GeneratorExit):
             # Nobody waits for it any more: as a kill, also where the loop has gone meanwhile.
-            self.store.abandon()
+            store.abandon()
             raise
         except BaseException:
-            self.store.close()
+            store.close()
             raise
-        self.is_open = True
+        return opened
+
+    def _leaving_group(self, name: str) -> ConsumerGroup | None:
+        return next((group for group in self.leaving if group.name == name), None)
+
+    def make_group(self, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:
+        """Make a group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
+        return consumer_group(
+            self.opened,
+            self.runtime,
+            self.budget,
+            config=config,
+            settings=settings,
+            make_actions=self.registry.make,
+            qid_prefix=self.qid_prefix,
+        )
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
@@ -362,7 +420,7 @@ class Node(Parts):
         self.consumer_service.linger_ms_max = node.max_linger_time
         self.store.retention.limits = retention_limits(node)
         self.transactions.settings = check_settings(node)
-        for server in (self.consumer, self.producer):
+        for server in self.servers:
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
@@ -374,6 +432,7 @@ class Node(Parts):
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
         self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
+        self.recorder.start(self.opened.steps)
 
     def _checkpoint(self) -> None:
         self.store.checkpoint()
@@ -388,7 +447,7 @@ class Node(Parts):
         self.consumer.sweep()
         self.producer.sweep()
         self.memory.sweep()
-        self.notices.flush()
+        self.limited_log.flush()
         self.vitals.look()
         self.let_drained_go()
 
@@ -408,20 +467,15 @@ class Node(Parts):
         return False
 
     def _close_all(self, *, orderly: bool) -> None:
-        if self.is_open:
-            self._index_work.stop()
-            self.retaining.stop()
-            self.delays.stop()
-            self.timers.stop()
-            self.transactions.stop()
+        self._stop_working()
         self.periodic.stop()
         for group in self.all_groups():
             group.stop()
-        for server in (self.consumer, self.producer):
+        for server in self.servers:
             server.stop_listening()
             server.close_connections(at_once=not orderly)
         self._state = "stopped"
-        self.notices.flush(everything=True)
+        self.limited_log.flush(everything=True)
         if not self.is_open:
             return
         try:
@@ -439,7 +493,7 @@ class Node(Parts):
 
     def connections(self) -> list[tuple[str, Connection]]:
         """Open connections with the name of their service."""
-        return [(server.service, each) for server in (self.consumer, self.producer) for each in server.connections]
+        return [(server.service, each) for server in self.servers for each in server.connections]
 
 
 __all__ = ["Node", "Seams"]

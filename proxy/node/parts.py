@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from actions.registry import Registry
 from broker.deduplication.deduplication import Deduplication
 from broker.retry.redrive import Redrives
+from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock, Disk, Scheduler, Syncs
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.recurring.loops import Loops
@@ -18,13 +19,15 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from conf import Config
+from proxy.node.index_work import IndexWork
+from proxy.node.retaining import Retaining
 from proxy.node.yielding import Yielding
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import ThriftServer
+from proxy.recording.recorder import Recorder
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.topic_ports import TopicPorts
-from upstream.budget import Budget
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.progress.progress import Progress
@@ -52,23 +55,20 @@ class Seams:
     syncs: Syncs | None = None
 
 
-class Parts:
-    """The parts of one node.
-
-    The servers are there once it starts, everything about its store once that is open: see `proxy.node.node`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a node has from the end of its recovery on.
 
     Attributes:
-        config: The configuration in force; a reload puts another one there.
-        leaving: Groups that a reload took out and that still drain.
         steps: Schedules what waits in the store: it is delivered in steps.
+        retaining: Has log files deleted.
+        index_work: Has the index built.
     """
 
-    consumer: ThriftServer
-    producer: ThriftServer
-    consumer_service: ConsumerService
     store: Store
     ports: TopicPorts
     progress: Progress
+    steps: Yielding
     delays: Delays
     timers: Timers
     loops: Loops
@@ -76,6 +76,23 @@ class Parts:
     deduplication: Deduplication
     redrives: Redrives
     pauses: Pauses
+    retaining: Retaining
+    index_work: IndexWork
+    consumer_service: ConsumerService
+
+
+class Parts:
+    """The parts of one node.
+
+    What stands below `opened` is there once the store is open, the servers once it starts: see `proxy.node.node`.
+
+    Attributes:
+        config: The configuration in force; a reload puts another one there.
+        runtime: What its parts share.
+        leaving: Groups that a reload took out and that still drain.
+        servers: The consumers' port and the producers', once they are made.
+        recorder: Notes where the groups stand.
+    """
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
         """Set up; nothing is opened.
@@ -90,19 +107,107 @@ class Parts:
         self.seams = seams
         self.registry = registry
         self.metrics = metrics or Metrics()
-        self.notices = Notices(seams.clock)
+        self.limited_log = RateLimitedLog(seams.clock)
+        self.runtime = Runtime(
+            clock=seams.clock,
+            disk=seams.disk,
+            random=seams.randomness,
+            metrics=self.metrics,
+            limited_log=self.limited_log,
+            scheduler=seams.loop,
+            alarms=seams.alarms or seams.loop,
+            syncs=seams.syncs,
+        )
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
-        self.budget = Budget(config.node.memory_max)
+        self.servers: tuple[ThriftServer, ...] = ()
         self.memory = MemoryWatch(
-            self.budget,
-            groups=self.all_groups,
-            clock=seams.clock,
-            scheduler=seams.loop,
-            metrics=self.metrics,
-            notices=self.notices,
+            config.node.memory_max, groups=self.all_groups, servers=lambda: self.servers, runtime=self.runtime
         )
-        self.steps = Yielding(seams.alarms or seams.loop, lambda: self.store.unsettled)
+        self.budget = self.memory.budget
+        self.recorder = Recorder(self, self.runtime)
+        self._opened: Opened | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether store and progress have been opened and recovered."""
+        return self._opened is not None
+
+    @property
+    def opened(self) -> Opened:
+        """What there is since then."""
+        assert self._opened is not None, "the node is not open yet"
+        return self._opened
+
+    @property
+    def consumer(self) -> ThriftServer:
+        """The consumers' port."""
+        return self.servers[0]
+
+    @property
+    def producer(self) -> ThriftServer:
+        """The producers' port."""
+        return self.servers[1]
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return self.opened.store
+
+    @property
+    def ports(self) -> TopicPorts:
+        """Which topics take publishes."""
+        return self.opened.ports
+
+    @property
+    def progress(self) -> Progress:
+        """Trackers, ack journal and committed offsets."""
+        return self.opened.progress
+
+    @property
+    def delays(self) -> Delays:
+        """Delivers delayed messages."""
+        return self.opened.delays
+
+    @property
+    def timers(self) -> Timers:
+        """Delivers timed ones."""
+        return self.opened.timers
+
+    @property
+    def loops(self) -> Loops:
+        """Knows the recurring ones among them."""
+        return self.opened.loops
+
+    @property
+    def transactions(self) -> Transactions:
+        """Halves and their decisions."""
+        return self.opened.transactions
+
+    @property
+    def deduplication(self) -> Deduplication:
+        """Messages of deduplicating producers."""
+        return self.opened.deduplication
+
+    @property
+    def redrives(self) -> Redrives:
+        """Dead letters that are sent again."""
+        return self.opened.redrives
+
+    @property
+    def pauses(self) -> Pauses:
+        """Which groups are paused."""
+        return self.opened.pauses
+
+    @property
+    def consumer_service(self) -> ConsumerService:
+        """What answers consumers."""
+        return self.opened.consumer_service
+
+    @property
+    def retaining(self) -> Retaining:
+        """Has log files deleted."""
+        return self.opened.retaining
 
     @property
     def qid_prefix(self) -> str:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Handle, Scheduler
+from broker.runtime.later import Repeated
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Scheduler
 
 
 class PeriodicWork:
-    """Timers by name. A piece of work that raises is told of in the log and runs again all the same."""
+    """By name. A piece of work that raises is told of in the log and runs again all the same."""
 
-    def __init__(self, scheduler: Scheduler, notices: Notices) -> None:
+    def __init__(self, scheduler: Scheduler, limited_log: RateLimitedLog) -> None:
         self._scheduler = scheduler
-        self._notices = notices
-        self._timers: dict[str, Handle] = {}
+        self._limited_log = limited_log
+        self._work: dict[str, Repeated] = {}
         self.failing: dict[str, str] = {}
         """Work that raised when it ran last, by name, with what it raised."""
 
@@ -27,14 +28,14 @@ class PeriodicWork:
                 self.failing.pop(name, None)
             except Exception as error:
                 self.failing[name] = f"{type(error).__name__}: {error}"
-                self._notices.fault("periodic_work_failed", error, kind=name, work=name)
-            self._timers[name] = self._scheduler.call_later(seconds, run)
+                self._limited_log.fault("periodic_work_failed", error, kind=name, work=name)
 
-        if name in self._timers:
-            self._timers[name].cancel()
-        self._timers[name] = self._scheduler.call_later(seconds, run)
+        if name in self._work:
+            self._work[name].end()
+        self._work[name] = Repeated(self._scheduler, seconds, run)
+        self._work[name].begin()
 
     def stop(self) -> None:
         """Run nothing any more."""
-        for timer in self._timers.values():
-            timer.cancel()
+        for work in self._work.values():
+            work.end()

@@ -7,9 +7,9 @@ open. Groups that did not change are not touched at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -18,29 +18,16 @@ from broker.runtime.metrics import declare
 from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, Refusal, diff
 from conf.places import Path
+from lag.samples import EventKind
 from proxy.node.action_places import group_path, unmakeable
-from proxy.node.assembly import consumer_group
 from proxy.node.node import Node
 from proxy.node.trouble_facts import ConfigurationView
+from proxy.node.views import ReloadResult
 from proxy.services.topic_ports import wanted_types
 
 _log = structlog.get_logger(__name__)
 
 RELOADS = declare("pyddmq_reloads_total", "Reloads of the configuration: applied, unchanged, refused", ("outcome",))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReloadResult:
-    """What a reload did. `changes` has a sentence per change, `problems` says why nothing was changed."""
-
-    changes: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the configuration that was read is now in force."""
-        return not self.problems
 
 
 class Reloader:
@@ -87,7 +74,7 @@ class Reloader:
         warnings = tuple(str(warning) for warning in loaded.warnings)
         self.configuration = replace(self.configuration, refused_ms=0, problems=())
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
-        return ReloadResult(changes=result.changes, warnings=warnings)
+        return ReloadResult(accepted=True, changes=result.changes, warnings=warnings)
 
     def apply(self, config: Config, *, place: Callable[[Refusal], str] = str) -> ReloadResult:
         """Bring a checked configuration into force, or change nothing and say why.
@@ -98,22 +85,22 @@ class Reloader:
         """
         node = self._node
         if node.state not in ("ready", "failed"):
-            return ReloadResult(problems=(f"the node is {node.state}: nothing can be changed now",))
+            return ReloadResult(accepted=False, problems=(f"the node is {node.state}: nothing can be changed now",))
         queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
         changes = diff(node.config, config, queues=queues)
         problems = [*changes.refusals, *self._still_draining(config, changes)]
         if problems:
-            return ReloadResult(problems=tuple(place(each) for each in problems))
+            return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         if changes.empty:
             node.config = config
-            return ReloadResult()
+            return ReloadResult(accepted=True)
         try:
             prepared = self._prepare(config, changes)
         except _Unprepared as error:
-            return ReloadResult(problems=(place(error.refusal),))
+            return ReloadResult(accepted=False, problems=(place(error.refusal),))
         self._commit(config, changes, prepared)
         self._applied(config)
-        return ReloadResult(changes=tuple(changes.sentences()))
+        return ReloadResult(accepted=True, changes=tuple(changes.sentences()))
 
     def _still_draining(self, config: Config, changes: Changes) -> list[Refusal]:
         leaving = {group.name for group in self._node.leaving}
@@ -172,7 +159,7 @@ class Reloader:
         return step
 
     def _addition(self, settings: GroupConfig, config: Config) -> Callable[[], None]:
-        group = consumer_group(self._node, settings, config.node)
+        group = self._node.make_group(settings, config.node)
 
         def step() -> None:
             self._node.groups[settings.group] = group
@@ -187,6 +174,8 @@ class Reloader:
         node.ports.publish(config)
         for step in steps.values():
             step()
+        node.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
+        node.recorder.configure()
         if changes.node:
             node.apply_live_settings()
             for name, group in node.groups.items():
@@ -206,12 +195,12 @@ class Reloader:
         missing_ms = 0 if is_there else self._node.seams.clock.wall_ms()
         self.configuration = replace(self.configuration, missing_ms=missing_ms)
 
-    def _refuse(self, problems: tuple[str, ...]) -> ReloadResult:
+    def _refuse(self, problems: Sequence[str]) -> ReloadResult:
         refused_ms = self._node.seams.clock.wall_ms()
         self.configuration = replace(self.configuration, refused_ms=refused_ms, problems=problems)
         self._node.metrics.counter(RELOADS, "refused").add()
         _log.error("reload_refused", problems=list(problems), text="the running configuration stays in force")
-        return ReloadResult(problems=problems)
+        return ReloadResult(accepted=False, problems=problems)
 
 
 class _Unprepared(Exception):

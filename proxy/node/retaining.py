@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from broker.log.awaited import AwaitedSteps
 from broker.runtime.seams import Scheduler
+from broker.runtime.steps import StepRunner
 from broker.store import Store
-from upstream.expiry import Expiry
+from upstream.embedded.expiry import Expiry
 
 STEP_SECONDS = 1.0
 ON_SECONDS = 0.02
@@ -28,8 +27,8 @@ class Retaining:
         self._expiry = expiry
         self._scheduler = scheduler
         self._going_on = False
-        self._stopped = False
-        store.retention.keepers.append(expiry)
+        self._runner = StepRunner(scheduler.call_soon)
+        store.retention.holds.append(expiry)
 
     def run(self) -> None:
         """Tell groups that are near to losing messages, then do a step; the node calls this every STEP_SECONDS."""
@@ -39,29 +38,16 @@ class Retaining:
 
     def stop(self) -> None:
         """Do nothing any more; a file that waits for the disk stays."""
-        self._stopped = True
+        self._runner.stop()
 
     def _step(self) -> None:
-        self._going_on = True
-        self._go_on(self._store.retention.steps())
+        self._runner.run(self._steps())
 
-    def _go_on(self, steps: AwaitedSteps[bool]) -> None:
-        """Go on up to where a step waits for the disk."""
-        if self._stopped:
-            return
+    def _steps(self) -> AwaitedSteps[None]:
+        self._going_on, more = True, False
         try:
-            awaited = next(steps)
-        except StopIteration as end:
-            self._going_on = end.value
-        except BaseException:
-            self._going_on = False
-            raise
-        else:
-            go_on = partial(self._scheduler.call_soon, self._go_on, steps)
-            if awaited is None:
-                go_on()
-            else:
-                awaited.then(go_on)
-            return
-        if self._going_on:
+            more = yield from self._store.retention.steps()
+        finally:
+            self._going_on = more
+        if more:
             self._scheduler.call_later(ON_SECONDS, self._step)

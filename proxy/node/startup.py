@@ -6,16 +6,17 @@ Whoever cancels it leaves the store as a kill would; the next start recovers aga
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 
 from broker.opening.recovery import RecoveryProgress
+from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import Metrics, declare
 from broker.runtime.seams import Clock
+from broker.runtime.steps import noted
+from proxy.node.views import RecoveryView
 
 LOG_SECONDS = 5.0
 """How often a long recovery says how far it is."""
@@ -27,36 +28,6 @@ TO_SCAN = declare("pyddmq_recovery_total_bytes", "Bytes of the log that it has t
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryView:
-    """How far an opening is.
-
-    Attributes:
-        phase: "log" while the commit log is scanned, "acks" while the ack journal is replayed, "waiting" while it is
-            found out which delayed messages, timers and transactions are pending.
-        scanned_bytes: Bytes of the log looked at.
-        total_bytes: Bytes to look at, the empty rest of its files included.
-        percent: 0 to 100 of the log.
-        eta_seconds: Seconds left for the log at the present rate; None before there is one.
-    """
-
-    phase: str
-    scanned_bytes: int
-    total_bytes: int
-    percent: float
-    eta_seconds: float | None
-
-    @property
-    def sentence(self) -> str:
-        """How far it is, for people."""
-        if self.phase == "acks":
-            return "the ack journal is replayed"
-        if self.phase == "waiting":
-            return "the log is read for delays, timers and transactions that were delivered or decided"
-        left = "" if self.eta_seconds is None else f", about {self.eta_seconds:.0f} s left"
-        return f"{self.percent:.0f} % of {self.total_bytes:,} bytes of the log{left}"
 
 
 class Startup:
@@ -75,16 +46,9 @@ class Startup:
     async def open_log(self, steps: Generator[RecoveryProgress, None, T]) -> T:
         """Run the store's steps; return what they return. Closes them when it is cancelled."""
         self._began = self._said = self._clock.monotonic()
-        try:
-            while True:
-                self._note(next(steps))
-                await asyncio.sleep(self._pause_seconds)
-        except StopIteration as end:
-            self._finish()
-            result: T = end.value
-            return result
-        finally:
-            steps.close()
+        opened = await run_async(noted(steps, self._note), pause_seconds=self._pause_seconds)
+        self._finish()
+        return opened
 
     async def replay_acks(self, steps: Generator[None, None, T]) -> T:
         """Run the journal's steps; return what they return. Closes them when it is cancelled."""
@@ -96,15 +60,7 @@ class Startup:
 
     async def _run(self, phase: str, steps: Generator[None, None, T]) -> T:
         self._phase = phase
-        try:
-            while True:
-                next(steps)
-                await asyncio.sleep(self._pause_seconds)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            steps.close()
+        return await run_async(steps, pause_seconds=self._pause_seconds)
 
     @property
     def view(self) -> RecoveryView:

@@ -1,6 +1,7 @@
 """What a node remembers of its last minutes, for what needs attention: how fast counters rise, clock steps, slow syncs.
 
-Each second `look` takes notice of the clocks; every few seconds it keeps the values of the counters that are watched.
+Each second `look` takes notice of the clocks; every few seconds it keeps the values of the counters that are watched,
+and each minute it begins a window of the histograms.
 Nothing here is done per message.
 """
 
@@ -68,7 +69,7 @@ class Vitals:
         self._totals: dict[Series, int] = {}
         self._rises: deque[tuple[float, dict[Series, int]]] = deque()
         """Of the last minute, the time at which each ends first: only what rose."""
-        self._sampled_at = clock.monotonic()
+        self._sampled_at = self._window_began = clock.monotonic()
         self._offset_ms: float | None = None
         self._latest_ms = 0
         self._stepped_at = 0.0
@@ -92,6 +93,10 @@ class Vitals:
             self._rises.append((now, rises))
             while self._rises[0][0] <= now - WINDOW_SECONDS:
                 self._rises.popleft()
+        if now - self._window_began >= WINDOW_SECONDS:
+            self._window_began = now
+            for _, _, histogram in self._metrics.histograms():
+                histogram.begin_window()
 
     def _since_sample(self) -> dict[Series, int]:
         """By how much counters rose since the last sample; they begin at 0 with the process."""

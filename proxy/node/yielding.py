@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from broker.runtime.later import Later
 from broker.runtime.seams import Handle, Scheduler
 
 PAUSE_SECONDS = 0.005
@@ -46,7 +47,7 @@ class Yielding:
         self._scheduler = scheduler
         self._syncing = syncing
         self._waiting: list[Step] = []
-        self._pause: Handle | None = None
+        self._pause = Later(scheduler, self._go_on)
 
     def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> Handle:
         """Run `callback(*args)` in the next turn of the loop, or when what is on its way to the disk is there."""
@@ -54,8 +55,7 @@ class Yielding:
             return self._scheduler.call_soon(callback, *args)
         step = Step(callback, args)
         self._waiting.append(step)
-        if self._pause is None:
-            self._pause = self._scheduler.call_later(PAUSE_SECONDS, self._go_on)
+        self._pause.unless_due(PAUSE_SECONDS)
         return step
 
     def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> Handle:
@@ -66,12 +66,11 @@ class Yielding:
 
     def synced(self) -> None:
         """Go on: a sync has ended. What was staged meanwhile may be on its way already; that is one step's chance."""
-        if self._pause is not None:
+        if self._pause.is_due:
             self._pause.cancel()
             self._go_on()
 
     def _go_on(self) -> None:
-        self._pause = None
         waiting, self._waiting = self._waiting, []
         for step in waiting:
             if step.callback is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from broker.format.numbers import whole_number
+
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(\s+ago)?")
 _AHEAD = re.compile(r"in\s+(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
@@ -30,11 +32,11 @@ def parse_moment(text: str, now_ms: int, *, span_is_age: bool = True) -> int:
     text = text.strip()
     if text == "now":
         return now_ms
-    if text.isascii() and text.isdigit() and len(text) <= 15:
-        return int(text)
+    if (moment_ms := whole_number(text, 15)) is not None:
+        return moment_ms
     if ago := _AGO.fullmatch(text):
         if not span_is_age and ago[3] is None:
-            raise ValueError(f"{text!r} may lie ahead or behind; write `in {text}` or `{text} ago`")
+            raise ValueError(f"{text!r} may be in the future or in the past; write `in {text}` or `{text} ago`")
         return max(0, now_ms - round(float(ago[1]) * _UNIT_MS[ago[2]]))
     if ahead := _AHEAD.fullmatch(text):
         return now_ms + round(float(ahead[1]) * _UNIT_MS[ahead[2]])

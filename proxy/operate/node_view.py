@@ -1,248 +1,134 @@
-"""The node as the admin port sees it: plain records made from live objects when somebody asks."""
+"""What the admin port sees of a node: one protocol, which answers with views (`broker.views`).
+
+What the port may change stands in `proxy.operate.changes`.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol
 
 from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
-from proxy.node.node import Node
-from proxy.node.reload import Reloader
-from proxy.node.startup import RecoveryView
 from proxy.node.trouble_facts import Troubles
-from proxy.operate.group_view import group_view
-from proxy.operate.moments import moment_text
-from proxy.operate.troubles import troubles_of
-from proxy.operate.view import (
-    ConnectionView,
-    GroupView,
-    MemoryView,
-    PositionView,
-    QueueRange,
-    ReloadOutcome,
-    State,
-    StoreView,
-    StuckView,
-    TopicView,
-)
-from upstream.operate.positions import positions
-from upstream.operate.stuck import stuck_messages
-
-_STATES: dict[str, State] = {"starting": "starting", "recovering": "recovering", "ready": "ready", "failed": "failed"}
+from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
+from proxy.operate.views.topics import TopicView
+from upstream.views import GroupView, Position, StuckMessage
 
 
-def product_version() -> str:
-    """Version of the installed distribution."""
-    try:
-        return version("pyddmq")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-class LiveNode:
-    """Adapts a node to `proxy.operate.view.NodeView`."""
-
-    def __init__(self, node: Node, reloader: Reloader) -> None:
-        self._node = node
-        self._reloader = reloader
-        self._version = product_version()
+class NodeView(Protocol):
+    """A node, as the admin port needs it. Every method is called on the loop's thread and returns at once."""
 
     @property
     def state(self) -> State:
-        """Where the node is in its life; a stopped one still shows as draining while its port closes."""
-        return _STATES.get(self._node.state, "draining")
+        """Where the node is in its life."""
+        ...
 
     @property
     def reasons(self) -> Sequence[str]:
-        """Why the node is not ready."""
-        state = self.state
-        if state == "ready":
-            return ()
-        if state == "failed":
-            since = self._node.failed_at_ms
-            why = self._node.failure or "The write side is down."
-            return (f"{why}.", f"Since {moment_text(since)}.") if since else (why,)
-        if state == "starting":
-            return ("The store is being opened.",)
-        recovery = self.recovery
-        if recovery is not None:
-            return (f"The store is being recovered: {recovery.sentence}.",)
-        return ("It was told to stop and waits for what is out with clients.",)
+        """Why the node is not ready, a sentence each; empty when it is."""
+        ...
 
     @property
     def recovery(self) -> RecoveryView | None:
-        """How far the recovery is, None when there is none."""
-        startup = self._node.startup
-        return None if startup is None else startup.view
+        """How far the recovery of this start is; None when there is none."""
+        ...
 
     @property
     def version(self) -> str:
         """Version of pyddmq."""
-        return self._version
+        ...
 
     @property
-    def notices(self) -> Notices:
-        """The node's."""
-        return self._node.notices
+    def limited_log(self) -> RateLimitedLog:
+        """Told of faults; it writes a line per kind and minute."""
+        ...
 
     @property
     def clock(self) -> Clock:
         """The node's clocks."""
-        return self._node.seams.clock
+        ...
 
     @property
     def started_monotonic(self) -> float:
-        """When the node was started."""
-        return self._node.started_monotonic
+        """When the node was started, on the monotonic clock."""
+        ...
 
     @property
     def metrics(self) -> Metrics:
         """The node's counters."""
-        return self._node.metrics
+        ...
 
     def topics(self) -> Sequence[TopicView]:
-        """Every topic of the store."""
-        if not self._node.is_open:
-            return ()
-        return [
-            TopicView(
-                topic=topic.name,
-                queues=[QueueRange(queue=q.queue_id, min=q.min_offset, max=q.max_offset) for q in topic.queues],
-                system=topic.system,
-                message_type=topic.message_type.value,
-            )
-            for topic in self._node.store.topics.values()
-        ]
+        """Every topic of the store, the system's too."""
+        ...
 
     def groups(self, *, details_max: int) -> Sequence[GroupView]:
-        """Every group, those that leave included."""
-        groups = [*self._node.groups.values(), *self._node.leaving]
-        return [group_view(group.stats(), details_max=details_max) for group in groups]
+        """Every group, with at most `details_max` deliveries."""
+        ...
 
-    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckView], int] | None:
-        """Stuck messages, the oldest first, and how many there are."""
-        node = self._node
-        if group is not None and group not in node.groups:
-            return None
-        found: list[StuckView] = []
-        total = 0
-        for each in node.groups.values() if group is None else [node.groups[group]]:
-            messages, count = stuck_messages(each, store=node.store, clock=node.seams.clock, count_max=count_max)
-            total += count
-            found += [
-                StuckView(
-                    group=each.name,
-                    topic=message.topic,
-                    key=message.key,
-                    queue=message.queue_id,
-                    qid=message.qid,
-                    offset=message.offset,
-                    message_id=message.message_id,
-                    state=message.state,
-                    attempts=message.attempts,
-                    holder=message.holder,
-                    since_ms=message.since_ms,
-                    due_ms=message.due_ms,
-                    waiting=message.waiting,
-                    reason=message.reason,
-                )
-                for message in messages
-            ]
-        found.sort(key=lambda each: each.since_ms)
-        return found[:count_max], total
+    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckMessage], int] | None:
+        """Stuck messages, of one group when given, the oldest first, and how many there are; None: no such group."""
+        ...
+
+    def positions(self, *, group: str | None) -> Sequence[Position]:
+        """Where groups stand, those without a configuration too; of one group when given."""
+        ...
+
+    def lag(self, *, group: str | None, limit: int) -> LagAnswer | None:
+        """How far groups are behind, judged; of one group when given, None where there is none of that name."""
+        ...
+
+    def connections(self) -> Sequence[ConnectionView]:
+        """Every open connection of the two Thrift ports."""
+        ...
+
+    def store(self) -> StoreView | None:
+        """Return what is known of the data directory, or None before it is open."""
+        ...
 
     def delays(self) -> Delays | None:
         """Return the delivery of delayed messages, or None before it is open."""
-        return self._node.delays if self._node.is_open else None
+        ...
 
     def dead_letters(self) -> tuple[Store, Redrives] | None:
         """Return the store and what was redriven in it, or None before it is open."""
-        return (self._node.store, self._node.redrives) if self._node.is_open else None
+        ...
 
     def transactions(self) -> Transactions | None:
         """Return the transactions, or None before they are open."""
-        return self._node.transactions if self._node.is_open else None
+        ...
 
     def timers(self) -> Timers | None:
         """Return the delivery of timers, or None before it is open."""
-        return self._node.timers if self._node.is_open else None
+        ...
 
     @property
     def broker_name(self) -> str:
-        """Name of the broker."""
-        return self._node.config.node.broker_name
-
-    def positions(self, *, group: str | None) -> Sequence[PositionView]:
-        """Where groups stand."""
-        node = self._node
-        if not node.is_open:
-            return ()
-        return [
-            PositionView(
-                group=each.group,
-                topic=each.topic,
-                queue=each.queue_id,
-                min=each.minimum,
-                max=each.maximum,
-                committed=each.committed,
-                finished_above=each.finished_above,
-                next=each.next_read,
-                lag=each.lag,
-                oldest_ms=each.oldest_ms,
-            )
-            for each in positions(node.progress, node.store, group=group)
-        ]
-
-    def connections(self) -> Sequence[ConnectionView]:
-        """Every open connection."""
-        if self._node.state == "starting":
-            return ()
-        return [
-            ConnectionView(
-                address=each.address, service=service, since_ms=each.since_ms, requests=each.requests, state=each.doing
-            )
-            for service, each in self._node.connections()
-        ]
-
-    def store(self) -> StoreView | None:
-        """What is known of the data directory."""
-        node = self._node
-        if not node.is_open:
-            return None
-        path = node.config.node.data
-        return StoreView(
-            path=path,
-            used_bytes=node.store.used_bytes,
-            free_bytes=node.seams.disk.free_bytes(path),
-            flush=node.config.node.flush,
-        )
+        """Name of the broker, which the handles of timers hold."""
+        ...
 
     def searchable(self) -> Searchable | None:
-        """Return the store, None before it is open."""
-        return self._node.store if self._node.is_open else None
-
-    def troubles(self) -> Troubles:
-        """Return what the node says of its troubles."""
-        return troubles_of(self._node, self._reloader.configuration)
+        """Return the store for queries of messages, or None before it is open."""
+        ...
 
     def memory(self) -> MemoryView:
         """What is held in memory, against the ceiling."""
-        budget = self._node.budget
-        return MemoryView(held_bytes=budget.used, max_bytes=budget.limit, pressure=budget.level.name.lower())
+        ...
 
-    async def reload(self) -> ReloadOutcome:
-        """Do what SIGHUP does; the file is read and applied in one turn of the loop."""
-        await asyncio.sleep(0)
-        result = self._reloader.reload()
-        return ReloadOutcome(
-            accepted=result.accepted, changes=result.changes, problems=result.problems, warnings=result.warnings
-        )
+    def troubles(self) -> Troubles:
+        """What the node says of its troubles."""
+        ...
+
+    async def reload(self) -> ReloadResult:
+        """Read the configuration again and apply what changed, all or nothing; what SIGHUP does."""
+        ...

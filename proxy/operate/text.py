@@ -21,6 +21,11 @@ def age(seconds: float) -> str:
     return "0 s"
 
 
+def duration(seconds: float) -> str:
+    """Return how long something took: in milliseconds with three digits below a second, else as `age`."""
+    return f"{seconds * 1000:#.3g} ms".replace(". ", " ") if seconds < 0.9995 else age(seconds)
+
+
 def amount(count: int, noun: str) -> str:
     """Return a count with its noun in the right number: `1 message`, `12,000 messages`, `2 deliveries`."""
     if count == 1:

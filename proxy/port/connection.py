@@ -7,7 +7,7 @@ of parked pulls. A reply that never left our buffer hands its messages back; so 
 system knows before the loop hears of it, and one of which a reset connection's peer acknowledged nothing.
 
 A connection knows nothing of services: it hands each frame to its server's `handle` and gets replies through
-`answer` (at once) or a `Slot` (later; `proxy.port.reply_slot`).
+`answer` (at once) or a `ReplySlot` (later; `proxy.port.reply_slot`).
 Here stands what its transport tells; `proxy.port.reading` is its way in, `proxy.port.replying` its way out.
 
 How many frames are handled before others have their turn is `proxy.port.shares`. A frame that asks for much is worked
@@ -25,6 +25,7 @@ from proxy.port.accepting import Accepting
 from proxy.port.network import address_text
 from proxy.port.reading import Reading
 from proxy.wire.errors import FrameError
+from proxy.wire.texts import client_name
 from upstream.budget import Pressure
 
 CONNECTION_BYTES = 8 * 1024
@@ -37,14 +38,22 @@ class Connection(Reading, asyncio.Protocol):
     Attributes:
         address: `ip:port` of the client.
         since_ms: When it was accepted, wall clock.
+        client: What the client first said of itself (library and version), fit to be shown; "" until it does. Nothing
+            is decided by it.
     """
 
-    __slots__ = ("address", "since_ms")
+    __slots__ = ("address", "client", "since_ms")
 
     def __init__(self, server: Accepting[Self]) -> None:
         super().__init__(server)
         self.address = "?"
         self.since_ms = 0
+        self.client = ""
+
+    def note_client(self, said: str | bytes | None) -> None:
+        """Keep what the client says of itself, the first time that it does."""
+        if said and not self.client:
+            self.client = client_name(said)
 
     # What the transport tells.
 
@@ -78,7 +87,7 @@ class Connection(Reading, asyncio.Protocol):
         if frame is not None and at_once:
             self.heard = self.requests - self._stuck_replies
             self.requests += 1
-            began = shares.now()
+            began = self.received_at = shares.now()
             server.handle(self, frame)
             shares.charge(self, began)
             limits = server.limits
@@ -94,6 +103,7 @@ class Connection(Reading, asyncio.Protocol):
             except FrameError as error:
                 self._refuse(error)
                 return
+            self.received_at = shares.now()
             self._note_left(len(data))
             if at_once:
                 self._read_frames()

@@ -6,11 +6,10 @@ connections are closed, which of those that are slowed may go on, and who is tol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reading import INPUT_BYTES_SLOWED
 from proxy.port.server import ThriftServer
@@ -40,42 +39,40 @@ HELD_BYTES_CLOSED = 8 * 1024
 
 
 class MemoryWatch:
-    """Keeps one node under its ceiling."""
+    """Keeps one node under its ceiling.
+
+    Attributes:
+        budget: The node's account.
+    """
 
     def __init__(
         self,
-        budget: Budget,
+        memory_max: int,
         *,
         groups: Callable[[], Iterable[ConsumerGroup]],
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        notices: Notices,
+        servers: Callable[[], Iterable[ThriftServer]],
+        runtime: Runtime,
     ) -> None:
-        """Set up, and hear of the budget's changes from now on; `servers` is filled in once they are made.
+        """Set up, with an account of its own.
 
         Args:
-            budget: The node's account.
+            memory_max: The ceiling, bytes.
             groups: All groups, those that leave included.
-            clock: Monotonic time, for how long something has been held.
-            scheduler: The event loop.
-            metrics: The node's registry.
-            notices: Rate-limited log lines.
+            servers: The ports, once there are any.
+            runtime: Monotonic time, for how long something has been held; counts; log lines.
         """
-        self.servers: Sequence[ThriftServer] = ()
-        self._budget = budget
+        self._servers = servers
+        self.budget = Budget(memory_max, count_jobs=self._jobs, changed=self._changed)
         self._groups = groups
-        self._clock = clock
-        self._scheduler = scheduler
-        self._metrics = metrics
-        self._notices = notices
-        budget.recount = self._jobs
-        budget.changed = self._changed
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
 
     def sweep(self) -> None:
         """Count what is there, and let some of the slowed connections go on. Called every second or so."""
-        budget, metrics = self._budget, self._metrics
-        budget.settle()
+        budget, metrics = self.budget, self._metrics
+        budget.recount()
         self.relieve()
         if budget.level >= Pressure.SLOWED:
             self._favour_some()
@@ -86,7 +83,7 @@ class MemoryWatch:
 
     def relieve(self) -> None:
         """Close those who held most for longest while the ceiling is that near, until publishes can be taken again."""
-        budget = self._budget
+        budget = self.budget
         if budget.level < Pressure.CLOSING:
             return
         enough = budget.begins(Pressure.SLOWED)
@@ -97,7 +94,7 @@ class MemoryWatch:
                 break
             if connection.held_bytes < HELD_BYTES_CLOSED:
                 continue
-            self._notices.note(
+            self._limited_log.note(
                 "connection_closed_for_memory",
                 service=server.service,
                 client=connection.address,
@@ -105,11 +102,11 @@ class MemoryWatch:
                 doing=connection.doing,
             )
             server.close_for_memory(connection)
-        budget.settle()
+        budget.recount()
 
     def _favour_some(self) -> None:
         """Let as many unfinished frames arrive as there is room for, the oldest first: they end, and free memory."""
-        budget = self._budget
+        budget = self.budget
         slowed = [
             (server, connection)
             for server, connection in self._connections()
@@ -123,7 +120,7 @@ class MemoryWatch:
             connection.favour(room >= 0 or connection is slowed[0][1])
 
     def _connections(self) -> list[tuple[ThriftServer, Connection]]:
-        return [(server, each) for server in self.servers for each in server.connections]
+        return [(server, each) for server in self._servers() for each in server.connections]
 
     def _jobs(self) -> int:
         return sum(group.live_jobs for group in self._groups())
@@ -133,18 +130,18 @@ class MemoryWatch:
         for level in range(old + 1, new + 1):
             self._metrics.counter(MEASURES, Pressure(level).name.lower()).add()
         self._metrics.counter(LEVEL).value = int(new)
-        self._notices.note(
+        self._limited_log.note(
             "memory_pressure",
             pressure=new.name.lower(),
             was=old.name.lower(),
-            held_bytes=self._budget.used,
-            max_bytes=self._budget.limit,
+            held_bytes=self.budget.used,
+            max_bytes=self.budget.limit,
         )
         if new < old:
             self._scheduler.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        level = self._budget.level
+        level = self.budget.level
         if level < Pressure.SLOWED:
             for _, connection in self._connections():
                 connection.favour(False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Self
 
+from broker.runtime.steps import Ended, step
 from proxy.port.accepting import Accepting
 from proxy.port.replying import Replying
 from proxy.port.shares import SLICE_FRAMES, SLICE_SECONDS, Share
@@ -31,7 +32,7 @@ class Reading(Replying):
 
     def __init__(self, server: Accepting[Self]) -> None:
         super().__init__(server)
-        self._steps: Iterator[None] | None = None
+        self._steps: Generator[None, None, None] | None = None
         self._fed = 0
         self._marks: deque[tuple[int, int]] = deque()
         self.heard = 0
@@ -56,7 +57,7 @@ class Reading(Replying):
         if not self.closed:
             self._read_frames()
 
-    def work(self, steps: Iterator[None]) -> None:
+    def work(self, steps: Generator[None, None, None]) -> None:
         """Have the request being handled worked off in steps, one per turn; later frames wait for the last one."""
         assert self._steps is None, "no frame is handled while another one is worked off"
         self._steps = steps
@@ -69,7 +70,7 @@ class Reading(Replying):
             return
         self.flush()
         if not self.closed:
-            self.settle()
+            self.advance()
             if not self.deferred:
                 self._read_frames()
 
@@ -132,11 +133,10 @@ class Reading(Replying):
             marks.popleft()
         self.heard = marks[0][1]
 
-    def _step(self: Self, steps: Iterator[None]) -> None:
+    def _step(self: Self, steps: Generator[None, None, None]) -> None:
         try:
-            next(steps)
-        except StopIteration:
-            self._steps = None
+            if isinstance(step(steps), Ended):
+                self._steps = None
         except Exception as error:
             self._steps = None
             self._server.step_failed(self, error)

@@ -12,26 +12,29 @@ SLOT_BYTES = 2 * 1024
 """What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
 
 
-class SlotOwner(Protocol):
+class ReplySlotConnection(Protocol):
     """What a slot needs of its connection."""
 
     closed: bool
     requests: int
+    received_at: float
 
-    def answered(self, slot: Slot, data: bytes, lost: Lost | None) -> None:
+    def answered(self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
         """Take the answer that a slot just got."""
         ...
 
 
-class Slot:
+class ReplySlot:
     """The place of one unanswered request in its connection's order of replies."""
 
-    __slots__ = ("_connection", "data", "kept_bytes", "lost", "number", "start", "withdraw")
+    __slots__ = ("_connection", "data", "kept_bytes", "lost", "number", "received_at", "start", "withdraw")
 
-    def __init__(self, connection: SlotOwner) -> None:
+    def __init__(self, connection: ReplySlotConnection) -> None:
         self._connection = connection
         self.number = connection.requests
         """Which of the connection's replies is its: each request has one."""
+        self.received_at = connection.received_at
+        """Monotonic seconds when the request was received."""
         self.data: bytes | None = None
         self.kept_bytes = 0
         """Bytes of an answer that waits for those before it."""

@@ -15,7 +15,7 @@ from typing import Self
 
 from proxy.port.accepting import Accepting
 from proxy.port.network import NoPeer, Peer
-from proxy.port.reply_slot import SLOT_BYTES, Lost, Slot
+from proxy.port.reply_slot import SLOT_BYTES, Lost, ReplySlot
 from proxy.wire.frames import FrameSplitter
 
 CARRIED_MAX = 4
@@ -33,10 +33,12 @@ class Replying:
         closed: Nothing is taken or written any more.
         deferred: Whether its frames wait for its turn; `proxy.port.shares` keeps it.
         dirty: Whether something waits for the end of the turn.
+        received_at: Monotonic seconds when the last bytes were received that were handled.
         stuck_since: Monotonic seconds since when the peer takes no more; None while it does.
     """
 
     __slots__ = (
+        "_advancing",
         "_carried",
         "_counted",
         "_ended",
@@ -47,7 +49,6 @@ class Replying:
         "_reading",
         "_sent",
         "_server",
-        "_settling",
         "_slot_bytes",
         "_slots",
         "_splitter",
@@ -60,17 +61,16 @@ class Replying:
         "closed",
         "deferred",
         "dirty",
+        "received_at",
         "requests",
         "stuck_since",
     )
 
-    _server: Accepting[Self]
-
     def __init__(self, server: Accepting[Self]) -> None:
-        self._server = server
+        self._server: Accepting[Self] = server
         self._splitter = FrameSplitter(server.limits.frame_bytes_max, admin_hint=server.admin_hint)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[ReplySlot] = deque()
         self._out: deque[tuple[bytes, Lost | None]] = deque()
         self._out_bytes = 0
         self._stuck_bytes = 0
@@ -85,13 +85,14 @@ class Replying:
         self._promised = 0
         self._writable = True
         self._reading = True
-        self._settling = False
+        self._advancing = False
         self._ended = False
         self.requests = 0
         self.carried = 0
         self.closed = False
         self.deferred = False
         self.dirty = False
+        self.received_at = 0.0
         self.stuck_since: float | None = None
 
     # What services call.
@@ -102,7 +103,7 @@ class Replying:
             if lost is not None:
                 lost()
         elif self._slots:
-            slot = Slot(self)
+            slot = ReplySlot(self)
             slot.data = data
             slot.lost = lost
             self._slots.append(slot)
@@ -111,7 +112,7 @@ class Replying:
         else:
             self._queue(data, lost)
 
-    def keep(self, slot: Slot) -> None:
+    def keep(self, slot: ReplySlot) -> None:
         """Take an answer into account that waits for those before it."""
         if self._slots[0] is not slot:
             assert slot.data is not None, "it has been answered"
@@ -119,22 +120,22 @@ class Replying:
             self._slot_bytes += slot.kept_bytes
             self._account(slot.kept_bytes)
 
-    def answered(self, slot: Slot, data: bytes, lost: Lost | None) -> None:
+    def answered(self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
         """Take the answer that a slot just got."""
         slots = self._slots
-        if len(slots) == 1 and self._reading and not (self._unread or self._ended or self._settling):
-            # `settle`, inline, for the one request of a client that waits for its reply.
+        if len(slots) == 1 and self._reading and not (self._unread or self._ended or self._advancing):
+            # `advance`, inline, for the one request of a client that waits for its reply.
             slots.clear()
             self._counted -= SLOT_BYTES
             self._server.budget.used -= SLOT_BYTES
             self._queue(data, lost)
         else:
             self.keep(slot)
-            self.settle()
+            self.advance()
 
-    def later(self) -> Slot:
+    def later(self) -> ReplySlot:
         """Keep the place of the request being handled; its answer comes through the slot."""
-        slot = Slot(self)
+        slot = ReplySlot(self)
         self._slots.append(slot)
         self._counted += SLOT_BYTES
         self._server.budget.used += SLOT_BYTES
@@ -199,11 +200,11 @@ class Replying:
 
     # Replies on their way out.
 
-    def settle(self: Self) -> None:
-        """Move settled replies from the head of the order to the output, and start the pull that is next."""
-        if self.closed or self._settling:
+    def advance(self: Self) -> None:
+        """Move finished replies from the head of the order to the output, and start the pull that is next."""
+        if self.closed or self._advancing:
             return
-        self._settling = True
+        self._advancing = True
         slots = self._slots
         try:
             while slots:
@@ -221,7 +222,7 @@ class Replying:
                 else:
                     break
         finally:
-            self._settling = False
+            self._advancing = False
         if not self._reading or self._splitter.ready:
             self._server.resume_soon(self)
         if self._ended:
@@ -279,7 +280,7 @@ class Replying:
         budget = self._server.budget
         budget.used += size
         if budget.used >= budget.next_at:
-            budget.settle()
+            budget.recount()
         if not self.dirty:
             self.dirty = True
             self._server.touch(self)

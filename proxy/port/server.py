@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker.runtime.metrics import Counter, Metrics, declare
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import Counter, declare
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.network import Listener, Network, NoPeer, Peer
@@ -66,25 +65,19 @@ class Commons:
     """What the ports of one node have in common.
 
     Attributes:
-        clock: Wall and monotonic time.
-        scheduler: The event loop.
-        metrics: The node's registry.
+        runtime: Time, the event loop, the node's registry, log lines.
         request_turn: Called when a connection has something to write; the node then ends the turn.
         admin_hint: Where HTTP is served, for the answer to an HTTP client on a port.
         budget: The node's account of memory; without one there is no ceiling.
         relieve: Called when a connection brought the account to where others must be closed.
-        notices: Where refusals are told; of each port's own when left out.
         shares: The loop's time; of each port's own when left out.
     """
 
-    clock: Clock
-    scheduler: Scheduler
-    metrics: Metrics
+    runtime: Runtime
     request_turn: Callable[[], None]
     admin_hint: str = ""
     budget: Budget | None = None
     relieve: Callable[[], None] = lambda: None
-    notices: Notices | None = None
     shares: Shares | None = None
 
 
@@ -111,7 +104,8 @@ class ThriftServer:
             limits: Bounds per connection and in all.
             commons: What it has in common with the other ports of its node.
         """
-        clock, scheduler, metrics = commons.clock, commons.scheduler, commons.metrics
+        runtime = commons.runtime
+        clock, scheduler, metrics = runtime.clock, runtime.scheduler, runtime.metrics
         self.service = service
         self.requests = 0
         self.limits = limits
@@ -119,7 +113,7 @@ class ThriftServer:
         self.budget = commons.budget or Budget()
         self.relieve = commons.relieve
         self.shares = commons.shares or Shares(clock, scheduler, metrics)
-        self._notices = commons.notices or Notices(clock)
+        self._limited_log = runtime.limited_log
         # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
         self.connections: dict[Connection, None] = {}
         self._clock = clock
@@ -276,7 +270,7 @@ class ThriftServer:
             self._fail(connection, call, APPLICATION_PROTOCOL_ERROR, str(error))
         except Exception as error:
             # A fault of ours must not take the connection's other requests with it; it is logged with its cause.
-            self._notices.fault(
+            self._limited_log.fault(
                 "call_failed",
                 error,
                 kind=f"{self.service} {call.method}",
@@ -288,7 +282,7 @@ class ThriftServer:
 
     def step_failed(self, connection: Connection, error: Exception) -> None:
         """A fault of ours met a request that was worked off in steps: nobody knows how far, so no answer says so."""
-        self._notices.fault("call_failed", error, kind=f"{self.service} steps", client=connection.address)
+        self._limited_log.fault("call_failed", error, kind=f"{self.service} steps", client=connection.address)
         connection.abort()
 
     def _refuse_too_long(self, connection: Connection, call: Call, frame: CutFrame) -> None:
@@ -299,7 +293,7 @@ class ThriftServer:
             connection.leave_unanswered()
             return
         self._metrics.counter(CALLS_FAILED, self.service, "too_long").add()
-        self._notices.note(
+        self._limited_log.note(
             "call_refused",
             kind=f"{self.service} too_long",
             service=self.service,
@@ -350,7 +344,7 @@ class ThriftServer:
     def _refuse(self, reason: str, connection: Connection, text: str = "") -> None:
         """Count a connection that is closed and tell of it, once a minute for each reason (D25)."""
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, reason).add()
-        self._notices.note(
+        self._limited_log.note(
             "connection_refused",
             kind=f"{self.service} {reason}",
             service=self.service,
@@ -362,7 +356,7 @@ class ThriftServer:
     def _fail(self, connection: Connection, call: Call, kind: int, text: str) -> None:
         self._metrics.counter(CALLS_FAILED, self.service, str(kind)).add()
         if kind != APPLICATION_INTERNAL_ERROR:
-            self._notices.note(
+            self._limited_log.note(
                 "call_refused",
                 kind=f"{self.service} {kind}",
                 service=self.service,

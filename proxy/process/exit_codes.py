@@ -25,7 +25,7 @@ class ExitCode(enum.IntEnum):
     CHECK_FAILED = 1, "a check of `demo` failed, or a command failed in a way that has no code of its own"
     USAGE = 2, "the command line is wrong: unknown option, missing or malformed argument"
     CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
-    CANNOT_CONNECT = 4, "nobody answers at the address, or what answers there is no pyddmq, or its other port"
+    CANNOT_CONNECT = 4, "nothing answers at the address, or what answers is no pyddmq, or its other port"
     REFUSED = 5, "the node answered no: illegal message, too fast, too late, decided otherwise, shutting down"
     DATA_UNUSABLE = (
         6,

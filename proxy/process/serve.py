@@ -27,7 +27,7 @@ from broker.errors import StoreError, StoreFailed
 from broker.runtime.disk import RealDisk
 from broker.runtime.linux_aio import syncs_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from conf.checks import check_access
@@ -186,9 +186,9 @@ async def _serve(
     options: ServeOptions, config: Config, seen: Signature, registry: Registry, *, disk: Disk, metrics: Metrics
 ) -> int:
     from proxy.admin import AdminServer
-    from proxy.operate.changes import AdminToken
-    from proxy.operate.node_changes import node_changes
-    from proxy.operate.node_view import LiveNode
+    from proxy.operate.changes.desk import AdminToken
+    from proxy.operate.changes.node import node_changes
+    from proxy.operate.live_node import LiveNode
 
     loop = asyncio.get_running_loop()
     clock = SystemClock()
@@ -205,7 +205,7 @@ async def _serve(
         syncs=syncs,
     )
     node = Node(config, seams=seams, registry=registry, metrics=metrics)
-    report_faults(loop, node.notices)
+    report_faults(loop, node.limited_log)
     reloader = Reloader(
         node,
         lambda: load(options.config, actions=registry),
@@ -238,7 +238,7 @@ async def _serve(
         gc.freeze()
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
         if options.watch:
-            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.notices)))
+            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.limited_log)))
         _announce(options, node, admin.address)
         manager.ready("serving")
         await stop.wait()
@@ -287,7 +287,7 @@ def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asy
     loop.add_signal_handler(signal.SIGINT, end)
 
 
-async def _watch(path: Path, seen: Signature, reloader: Reloader, notices: Notices) -> None:
+async def _watch(path: Path, seen: Signature, reloader: Reloader, limited_log: RateLimitedLog) -> None:
     """Reload when the file is another than the one that was loaded.
 
     The folder is watched, since editors replace files. The file is also looked at every second: a change that came
@@ -304,7 +304,7 @@ async def _watch(path: Path, seen: Signature, reloader: Reloader, notices: Notic
                     yield
             except (OSError, RuntimeError) as error:
                 # The folder is gone, or the system has no watches left: looking every second does as well.
-                notices.note("config_watch_failed", folder=str(path.parent), error=str(error), again_seconds=1)
+                limited_log.note("config_watch_failed", folder=str(path.parent), error=str(error), again_seconds=1)
             await asyncio.sleep(1)
             yield
 
@@ -324,7 +324,7 @@ def _signature(path: Path) -> Signature:
 
 def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None:
     """Say once, in the log and on stdout, that the node serves, what it is and where everything is."""
-    from proxy.operate.node_view import product_version
+    from proxy.operate.live_node import product_version
 
     producer, consumer = (address_text(*server.address) for server in (node.producer, node.consumer))
     admin_text = address_text(*admin)

@@ -9,29 +9,23 @@ without messages parks the request for max(maxLingerTime, 20 ms), at most `linge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
-from broker.errors import BodyUnusable
-from broker.format.body import BodyPacked, body_limit, locate_body, locate_unpacked
-from broker.format.record import Located
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import Notices
-from broker.runtime.seams import Clock, Scheduler
-from broker.store import DamagedRecord, RecordGone, Store
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Lost, Slot
+from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.held_calls import HeldCall, carries_results, leave_unanswered
 from proxy.services.result_steps import is_long, pieces
-from proxy.services.waiting_pulls import Lingers, WaitingPull
+from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
 from proxy.wire import (
-    APPLICATION_INTERNAL_ERROR,
     Call,
     ConsumeResult,
     PullRequest,
     TextError,
-    encode_application_exception,
     encode_bool_reply,
     encode_empty_pull_reply,
     encode_pull_exception,
@@ -43,30 +37,22 @@ from proxy.wire import (
 )
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
-from upstream.delivery import job_loops
 from upstream.delivery.group import Batch, ConsumerGroup, ParkedFull
-from upstream.job import UpstreamJob
+from upstream.job import Slices
 from upstream.progress.progress import ProgressFailed, ProgressFull
 
 PULLS_REFUSED = declare("pyddmq_pulls_refused_total", "Pulls answered with a PullException", ("reason",))
 RESULTS_IGNORED = declare(
     "pyddmq_results_ignored_total",
-    "Results that could not be attributed: null_context, no_such_group (per result, not per offset)",
+    "Results that could not be attributed: null_context, no_such_group, low_level (per result, not per offset)",
     ("reason",),
-)
-LOW_LEVEL_REFUSED = declare(
-    "pyddmq_low_level_refused_total", "Calls of the low-level API, which is not served: fetch, ack", ("method",)
 )
 RECORDS_LOST_AT_PULL = declare(
     "pyddmq_pull_records_unreadable_total", "Records found damaged or gone when a reply was assembled", ("topic",)
 )
 
-LINGER_MS_MIN = 20
-"""R48: the shortest wait of a pull that finds nothing."""
-
 _REFUSING = Pressure.REFUSING
-
-LOW_LEVEL_TEXT = "fetch and ack (the low-level API) are not served by this version: use pull and submit"
+_LOW_LEVEL = "group {!r} is low level: use fetch and ack, or take LowLevel out of its actions"
 
 
 class ConsumerService:
@@ -76,38 +62,33 @@ class ConsumerService:
         self,
         groups: Mapping[str, ConsumerGroup],
         *,
-        store: Store,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
+        runtime: Runtime,
         linger_ms_max: int,
         acks_refused: Callable[[], ProgressFailed | None],
         budget: Budget,
-        notices: Notices,
+        fetch_handlers: Mapping[str, Handler] = MappingProxyType({}),
         leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
     ) -> None:
         """Set up.
 
         Args:
             groups: The node's live groups by name; read at each call, so that a reload shows at once.
-            store: Where the records of a reply are read.
-            clock, scheduler: Monotonic time and the event loop, for the end of a linger.
-            metrics: The node's registry.
+            runtime: Monotonic time and the event loop, for the end of a linger; counts; log lines.
             linger_ms_max: Cap of maxLingerTime (W7).
             acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
                 would come again and again.
             budget: The node's account of memory.
-            notices: Where refusals are told.
+            fetch_handlers: Answer fetch and ack (`FetchService`).
             leaving: Finds a group that was taken out and drains: results for it still count.
         """
         self._groups = groups
+        self._fetch_handlers = fetch_handlers
         self._leaving = leaving
-        self._store = store
-        self._lingers = Lingers(clock=clock, scheduler=scheduler, send=self._send)
-        self._metrics = metrics
+        self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, send=self._send)
+        self._metrics = runtime.metrics
         self._acks_refused = acks_refused
         self._budget = budget
-        self._notices = notices
+        self._limited_log = runtime.limited_log
         self.linger_ms_max = linger_ms_max
 
     def handlers(self) -> dict[str, Handler]:
@@ -116,13 +97,13 @@ class ConsumerService:
             "pull": self.pull,
             "submit": self.submit,
             "getConsumeStats": self.get_consume_stats,
-            "fetch": self.low_level,
-            "ack": self.low_level,
+            **self._fetch_handlers,
         }
 
     def pull(self, connection: Connection, call: Call) -> None:
         """Apply the results that ride on the pull, then take or wait for one batch."""
         request = scan_pull(call)
+        connection.note_client(request.version)
         refused = self._acks_refused()
         if request.results:
             if refused is not None and carries_results(request.results):
@@ -143,6 +124,7 @@ class ConsumerService:
         group = self._groups.get(request.group)
         if (
             group is None
+            or group.config.is_low_level
             or refused is not None
             or self._budget.level >= _REFUSING
             or not (group.consumes if request.topic is None else group.has_topic(request.topic))
@@ -171,7 +153,12 @@ class ConsumerService:
         def answer(counted: bool) -> None:
             connection.answer(encode_bool_reply(header, counted or not holds_offsets))
 
-        if refused is not None and carries_results(results):
+        low_level = [group.name for each in results if (group := self._low_level(each)) is not None]
+        if results and len(low_level) == len(results):
+            # None of them can ever count: it is no loss that libraries throw away what an exception answers.
+            text = _LOW_LEVEL.format(low_level[0])
+            connection.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
+        elif refused is not None and carries_results(results):
             self._leave_unanswered(connection, refused)
         elif refused is None and is_long(results):
             connection.work(self._applying(results, connection, answer))
@@ -186,6 +173,8 @@ class ConsumerService:
             pulls = each.call.method == "pull"
             request = scan_pull(each.call) if pulls else None
             results = scan_submit(each.call) if request is None else request.results
+            if request is not None:
+                each.connection.note_client(request.version)
             if refused is None:
                 waiting.append((each, request, self._apply(results, each.connection, None)))
             elif not each.connection.closed:
@@ -201,11 +190,15 @@ class ConsumerService:
         group = self._groups.get(request.group)
         if connection.ended:
             slot.answer(encode_empty_pull_reply(call))
-        elif group is None or not (group.consumes if request.topic is None else group.has_topic(request.topic)):
+        elif (
+            group is None
+            or group.config.is_low_level
+            or not (group.consumes if request.topic is None else group.has_topic(request.topic))
+        ):
             slot.answer(self._refuse(call, *self._refusal(request, group, None), connection))
         else:
             self._start_in_turn(slot, call.header(), request, group, connection)
-            connection.settle()
+            connection.advance()
 
     def get_consume_stats(self, connection: Connection, call: Call) -> None:
         """Committed and produced offsets per topic of a group; none of an unknown one (R76 as intended; W1)."""
@@ -215,17 +208,14 @@ class ConsumerService:
             # No group has such a name, and none has rows.
             connection.answer(encode_stats_reply(call, []))
             return
+        connection.note_client(request.version)
         group = self._groups.get(request.group)
         rows = [] if group is None else [(request.group, *each) for each in group.offsets(request.topic)]
         connection.answer(encode_stats_reply(call, rows))
 
-    def low_level(self, connection: Connection, call: Call) -> None:
-        """Answer fetch and ack, which are not served (D21)."""
-        refuse_low_level(connection, call, self._metrics, self._notices)
-
     def _applying(
         self, results: list[ConsumeResult], connection: Connection, then: Callable[[bool], None]
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Apply a long chain in steps, then go on with whether any offset of it counted.
 
         Where results cannot be recorded any more before the end, nobody may be told that they were: the connection ends
@@ -253,6 +243,9 @@ class ConsumerService:
             if group is None:
                 self._ignore("no_such_group", connection)
                 continue
+            if group.config.is_low_level:
+                self._ignore("low_level", connection)
+                continue
             applied = group.apply(
                 result.topic, result.qid, result.success, result.fail, connection, result.deliveries, result.reasons
             )
@@ -260,15 +253,20 @@ class ConsumerService:
                 counted = True
         return counted
 
+    def _low_level(self, result: ConsumeResult) -> ConsumerGroup | None:
+        """Return the group of a result, if it is low level."""
+        group = None if result.group is None else self._groups.get(result.group)
+        return group if group is not None and group.config.is_low_level else None
+
     def _refuse(self, call: Call, code: PullCode, text: str, connection: Connection) -> bytes:
         """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
         self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
-        self._notices.note("pull_refused", kind=code.name, code=int(code), client=connection.address, text=text)
+        self._limited_log.note("pull_refused", kind=code.name, code=int(code), client=connection.address, text=text)
         return encode_pull_exception(call, code, text)
 
     def _ignore(self, reason: str, connection: Connection) -> None:
         self._metrics.counter(RESULTS_IGNORED, reason).add()
-        self._notices.note("result_ignored", kind=reason, reason=reason, client=connection.address)
+        self._limited_log.note("result_ignored", kind=reason, reason=reason, client=connection.address)
 
     def _refusal(
         self, request: PullRequest, group: ConsumerGroup | None, refused: ProgressFailed | None
@@ -276,6 +274,8 @@ class ConsumerService:
         """Say why a pull cannot be served."""
         if group is None:
             return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
+        if group.config.is_low_level:
+            return PullCode.LOW_LEVEL, _LOW_LEVEL.format(group.name)
         if not group.consumes:
             text = f"group {request.group!r} has no enabled topic: enable one in the configuration"
             return PullCode.GROUP_DISABLED, text
@@ -294,16 +294,16 @@ class ConsumerService:
         return PullCode.NO_SUCH_TOPIC, f"group {group.name!r} does not subscribe {topic!r}: it has {known}"
 
     def _leave_unanswered(self, connection: Connection, refused: ProgressFailed) -> None:
-        leave_unanswered(connection, _code_of(refused), self._metrics, self._notices)
+        leave_unanswered(connection, _code_of(refused), self._metrics, self._limited_log)
 
     def _start_in_turn(
-        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+        self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
     ) -> None:
         slot.start = partial(self._start, slot, call, request, group, connection)
         slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
 
     def _start(
-        self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+        self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
     ) -> None:
         """Serve a pull whose turn on its connection has come (D18)."""
         batch = group.pull(request.topic, request.count_max, connection)
@@ -314,7 +314,9 @@ class ConsumerService:
         else:
             self._park(slot, call, request, group, connection)
 
-    def _park(self, slot: Slot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection) -> None:
+    def _park(
+        self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
+    ) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
         linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)
         try:
@@ -333,66 +335,31 @@ class ConsumerService:
         connection: Connection,
         number: int,
     ) -> None:
-        """Assemble the reply from record slices; it is the connection's reply of that number."""
+        """Assemble the reply from slices of the messages; it is the connection's reply of that number."""
         delivery = batch.jobs[0].delivery
         assert delivery is not None, "it was handed out just now"
         delivery.reply = connection.carried = number
-        places, offsets = job_loops.places(batch.jobs)
-        try:
-            located = self._store.locate(places, locate_unpacked)
-        except (DamagedRecord, RecordGone, BodyPacked):
-            jobs, located = self._readable(group, batch)
-            offsets = [job.offset for job in jobs]
-        messages = list(zip(offsets, located, strict=True))
+        messages = batch.jobs[0].subscription.slices(batch.jobs)
+        if messages is None:
+            messages = self._readable(group, batch)
         data = encode_pull_reply(
             call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages, delivery=delivery.number
         )
         answer(data, partial(_give_back, call.header(), group, batch, connection))
 
-    def _readable(self, group: ConsumerGroup, batch: Batch) -> tuple[list[UpstreamJob], list[Located]]:
-        """Find a batch's records one by one, unpacking their bodies.
+    def _readable(self, group: ConsumerGroup, batch: Batch) -> list[tuple[int, Slices]]:
+        """Look at a batch's messages one by one.
 
         Those that cannot be read are finished and counted, those whose body cannot be unpacked are dead-lettered, and
         those that would make the reply too long once unpacked go back; all of them are left out.
         """
-        jobs: list[UpstreamJob] = []
-        found: list[Located] = []
-        unreadable: list[UpstreamJob] = []
-        unusable: list[tuple[UpstreamJob, BodyUnusable]] = []
-        left: list[UpstreamJob] = []
-        limit = body_limit(self._store.options.message_bytes_max)
-        room = group.reply_bytes_max
-        for place, job in enumerate(batch.jobs):
-            try:
-                located = locate_body(self._store.read(job.physical, job.size), limit)
-            except (DamagedRecord, RecordGone):
-                unreadable.append(job)
-                continue
-            except BodyUnusable as error:
-                unusable.append((job, error))
-                continue
-            _, body_at, _, _, end = located
-            room -= end - body_at
-            if room < 0 and jobs:
-                left = batch.jobs[place:]
-                break
-            jobs.append(job)
-            found.append(located)
-        if unreadable:
-            self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(unreadable))
-        group.drop_unreadable(batch, unreadable)
-        group.drop_unusable(unusable)
-        group.return_undelivered(left)
-        return jobs, found
-
-
-def refuse_low_level(connection: Connection, call: Call, metrics: Metrics, notices: Notices) -> None:
-    """Answer a fetch or an ack; tell of it once a minute for each (D25)."""
-    metrics.counter(LOW_LEVEL_REFUSED, call.method).add()
-    notices.note(
-        "low_level_refused", kind=call.method, method=call.method, client=connection.address, text=LOW_LEVEL_TEXT
-    )
-    connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, LOW_LEVEL_TEXT))
+        reply = batch.jobs[0].subscription.sort_out(batch.jobs, group.reply_bytes_max)
+        if reply.unreadable:
+            self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(reply.unreadable))
+        group.drop_unreadable(batch, reply.unreadable)
+        group.drop_unusable(reply.unusable)
+        group.return_undelivered(reply.left)
+        return reply.messages
 
 
 def _give_back(call: Call, group: ConsumerGroup, batch: Batch, connection: Connection) -> bytes:

@@ -17,8 +17,8 @@ from typing import Any
 from broker.deduplication.deduplication import Judged
 from broker.format.java import queue_of_key
 from broker.log.awaited import AwaitedSteps
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock, Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.cancel import DelayCancels
@@ -26,7 +26,7 @@ from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.store import Position, Put, StoreError
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Slot
+from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.services.keyed_sends import Again, KeyedSends, delay_id, keyed
@@ -62,9 +62,7 @@ class DelayService:
         limited: Sends above a rate that are tried again.
         loops: Makes what waits.
         cancels: Ends it.
-        clock: Wall clock.
-        scheduler: Runs the steps of cancels.
-        metrics: The node's registry.
+        runtime: Wall clock; runs the steps of cancels; counts.
         interval_max: Longest interval of a loop, seconds.
     """
 
@@ -77,9 +75,7 @@ class DelayService:
         loops: Loops,
         cancels: DelayCancels,
         *,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
+        runtime: Runtime,
         interval_max: int,
     ) -> None:
         self._checks = checks
@@ -88,11 +84,12 @@ class DelayService:
         self._limited = limited
         self._loops = loops
         self._cancels = cancels
-        self._clock = clock
-        self._scheduler = scheduler
-        self._metrics = metrics
+        metrics = self._metrics = runtime.metrics
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._runner = StepRunner(partial(runtime.scheduler.call_later, 0))
         self._interval_max = interval_max
-        self._recent: dict[tuple[str, str], list[tuple[Slot, Call]] | None] = {}
+        self._recent: dict[tuple[str, str], list[tuple[ReplySlot, Call]] | None] = {}
         """Id of an add with its topic -> who else waits for its answer; None once it is stored."""
         self._repeated = metrics.counter(counted.REPEATED)
 
@@ -118,7 +115,7 @@ class DelayService:
         call: Call,
         message: Mapping[str, Any],
         timeout_ms: int | None,
-        slot: Slot | None = None,
+        slot: ReplySlot | None = None,
         *,
         again: bool = True,
     ) -> None:
@@ -198,7 +195,7 @@ class DelayService:
         occurrence: Occurrence,
         judged: Judged | None,
         *,
-        slot: Slot | None,
+        slot: ReplySlot | None,
     ) -> None:
         key = put.topic.name, occurrence.id
         if key in self._recent:
@@ -231,7 +228,7 @@ class DelayService:
                 del self._recent[old]
         self._recent[key] = []
 
-    def _repeat(self, connection: Connection, call: Call, key: tuple[str, str], slot: Slot | None) -> None:
+    def _repeat(self, connection: Connection, call: Call, key: tuple[str, str], slot: ReplySlot | None) -> None:
         """Answer an add that came before with what becomes, or became, of that."""
         self._repeated.add()
         waiters = self._recent[key]
@@ -253,7 +250,7 @@ class DelayService:
         return _refused("", call, code, text)
 
     def _cancel(
-        self, connection: Connection, call: Call, port: TopicPort, occurrence: Occurrence, slot: Slot | None
+        self, connection: Connection, call: Call, port: TopicPort, occurrence: Occurrence, slot: ReplySlot | None
     ) -> None:
         """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
         try:
@@ -264,25 +261,20 @@ class DelayService:
         if slot is None:
             slot = connection.later()
         steps = self._cancels.steps(port.topic.name, occurrence)
-        self._scheduler.call_later(0, self._step, steps, slot, call.header(), occurrence.id)
+        self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, call.header(), occurrence.id))
 
-    def _step(self, steps: AwaitedSteps[CancelOutcome], slot: Slot, call: Call, delay_id: str) -> None:
+    def _answering(
+        self, steps: AwaitedSteps[CancelOutcome], slot: ReplySlot, call: Call, delay_id: str
+    ) -> AwaitedSteps[None]:
         try:
-            awaited = next(steps)
-        except StopIteration as ended:
-            outcome: CancelOutcome = ended.value
-            self._metrics.counter(counted.CANCELS, outcome.value).add()
-            text = _OUTCOME_TEXTS[outcome]
-            slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))
+            outcome = yield from steps
         except (StoreError, OSError) as error:
             self._publishing.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), None)
             slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
         else:
-            again = partial(self._scheduler.call_later, 0, self._step, steps, slot, call, delay_id)
-            if awaited is None:
-                again()
-            else:
-                awaited.then(again)
+            self._metrics.counter(counted.CANCELS, outcome.value).add()
+            text = _OUTCOME_TEXTS[outcome]
+            slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))
 
 
 def _encoded(properties: Mapping[str, str]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:

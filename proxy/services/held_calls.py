@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Slot
+from proxy.port.reply_slot import ReplySlot
 from proxy.wire import Call, ConsumeResult
 from pyddmq.codes import PullCode
 
@@ -33,7 +33,7 @@ class HeldCall(NamedTuple):
     """A call whose answer waits, with its place in its connection's order of replies."""
 
     connection: Connection
-    slot: Slot
+    slot: ReplySlot
     call: Call
 
 
@@ -42,12 +42,12 @@ class HeldCalls:
 
     Args:
         metrics: The node's registry.
-        notices: Where connections are told of that are closed because too much is held.
+        limited_log: Logs connections that are closed because too much is held.
     """
 
-    def __init__(self, metrics: Metrics, notices: Notices) -> None:
+    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog) -> None:
         self._metrics = metrics
-        self._notices = notices
+        self._limited_log = limited_log
         self._shown = metrics.counter(HELD_CALLS)
         self._calls: list[HeldCall] = []
         self._bytes = 0
@@ -63,7 +63,7 @@ class HeldCalls:
                     each.connection.abort()
             self._keep([each for each in self._calls if not (each.connection.closed or each.connection.ended)])
         if self._full(size):
-            leave_unanswered(connection, PullCode.STARTING, self._metrics, self._notices)
+            leave_unanswered(connection, PullCode.STARTING, self._metrics, self._limited_log)
             return
         connection.hold(size)
         self._calls.append(HeldCall(connection, connection.later(), call))
@@ -92,9 +92,9 @@ def carries_results(results: Iterable[ConsumeResult]) -> bool:
     return any(each.success or each.fail for each in results)
 
 
-def leave_unanswered(connection: Connection, code: PullCode, metrics: Metrics, notices: Notices) -> None:
+def leave_unanswered(connection: Connection, code: PullCode, metrics: Metrics, limited_log: RateLimitedLog) -> None:
     """End the connection of a call whose results cannot be taken, for the reason that pulls without any are told."""
     reason = code.name.lower()
     metrics.counter(RESULTS_UNANSWERED, reason).add()
-    notices.note("results_unanswered", kind=reason, reason=reason, client=connection.address, text=code.text)
+    limited_log.note("results_unanswered", kind=reason, reason=reason, client=connection.address, text=code.text)
     connection.leave_unanswered()

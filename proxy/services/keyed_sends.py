@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from broker.deduplication.deduplication import Deduplication, Judged
 from broker.errors import StoreError
+from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import Entry
 from broker.log.put import Put
@@ -20,7 +21,7 @@ from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_NAME
 from broker.store import MessageRefused, Position, Store
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Slot
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing, Refused
 from proxy.wire import Call, Receipt
@@ -106,7 +107,7 @@ class KeyedSends:
         encode: Encoded,
         *,
         refused: Refused,
-        slot: Slot | None = None,
+        slot: ReplySlot | None = None,
     ) -> None:
         """Answer a call whose messages are all stored, or about to be, when they are durable."""
         places = judged.places or ()
@@ -123,7 +124,7 @@ class KeyedSends:
             place.answer(encode(header, *self.found(keys, places)))
 
         if max(places) >= self._store.end:
-            self._store.tell_settled(done)
+            self._store.commit.when_told(done)
         else:
             done(None)
 
@@ -145,10 +146,10 @@ class KeyedSends:
 
     def _handle(self, entry: Entry, key: str) -> str | None:
         topic = find_property(entry.properties, REAL_TOPIC_NAME)
-        out_ms = find_property(entry.properties, b"TIMER_OUT_MS")
-        if not topic or not out_ms or not out_ms.isdigit():
+        out_ms = whole_number(find_property(entry.properties, b"TIMER_OUT_MS"))
+        if not topic or out_ms is None:
             return None
-        return str(RecallHandle(topic.decode("utf-8", "replace"), self._broker_name, int(out_ms) + 1, key))
+        return str(RecallHandle(topic.decode("utf-8", "replace"), self._broker_name, out_ms + 1, key))
 
 
 def delay_id(again: Again) -> str:

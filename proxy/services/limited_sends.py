@@ -11,7 +11,7 @@ from collections.abc import Callable
 from broker.runtime.metrics import Metrics, declare
 from broker.runtime.seams import Scheduler
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Slot
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_rules import Limited, Refusal
 from proxy.wire import Call
 from upstream.budget import Budget, Pressure
@@ -23,7 +23,7 @@ MARGIN_MS = 10
 WAIT_MS_MAX = 100
 """Longest wait that follows from a send's timeout."""
 
-Again = Callable[[Slot], None]
+Again = Callable[[ReplySlot], None]
 """Takes a send another time; it is answered through the slot."""
 
 
@@ -57,7 +57,7 @@ class LimitedSends:
         call: Call,
         *,
         timeout_ms: int | None,
-        slot: Slot | None,
+        slot: ReplySlot | None,
         again: Again,
     ) -> bool:
         """Have a refused send tried again in a while; False when it is to be answered now.
@@ -95,7 +95,7 @@ class LimitedSends:
 
         slot.start, slot.withdraw = start, withdraw
 
-    def _enter(self, connection: Connection, call: Call, slot: Slot | None) -> Slot:
+    def _enter(self, connection: Connection, call: Call, slot: ReplySlot | None) -> ReplySlot:
         self.waiting[connection] = self.waiting.get(connection, 0) + 1
         connection.hold(len(call.frame))
         return connection.later() if slot is None else slot
@@ -106,7 +106,7 @@ class LimitedSends:
         if left:
             self.waiting[connection] = left
 
-    def _retry(self, connection: Connection, call: Call, slot: Slot, again: Again) -> None:
+    def _retry(self, connection: Connection, call: Call, slot: ReplySlot, again: Again) -> None:
         self._count -= 1
         self._leave(connection, call)
         # Who has gone sends it again elsewhere.

@@ -14,7 +14,7 @@ from broker.format.java import queue_of_hash, string_hash
 from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch
 from broker.format.properties import find_property
 from broker.queues.topics import is_system
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 from broker.runtime.seams import Buffer, Clock
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
@@ -60,7 +60,7 @@ def _check_none(  # noqa: PLR0917 - what compiled functions take by name costs m
     key_hash: Callable[[bytes], int],
     keyed: bool,
 ) -> int:
-    """Leave all to the general way, which is the quickest in Python; the leaf `proxy.services.check_leaf` does more.
+    """Leave all to the general way, which is the quickest in Python; `proxy.services.check_accelerator` does more.
 
     Args:
         messages: What was sent.
@@ -78,7 +78,7 @@ def _check_none(  # noqa: PLR0917 - what compiled functions take by name costs m
     return 0
 
 
-_check = leaf("proxy.services.check_leaf", "check", _check_none)
+_check = accelerated("proxy.services.check_accelerator", "check", _check_none)
 
 
 class MessageChecks:

@@ -14,7 +14,7 @@ from broker.deduplication.deduplication import MISSING
 from broker.scheduled.timer.handle import RecallHandle
 from broker.store import Position, Put
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Slot
+from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
@@ -84,6 +84,7 @@ class ProducerService:
         except TextError as error:
             self._publishing.refuse_text(connection, call, error)
             return
+        connection.note_client(message.version)
         if message.topic == HEARTBEAT_TOPIC:
             connection.answer(encode_result_reply(call, ResultCode.OK, "heartbeat"))
         elif connection in self._limited.waiting:
@@ -97,7 +98,7 @@ class ProducerService:
         call: Call,
         message: SendMessage,
         timeout_ms: int | None,
-        slot: Slot | None = None,
+        slot: ReplySlot | None = None,
         *,
         again: bool = True,
     ) -> None:
@@ -139,13 +140,21 @@ class ProducerService:
             return
         if not request.messages:
             connection.answer(encode_result_reply(call, ResultCode.OK, "empty batch"))
-        elif connection in self._limited.waiting:
+            return
+        connection.note_client(request.messages[0].version)
+        if connection in self._limited.waiting:
             self._limited.follow(connection, call, partial(self._send_batch, connection, call, request))
         else:
             self._send_batch(connection, call, request)
 
     def _send_batch(
-        self, connection: Connection, call: Call, request: BatchCall, slot: Slot | None = None, *, again: bool = True
+        self,
+        connection: Connection,
+        call: Call,
+        request: BatchCall,
+        slot: ReplySlot | None = None,
+        *,
+        again: bool = True,
     ) -> None:
         """Store a batch, or have it tried again where it is above a rate; it has no timeout to go by."""
         try:
@@ -163,7 +172,7 @@ class ProducerService:
         connection: Connection,
         call: Call,
         request: BatchCall,
-        slot: Slot | None,
+        slot: ReplySlot | None,
         *,
         keyed: bool = False,
         stored: Stored | None = None,
@@ -182,7 +191,7 @@ class ProducerService:
             stored = partial(self._stored_batch, ports, waiting) if request.receipts else _stored_untold
         return self._publishing.append(puts, ports, connection, call, stored=stored, atomic=True, slot=slot)
 
-    def _append_numbered(self, connection: Connection, call: Call, request: BatchCall, slot: Slot | None) -> None:
+    def _append_numbered(self, connection: Connection, call: Call, request: BatchCall, slot: ReplySlot | None) -> None:
         """Store a batch whose messages have numbers, or what of it is not stored yet. Raises Refusal."""
         keys = [message.unique_key for message in request.messages]
         judged = self._keyed.judge(keys)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.metrics import Metrics, declare, declare_histogram
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
 from broker.store import Position, Put, Store, StoreError
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Slot
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_ports import TopicPort
@@ -20,8 +20,15 @@ from upstream.budget import Budget, Pressure
 SENDS_REFUSED = declare(
     "pyddmq_sends_refused_total", "Messages refused, by result code (docs/protocol.md lists the codes)", ("code",)
 )
+PUBLISH_SECONDS = declare_histogram(
+    "pyddmq_publish_seconds",
+    "Messages stored, from when their frame was received until its reply may leave; half messages and those that wait "
+    "for a moment included. Their flush is everybody's, so that topics do not differ",
+    bounds=range(6, 25),
+)
 
 _HOSTS_MAX = 65_536
+_REFUSING = Pressure.REFUSING
 
 Stored = Callable[[Call, Sequence[Position]], bytes]
 """Encodes the reply of a call whose messages are stored, given where."""
@@ -34,11 +41,11 @@ class Publishing:
 
     Args:
         store: Where messages go.
-        clock: Wall clock for the born time of messages.
+        clock: Its wall clock has the born time of messages.
         metrics: The node's registry.
         state: The node's state: "ready", "draining" or "failed".
         budget: The node's account of memory.
-        notices: Where refusals are told.
+        limited_log: Logs refusals.
     """
 
     def __init__(
@@ -49,14 +56,15 @@ class Publishing:
         metrics: Metrics,
         state: Callable[[], str],
         budget: Budget,
-        notices: Notices,
+        limited_log: RateLimitedLog,
     ) -> None:
         self._store = store
         self._clock = clock
         self._metrics = metrics
+        self._took = metrics.histogram(PUBLISH_SECONDS)
         self._state = state
-        self._budget = budget
-        self.notices = notices
+        self.budget = budget
+        self.limited_log = limited_log
         self._born_hosts: dict[str, bytes] = {}
 
     def append(
@@ -70,9 +78,9 @@ class Publishing:
         refused: Refused = encode_result_reply,
         atomic: bool = False,
         published: bool = True,
-        slot: Slot | None = None,
+        slot: ReplySlot | None = None,
     ) -> list[Position]:
-        """Stage puts; the reply follows the flush that settles them.
+        """Stage puts; the reply follows the flush that makes them durable.
 
         Args:
             puts: What is appended.
@@ -102,6 +110,7 @@ class Publishing:
                 self.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(puts))
                 place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
+            self._took.observe(round((self._clock.monotonic() - place.received_at) * 1e6), len(puts))
             port = ports[0]
             if not published:
                 pass
@@ -127,7 +136,7 @@ class Publishing:
             raise store_refusal(error) from error
         place = connection.later() if slot is None else slot
         # Puts are slices of the frame and keep all of it until they are written.
-        self._budget.stage(len(call.frame))
+        self.budget.stage(len(call.frame))
         return positions
 
     def check_open(self) -> None:
@@ -135,7 +144,7 @@ class Publishing:
         if self._state() == "draining":
             text = "the node is draining: send to another node, or again in a moment"
             raise Refusal(ResultCode.FAIL_SERVER_SHUTDOWN, text)
-        if self._budget.level >= Pressure.REFUSING:
+        if self.budget.level >= _REFUSING:
             text = "the node is short of memory (memoryMax): send again in a moment"
             raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
@@ -147,7 +156,7 @@ class Publishing:
         count: int,
         refused: Refused = encode_result_reply,
         *,
-        slot: Slot | None = None,
+        slot: ReplySlot | None = None,
     ) -> None:
         """Answer a call of so many messages with why they are not taken, and count them."""
         self.tell_refused(refusal.code, refusal.text, connection.address, count)
@@ -164,7 +173,7 @@ class Publishing:
         """Count messages that were not taken and tell of them, once a minute for each code (D25)."""
         number = int(code)
         self._metrics.counter(SENDS_REFUSED, str(number)).add(count)
-        self.notices.note("send_refused", "", count, kind=str(number), code=number, client=client, text=text)
+        self.limited_log.note("send_refused", "", count, kind=str(number), code=number, client=client, text=text)
 
     def born_host(self, address: str) -> bytes:
         """Client address as RocketMQ's record has it: IPv4 and port in 8 bytes; others become 0.0.0.0."""

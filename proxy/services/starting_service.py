@@ -10,10 +10,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from proxy.port.connection import Connection
 from proxy.port.server import Handler
-from proxy.services.consumer_service import PULLS_REFUSED, refuse_low_level
+from proxy.services.consumer_service import PULLS_REFUSED
+from proxy.services.fetch_service import FETCHES_REFUSED as LOW_LEVEL_FETCHES_REFUSED
 from proxy.services.held_calls import HeldCalls, carries_results
 from proxy.services.publishing import SENDS_REFUSED
 from proxy.services.transaction_service import FETCHES_REFUSED
@@ -24,11 +25,14 @@ from proxy.wire import (
     encode_application_exception,
     encode_bool_reply,
     encode_delay_result_reply,
+    encode_fetch_refusal,
     encode_half_reply,
     encode_pull_exception,
     encode_result_reply,
+    scan_ack,
     scan_delay,
     scan_end,
+    scan_fetch,
     scan_fetch_checks,
     scan_half,
     scan_pull,
@@ -38,6 +42,7 @@ from proxy.wire import (
     scan_submit,
 )
 from pyddmq.codes import PullCode, ResultCode
+from upstream.fetch.fetching import ACKS_REFUSED
 
 _PULL_TEXT = "the node is starting: pull again in a moment"
 _SEND_TEXT = "the node is starting: send to another node, or again in a moment"
@@ -54,9 +59,9 @@ class StartingService:
         held: Calls with results, to be taken when the node is ready.
     """
 
-    def __init__(self, metrics: Metrics, notices: Notices) -> None:
-        self._metrics, self._notices = metrics, notices
-        self.held = HeldCalls(metrics, notices)
+    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+        self._metrics, self._limited_log = metrics, limited_log
+        self.held = HeldCalls(metrics, limited_log)
         self._pulls = metrics.counter(PULLS_REFUSED, PullCode.STARTING.name.lower())
         self._fetches = metrics.counter(FETCHES_REFUSED, "starting")
         self._sends = metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_SERVER_SHUTDOWN)))
@@ -67,8 +72,8 @@ class StartingService:
             "pull": self._pull,
             "submit": self._submit,
             "getConsumeStats": self._stats,
-            "fetch": self._low_level,
-            "ack": self._low_level,
+            "fetch": self._fetch,
+            "ack": self._ack,
         }
 
     def producer_handlers(self) -> dict[str, Handler]:
@@ -100,8 +105,15 @@ class StartingService:
         scan_stats(call)
         connection.answer(encode_pull_exception(call, PullCode.STARTING, _PULL_TEXT))
 
-    def _low_level(self, connection: Connection, call: Call) -> None:
-        refuse_low_level(connection, call, self._metrics, self._notices)
+    def _fetch(self, connection: Connection, call: Call) -> None:
+        scan_fetch(call)
+        self._metrics.counter(LOW_LEVEL_FETCHES_REFUSED, PullCode.STARTING.name.lower()).add()
+        connection.answer(encode_fetch_refusal(call, PullCode.STARTING))
+
+    def _ack(self, connection: Connection, call: Call) -> None:
+        offsets = scan_ack(call)["offsets"]
+        self._metrics.counter(ACKS_REFUSED, "starting").add(sum(map(len, offsets.values())))
+        connection.answer(encode_bool_reply(call, False))
 
     def _send(self, connection: Connection, call: Call) -> None:
         with suppress(TextError):

@@ -7,13 +7,13 @@ its connection's turn like a pull (D18); a check whose reply never left our buff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from broker.errors import StoreError
 from broker.format.properties import is_system_property, parse_properties
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.seams import Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
 from broker.store import Position, Put
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check
@@ -22,9 +22,10 @@ from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import Transactions
 from conf import NodeConfig
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Lost, Slot
+from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.keyed_sends import Again, KeyedSends
+from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
@@ -46,7 +47,7 @@ from proxy.wire import (
     scan_half,
 )
 from pyddmq.codes import Repeat, ResultCode
-from upstream.budget import Budget, Pressure
+from upstream.budget import Pressure
 
 FETCHES_REFUSED = declare(
     "pyddmq_check_fetches_refused_total",
@@ -86,10 +87,9 @@ class TransactionService:
         checks: What messages are asked.
         publishing: Stores and answers.
         keyed: Knows what was sent before.
-        scheduler: The event loop, for the end of a linger.
-        metrics: The node's registry.
+        limited: The sends that wait for a second try.
+        runtime: Runs what is later, as the end of a linger; counts.
         state: The node's state: "ready", "draining" or "failed".
-        budget: The node's account of memory.
         settings: The configuration in force: maxLingerTime, maxRecvMsgsLength and maxParkedPulls hold for fetches too.
 
     Attributes:
@@ -102,11 +102,10 @@ class TransactionService:
         checks: MessageChecks,
         publishing: Publishing,
         keyed: KeyedSends,
+        limited: LimitedSends,
         *,
-        scheduler: Scheduler,
-        metrics: Metrics,
+        runtime: Runtime,
         state: Callable[[], str],
-        budget: Budget,
         settings: Callable[[], NodeConfig],
     ) -> None:
         self.parked = 0
@@ -114,10 +113,11 @@ class TransactionService:
         self._checks = checks
         self._publishing = publishing
         self._keyed = keyed
-        self._scheduler = scheduler
-        self._metrics = metrics
+        self._limited = limited
+        self._scheduler = runtime.scheduler
+        self._metrics = runtime.metrics
         self._state = state
-        self._budget = budget
+        self._budget = publishing.budget
         self._settings = settings
         transactions.on_committed(self._committed)
 
@@ -134,27 +134,48 @@ class TransactionService:
         except TextError as error:
             self._publishing.refuse_text(connection, call, error, encode_half_reply)
             return
+        if connection in self._limited.waiting:
+            self._limited.follow(connection, call, partial(self._half, connection, call, request))
+        else:
+            self._half(connection, call, request)
+
+    def _half(
+        self,
+        connection: Connection,
+        call: Call,
+        request: HalfCall,
+        slot: ReplySlot | None = None,
+        *,
+        again: bool = True,
+    ) -> None:
+        """Store a half, or have it tried again where it is above a rate."""
         puts: list[Put] = []
         ports: list[TopicPort] = []
+        refused = encode_half_reply
         try:
             _check_group(request.group)
             key, judged = request.message.unique_key, None
             if key is not None:
                 judged = self._keyed.judge([key])
                 if judged.places:
-                    again = partial(self._stored_again, request.message.key)
-                    self._keyed.answer(connection, call, [key], judged, again, refused=encode_half_reply)
+                    encode = partial(self._stored_again, request.message.key)
+                    self._keyed.answer(connection, call, [key], judged, encode, refused=refused, slot=slot)
                     return
             self._checks.check([request.message], puts, ports, transactional=True, keyed=judged is not None)
             self._make_half(puts, ports, request)
             stored = partial(self._stored, request.message.key, ports[0].topic.name)
             positions = self._publishing.append(
-                puts, ports, connection, call, stored=stored, refused=encode_half_reply, published=False
+                puts, ports, connection, call, stored=stored, refused=refused, published=False, slot=slot
             )
             if judged is not None:
                 self._keyed.stored(judged, positions)
         except Refusal as refusal:
-            self._publishing.refuse(connection, call, refusal, 1, encode_half_reply)
+            retry = partial(self._half, connection, call, request, again=False)
+            timeout_ms = request.timeout_ms
+            if not (
+                again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
+            ):
+                self._publishing.refuse(connection, call, refusal, 1, refused, slot=slot)
 
     def _make_half(self, puts: list[Put], ports: list[TopicPort], request: HalfCall) -> None:
         """Turn the put into a half's, whose delay begins with the commit. Raises Refusal; the token is given back."""
@@ -261,7 +282,7 @@ class TransactionService:
 
     def _taking(
         self, answers: Sequence[Ending], connection: Connection, call: Call, request: CheckCall
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Take many answers in steps, then serve the fetch."""
         for place, answer in enumerate(answers):
             self._take(answer, request.group)
@@ -274,7 +295,7 @@ class TransactionService:
         if problem is not None:
             reason, text = problem
             self._metrics.counter(FETCHES_REFUSED, reason).add()
-            self._publishing.notices.note("check_fetch_refused", kind=reason, client=connection.address, text=text)
+            self._publishing.limited_log.note("check_fetch_refused", kind=reason, client=connection.address, text=text)
             connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
         elif connection.may_start():
             self._start(None, connection, call, request)
@@ -295,7 +316,7 @@ class TransactionService:
             return "parked", f"{self.parked} fetches of checks wait already: use fewer connections"
         return None
 
-    def _start(self, slot: Slot | None, connection: Connection, call: Call, request: CheckCall) -> None:
+    def _start(self, slot: ReplySlot | None, connection: Connection, call: Call, request: CheckCall) -> None:
         """Serve a fetch whose turn on its connection has come (D18)."""
         answer = connection.answer if slot is None else slot.answer
         checks = self._due(request)
@@ -306,7 +327,7 @@ class TransactionService:
         else:
             self._park(connection.later() if slot is None else slot, connection, call, request)
 
-    def _park(self, slot: Slot, connection: Connection, call: Call, request: CheckCall) -> None:
+    def _park(self, slot: ReplySlot, connection: Connection, call: Call, request: CheckCall) -> None:
         """Wait for a check until the linger ends or the client goes."""
         linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self._settings().max_linger_time)
 

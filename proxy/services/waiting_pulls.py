@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.runtime.seams import Clock, Scheduler
-from proxy.port.reply_slot import Lost, Slot
+from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.wire import Call, encode_empty_pull_reply
 from upstream.delivery.group import Batch, ConsumerGroup, Parked
 
 if TYPE_CHECKING:
     from proxy.port.connection import Connection
 
+LINGER_MS_MIN = 20
+"""R48: the shortest wait of a pull, or a fetch, that finds nothing."""
 _EARLY_SECONDS = 5e-4
 """Loops round their timers to milliseconds; what ends within this ends now, so that a call never spins for the rest."""
 
@@ -25,7 +27,9 @@ class WaitingPull:
 
     __slots__ = ("_call", "_connection", "_group", "_lingers", "_parked", "_slot", "deadline", "linger_ms")
 
-    def __init__(self, slot: Slot, call: Call, group: ConsumerGroup, connection: Connection, lingers: Lingers) -> None:
+    def __init__(
+        self, slot: ReplySlot, call: Call, group: ConsumerGroup, connection: Connection, lingers: Lingers
+    ) -> None:
         self._slot = slot
         self._call = call
         self._group = group

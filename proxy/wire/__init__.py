@@ -19,8 +19,9 @@ from proxy.wire.errors import (
     WireError,
     WireMisuse,
 )
+from proxy.wire.fetch_reply import QueueMessages, encode_fetch_refusal, encode_fetch_reply
 from proxy.wire.frames import FrameSplitter
-from proxy.wire.generic import (
+from proxy.wire.generic.calls import (
     Reply,
     ReplyError,
     decode_arguments,
@@ -93,6 +94,7 @@ __all__ = [
     "Properties",
     "PullCode",
     "PullRequest",
+    "QueueMessages",
     "Receipt",
     "Reply",
     "ReplyError",
@@ -111,6 +113,8 @@ __all__ = [
     "encode_checks_reply",
     "encode_delay_result_reply",
     "encode_empty_pull_reply",
+    "encode_fetch_refusal",
+    "encode_fetch_reply",
     "encode_half_reply",
     "encode_pull_exception",
     "encode_pull_reply",

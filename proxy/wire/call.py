@@ -166,9 +166,10 @@ def encode_varint(value: int) -> bytes:
     """Return an unsigned number of any size as a varint."""
     if value < 128:
         return bytes((value,))
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 1 << 14:
+        return bytes((value & 127 | 128, value >> 7))
+    return bytes((value & 127 | 128, value >> 7 & 127 | 128)) + _upper(value >> 14)
+
+
+_upper = lru_cache(maxsize=1024)(encode_varint)
+"""The upper bits of what is counted or comes with the time are the same again and again."""

@@ -17,12 +17,6 @@ STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, 
 _ELEMENT_BYTES = {TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8, UUID: 16}
 """Element types of fixed size in containers."""
 
-OFFSET_PAIRS = [bytes((low << 1 & 127 | 128, low >> 6 | 128)) for low in range(1 << 13)]
-"""The first two bytes of the zigzag varints of 8,192 offsets in a row, from a multiple of 8,192 (not 0) on.
-
-Behind them stands `offset >> 13` as a varint, the same for all of those offsets.
-"""
-
 
 def varint32(frame: bytes, pos: int) -> tuple[int, int]:
     """Read an unsigned number of at most 32 bits; returns (value, next position)."""

@@ -12,74 +12,31 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from broker.format.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
-from broker.format.record import CRC_PREFIX, Located, strip_own
-from broker.runtime.leaves import leaf
-from proxy.wire.block_shapes import BlockShapes
+from broker.format.record import Located, strip_own
+from broker.runtime.accelerators import accelerated
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
-from proxy.wire.compact import OFFSET_PAIRS
+from proxy.wire.replies import zigzag
 
 _LENGTH = struct.Struct(">I").pack
 _BINARY_STRING = struct.Struct(">BhI").pack
 _BINARY_I64_FIELD = struct.Struct(">Bhq").pack
 _BINARY_MAP_HEAD = struct.Struct(">BhBBI").pack
 
-_UNIQUE_KEY_PREFIX = b"UNIQ_KEY\x01"
-_UNUSUAL = (b"", b"_")
-assert len(_UNIQUE_KEY_PREFIX) == len(CRC_PREFIX) == len(PRIVATE_PREFIX) == 9
-
-# Varints of usual lengths; longer texts take the general way.
-_VARINT = tuple(encode_varint(value) for value in range(2048))
-
 _Parts = tuple[bytes | None, bytes | None, list[tuple[bytes, bytes]]]
-_shapes = BlockShapes()
 
 
 def take_apart(block: bytes) -> _Parts:
     """Return KEYS or None, TAGS or None, and the user's properties in their order, of a record's property block.
 
-    The usual block is one of our own: KEYS and TAGS first, UNIQ_KEY and what the broker adds last, short texts in
-    ASCII. Any other goes through `_take_any_apart`, which accepts every layout that RocketMQ reads.
-    """
-    tokens = block.split(b"\x02")
-    if len(tokens) < 3 or tokens[-2][:9] != CRC_PREFIX or not block.isascii():
-        return _take_any_apart(block)
-    stop = -3
-    if tokens[-3][:9] != _UNIQUE_KEY_PREFIX:
-        stop = -4
-        if len(tokens) < 4 or tokens[-4][:9] != _UNIQUE_KEY_PREFIX or tokens[-3][:9] != PRIVATE_PREFIX:
-            return _take_any_apart(block)
-    key = tags = None
-    index = 0
-    token = tokens[0]
-    if token[:5] == b"KEYS\x01":
-        key = token[5:]
-        index = 1
-        token = tokens[1]
-    if token[:5] == b"TAGS\x01":
-        tags = token[5:]
-        index += 1
-    pairs = []
-    for token in tokens[index:stop]:
-        name, _, value = token.partition(b"\x01")
-        if not value or name in SYSTEM_PROPERTIES or name[:1] in _UNUSUAL:
-            return _take_any_apart(block)
-        pairs.append((name, value))
-    if tokens[-1] or key == b"" or tags == b"":
-        return _take_any_apart(block)
-    return key, tags, pairs
-
-
-def _take_any_apart(block: bytes) -> _Parts:
-    """Take a block of any layout apart.
-
-    A pair with an empty name or value counts as absent and of two equal names the later one, as RocketMQ's own reader
-    has it. Broken UTF-8, which only another program can have stored, is replaced so that clients can decode the reply.
+    A pair with an empty name or value counts as absent, as RocketMQ's own reader has it. Of two equal names both are
+    sent; who reads the map has the later one, as RocketMQ does. Broken UTF-8, which only another program can have
+    stored, is replaced so that clients can decode the reply.
     """
     block = strip_own(block)
     if not block.isascii():
         block = block.decode("utf-8", "replace").encode()
     key = tags = None
-    pairs: dict[bytes, bytes] = {}
+    pairs: list[tuple[bytes, bytes]] = []
     for token in block.split(b"\x02"):
         name, _, value = token.partition(b"\x01")
         if not value:
@@ -89,8 +46,8 @@ def _take_any_apart(block: bytes) -> _Parts:
         elif name == b"TAGS":
             tags = value
         elif name and name not in SYSTEM_PROPERTIES and not name.startswith(PRIVATE_PREFIX):
-            pairs[name] = value
-    return key, tags, list(pairs.items())
+            pairs.append((name, value))
+    return key, tags, pairs
 
 
 def encode_pull_reply(
@@ -113,11 +70,30 @@ def encode_pull_reply(
     binary = call.protocol != COMPACT
     context = (_binary_context if binary else _context)(group, topic, qid)
     close = _close(delivery, binary) if delivery else b"\x00"
-    frame = _usual(head, context, list(messages), binary, close)
+    frame = _usual(head, context, list(messages), binary, close, [])
     if frame is not None:
         return frame
-    body = (_binary if binary else _compact)(head, context, messages, close)
+    body = (_binary if binary else _compact)(head, context, messages, close, [])
     return _LENGTH(len(body)) + body
+
+
+def encode_messages(
+    protocol: int, prefix: bytes, messages: Sequence[tuple[int, Located]], times: Sequence[tuple[int, int]]
+) -> memoryview:
+    """Encode a list of messages behind what a reply has in front of its count, and the end of the struct around it.
+
+    Args:
+        protocol: COMPACT or BINARY.
+        prefix: All up to the list, with its field's header; in the binary protocol also the type of its elements.
+        messages: As `encode_pull_reply` gets them.
+        times: Of each message when it was stored and when it was made, ms; empty: they are left out.
+    """
+    binary = protocol != COMPACT
+    frame = _usual(b"", prefix, list(messages), binary, b"\x00", list(times))
+    if frame is not None:
+        # Without the length of a frame, and without the end of the struct around that one.
+        return memoryview(frame)[4:-1]
+    return memoryview((_binary if binary else _compact)(b"", prefix, messages, b"\x00", times))[:-1]
 
 
 def _close(delivery: int, binary: bool) -> bytes:
@@ -127,10 +103,15 @@ def _close(delivery: int, binary: bool) -> bytes:
     return b"\x06\xce\x01" + encode_varint(delivery << 1) + b"\x00"
 
 
-def _usual_none(
-    head: bytes, context: bytes, messages: list[tuple[int, Located]], binary: bool, close: bytes
+def _usual_none(  # noqa: PLR0917 - what compiled functions take by name costs more
+    head: bytes,
+    context: bytes,
+    messages: list[tuple[int, Located]],
+    binary: bool,
+    close: bytes,
+    times: list[tuple[int, int]],
 ) -> bytes | None:
-    """Leave all to the general way; the leaf `proxy.wire.pull_leaf` does more.
+    """Leave all to the general way; `proxy.wire.pull_accelerator` does more.
 
     Args:
         head: The header of the reply.
@@ -138,6 +119,7 @@ def _usual_none(
         messages: As `encode_pull_reply` gets them.
         binary: In which protocol.
         close: What ends each message.
+        times: Of each message when it was stored and made, or nothing at all.
 
     Returns:
         The frame with its length, as the general way makes it, or None.
@@ -145,41 +127,39 @@ def _usual_none(
     return None
 
 
-_usual = leaf("proxy.wire.pull_leaf", "reply", _usual_none)
+_usual = accelerated("proxy.wire.pull_accelerator", "reply", _usual_none)
 
 
-def _compact(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]], close: bytes) -> bytes:
+def _compact(
+    head: bytes,
+    context: bytes,
+    messages: Sequence[tuple[int, Located]],
+    close: bytes,
+    times: Sequence[tuple[int, int]],
+) -> bytes:
     count = len(messages)
     parts: list[bytes | memoryview] = [head, context]
     parts.append(bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + encode_varint(count))
-    shapes = _shapes.by_length
-    size, size_bytes = -1, b""
-    numbers = _offsets([offset for offset, _ in messages])
-    for number, (_, (view, body_at, body_end, block_at, end)) in zip(numbers, messages, strict=True):
-        block = view[block_at:end].tobytes()
-        body = view[body_at:body_end]
-        if body_end - body_at != size:
-            size = body_end - body_at
-            size_bytes = encode_varint(size)
-        shape = shapes.get(end - block_at)
-        if shape is not None:
-            pieces = shape.cut(block)
-            if pieces[::2] == shape.names and block.count(b"\x02") == shape.separators and block.isascii():
-                if shape.key_head is None:
-                    parts += (b"\x28", size_bytes, body)
-                else:
-                    parts += (shape.key_head, pieces[1], b"\x18", size_bytes, body)
-                if shape.tags_head is None:
-                    parts += (b"\x26", number)
-                else:
-                    parts += (shape.tags_head, pieces[shape.user_at - 1], b"\x16", number)
-                user = list(pieces[shape.user_at : shape.user_end])
-                user[::2] = shape.heads
-                user[-1] = close
-                parts += user
-                shape.misses = 0
-                continue
-        parts += _compact_message(block, size_bytes, body, number, close)
+    for place, (offset, (view, body_at, body_end, block_at, end)) in enumerate(messages):
+        key, tags, pairs = take_apart(view[block_at:end].tobytes())
+        if key is None:
+            parts.append(b"\x28")
+        else:
+            parts += (b"\x18", encode_varint(len(key)), key, b"\x18")
+        parts += (encode_varint(body_end - body_at), view[body_at:body_end])
+        if tags is None:
+            parts.append(b"\x26")
+        else:
+            parts += (b"\x18", encode_varint(len(tags)), tags, b"\x16")
+        parts.append(encode_varint(offset << 1))
+        if pairs:
+            parts += (b"\x1b", encode_varint(len(pairs)), b"\x88")
+            for name, value in pairs:
+                parts += (encode_varint(len(name)), name, encode_varint(len(value)), value)
+        if times:
+            stored, born = times[place]
+            parts += (b"\x06\xca\x01", zigzag(stored, 64), b"\x16", zigzag(born, 64))
+        parts.append(close)
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
@@ -191,45 +171,6 @@ def _context(group: bytes, topic: bytes, qid: bytes) -> bytes:
     return b"\x0c\x00\x1c%b\x00\x19" % b"".join(texts)
 
 
-def _offsets(offsets: Sequence[int]) -> list[bytes]:
-    """Return the zigzag varint of each offset; those of a reply nearly always have the same high bits."""
-    high = offsets[0] >> 13 if offsets else 0
-    if not high or min(offsets) >> 13 != high or max(offsets) >> 13 != high:
-        return [_varint(offset << 1) for offset in offsets]
-    pairs = OFFSET_PAIRS
-    high_bytes = encode_varint(high)
-    return [pairs[offset & 8191] + high_bytes for offset in offsets]
-
-
-def _compact_message(
-    block: bytes, size_bytes: bytes, body: memoryview, number: bytes, close: bytes
-) -> list[bytes | memoryview]:
-    """Encode one message whose block has no known shape, and learn it."""
-    key, tags, pairs = take_apart(block)
-    _shapes.learn(block, key, tags, pairs)
-    parts: list[bytes | memoryview] = []
-    if key is None:
-        parts += (b"\x28", size_bytes, body)
-    else:
-        parts += (b"\x18", _varint(len(key)), key, b"\x18", size_bytes, body)
-    if tags is None:
-        parts += (b"\x26", number)
-    else:
-        parts += (b"\x18", _varint(len(tags)), tags, b"\x16", number)
-    if pairs:
-        parts += (b"\x1b", _varint(len(pairs)), b"\x88")
-        for name, value in pairs:
-            parts += (_varint(len(name)), name, _varint(len(value)), value)
-    parts.append(close)
-    return parts
-
-
-def _varint(value: int) -> bytes:
-    if value < 2048:
-        return _VARINT[value]
-    return bytes((value & 127 | 128, value >> 7)) if value < 16384 else encode_varint(value)
-
-
 @lru_cache(maxsize=1024)
 def _binary_context(group: bytes, topic: bytes, qid: bytes) -> bytes:
     """`_context` in the binary protocol, with the type of the messages' list; their count follows."""
@@ -237,10 +178,16 @@ def _binary_context(group: bytes, topic: bytes, qid: bytes) -> bytes:
     return b"\x0c\x00\x00\x0c\x00\x01%b\x00\x0f\x00\x02\x0c" % b"".join(texts)
 
 
-def _binary(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]], close: bytes) -> bytes:
+def _binary(
+    head: bytes,
+    context: bytes,
+    messages: Sequence[tuple[int, Located]],
+    close: bytes,
+    times: Sequence[tuple[int, int]],
+) -> bytes:
     field = _BINARY_STRING
     parts: list[bytes | memoryview] = [head, context, _LENGTH(len(messages))]
-    for offset, (view, body_at, body_end, block_at, end) in messages:
+    for place, (offset, (view, body_at, body_end, block_at, end)) in enumerate(messages):
         key, tags, pairs = take_apart(view[block_at:end].tobytes())
         if key is not None:
             parts += (field(11, 1, len(key)), key)
@@ -252,6 +199,8 @@ def _binary(head: bytes, context: bytes, messages: Sequence[tuple[int, Located]]
             parts.append(_BINARY_MAP_HEAD(13, 5, 11, 11, len(pairs)))
             for name, value in pairs:
                 parts += (_LENGTH(len(name)), name, _LENGTH(len(value)), value)
+        if times:
+            parts += map(_BINARY_I64_FIELD, (10, 10), (101, 102), times[place])
         parts.append(close)
     parts.append(b"\x00\x00")
     return b"".join(parts)

@@ -13,7 +13,7 @@ from typing import Any
 
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
 from proxy.wire.errors import WireMisuse
-from proxy.wire.generic import encode_reply
+from proxy.wire.generic.calls import encode_reply
 from proxy.wire.values import Receipt
 from pyddmq.codes import Repeat, ResultCode
 
@@ -110,7 +110,8 @@ def _result(  # noqa: PLR0917 - one call for both protocols
         raise WireMisuse(f"a Result that cannot be written: {error}") from error
 
 
-def _zigzag(value: int, bits: int) -> bytes:
+def zigzag(value: int, bits: int) -> bytes:
+    """Return a signed number as the compact protocol has it. Raises WireMisuse: it does not fit."""
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise WireMisuse(f"{value} is no number of {bits} bits")
     return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
@@ -119,12 +120,11 @@ def _zigzag(value: int, bits: int) -> bytes:
 def _compact_result(
     code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None, repeat: int | None
 ) -> bytes:
-    raw = msg.encode()
-    parts = [b"\x0c\x00\x15", _zigzag(code, 32), b"\x18", encode_varint(len(raw)), raw]
+    parts = [_compact_begin(code, msg)]
     last = 2
     for field_id, value in fields:
         if isinstance(value, int):
-            parts += (_compact_field(6, field_id, last), _zigzag(value, 64))
+            parts += (_compact_field(6, field_id, last), zigzag(value, 64))
         else:
             raw = value.encode()
             parts += (_compact_field(8, field_id, last), encode_varint(len(raw)), raw)
@@ -136,18 +136,26 @@ def _compact_result(
         for msg_id, qid, offset, handle in receipts:
             raw, raw_qid = msg_id.encode(), qid.encode()
             parts += (b"\x18", encode_varint(len(raw)), raw, b"\x18", encode_varint(len(raw_qid)), raw_qid)
-            parts += (b"\x16", _zigzag(offset, 64))
+            parts += (b"\x16", zigzag(offset, 64))
             if handle is not None:
                 raw = handle.encode()
                 parts += (b"\x18", encode_varint(len(raw)), raw)
             parts.append(b"\x00")
         last = 105
     if repeat is not None:
-        parts += (_compact_field(5, 106, last), _zigzag(repeat, 32))
+        parts += (_compact_field(5, 106, last), zigzag(repeat, 32))
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
 
+@lru_cache(maxsize=64)
+def _compact_begin(code: int, msg: str) -> bytes:
+    """Return the head of the result, its code and its text."""
+    raw = msg.encode()
+    return b"\x0c\x00\x15%b\x18%b%b" % (zigzag(code, 32), encode_varint(len(raw)), raw)
+
+
+@lru_cache(maxsize=64)
 def _compact_field(kind: int, field_id: int, last: int) -> bytes:
     """Header of a field of positive id after field `last`."""
     if field_id - last <= 15:

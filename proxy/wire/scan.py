@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from proxy.wire import scan_binary, scan_binary_send, scan_compact, scan_compact_send
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.generic import decode_arguments
+from proxy.wire.generic.calls import decode_arguments
 from proxy.wire.values import BatchCall, ConsumeResult, DelayCall, PullRequest, SendCall, StatsRequest
 
 _Result = TypeVar("_Result")

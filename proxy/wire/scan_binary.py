@@ -26,12 +26,20 @@ from proxy.wire.binary import (
     skip_elements,
 )
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.limits import OFFSETS_MAX, REASON_BYTES_MAX, RESULTS_MAX
+from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
+from proxy.wire.scan_deliveries import Elements, scan_deliveries, scan_reasons
 from proxy.wire.steps import Steps
 from proxy.wire.texts import shown, text_or_none
 from proxy.wire.values import ConsumeResult, PullRequest
 
 _I64_AT = struct.Struct(">q").unpack_from
+
+
+def _i64(frame: bytes, pos: int) -> tuple[int, int]:
+    return int(_I64_AT(frame, pos)[0]), pos + 8
+
+
+_MAPS = Elements(I64, STRING, map_header, skip_elements, _i64, binary)
 
 
 def pull(frame: bytes, pos: int) -> PullRequest:
@@ -132,9 +140,9 @@ def results_chain(frame: bytes, pos: int, steps: Steps) -> tuple[list[ConsumeRes
             deliveries = reasons = None
             results.append(ConsumeResult(None, None, None, success, fail))
         elif kind == MAP and field_id == 101:
-            deliveries, pos = _deliveries(frame, pos, steps)
+            deliveries, pos = scan_deliveries(_MAPS, frame, pos, steps)
         elif kind == MAP and field_id == 102:
-            reasons, pos = _reasons(frame, pos, steps)
+            reasons, pos = scan_reasons(_MAPS, frame, pos, steps)
         elif kind == STOP:
             results[index] = ConsumeResult(*context, success, fail, deliveries, reasons)
             if not outer:
@@ -172,31 +180,3 @@ def _offsets(frame: bytes, pos: int, steps: Steps) -> tuple[list[int], int]:
         raise ArgumentsError(f"more than {OFFSETS_MAX} offsets in one call: submit them in several")
     steps.offsets -= count
     return list(struct.unpack_from(f">{count}q", frame, pos)), pos + 8 * count
-
-
-def _deliveries(frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, int] | None, int]:
-    """Scan numbers of deliveries. A map of other types is passed over like a field of a wrong type."""
-    key, value, count, pos = map_header(frame, pos)
-    if count and (key != I64 or value != I64):
-        return None, skip_elements(frame, pos, (key, value), count, steps)
-    if count > steps.numbers:
-        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call: submit them in several")
-    steps.numbers -= count
-    numbers = struct.unpack_from(f">{2 * count}q", frame, pos)
-    return dict(zip(numbers[::2], numbers[1::2], strict=True)), pos + 16 * count
-
-
-def _reasons(frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, bytes] | None, int]:
-    """Scan reasons of failures, as `_deliveries` does; of each its beginning is kept."""
-    key, value, count, pos = map_header(frame, pos)
-    if count and (key != I64 or value != STRING):
-        return None, skip_elements(frame, pos, (key, value), count, steps)
-    if count > steps.numbers:
-        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call: submit them in several")
-    steps.numbers -= count
-    found = {}
-    for _ in range(count):
-        (offset,) = _I64_AT(frame, pos)
-        raw, pos = binary(frame, pos + 8)
-        found[offset] = raw[:REASON_BYTES_MAX]
-    return found, pos

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from functools import partial
 
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 from proxy.wire.binary import (
     BOOL,
     FIELD_AT,
@@ -18,30 +17,25 @@ from proxy.wire.binary import (
     STOP,
     STRING,
     STRUCT,
-    binary,
     field_header,
     list_header,
     map_header,
     skip,
     skip_elements,
 )
-from proxy.wire.errors import ArgumentsError, TextError
-from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, STEPS_PER_MESSAGE
-from proxy.wire.steps import NO_STEPS, Steps
+from proxy.wire.errors import ArgumentsError
+from proxy.wire.limits import PROPERTIES_MAX
+from proxy.wire.scan_messages import one_by_one, scan_messages
+from proxy.wire.steps import Steps
 from proxy.wire.texts import VALUE, check_pairs, check_text
-from proxy.wire.values import BatchCall, General, Properties, SendCall, SendMessage
+from proxy.wire.values import BatchCall, Properties, SendCall, SendMessage
 
+_scan = accelerated("proxy.wire.send_accelerator", "binary_messages", one_by_one)
 _new = tuple.__new__
 _STRINGS = frozenset((1, 2, 3, 5, 7, 8, 104))
 
 # Sizes are read unsigned: one that is negative for Thrift is beyond any frame and refused as such.
 _U32_AT = struct.Struct(">I").unpack_from
-# Field headers (type, id) as three bytes, with what follows them.
-_TEXT_AT = struct.Struct(">3sI").unpack_from
-_HASH_AND_TAGS_AT = struct.Struct(">3sq3sI").unpack_from
-_PARTITION_AND_BODY_AT = struct.Struct(">3si3sI").unpack_from
-_NO_TOPIC = b"\x0b\x00\x01\x00\x00\x00\x00"  # the field with an empty text
-_USUAL_HEADS = (b"\x0b\x00\x02", b"\x0a\x00\x04", b"\x0b\x00\x05", b"\x08\x00\x06", b"\x0b\x00\x07")
 
 
 def send(frame: bytes, pos: int) -> SendCall:
@@ -55,7 +49,7 @@ def send(frame: bytes, pos: int) -> SendCall:
         if kind == STOP:
             break
         if field_id == 1 and kind == STRUCT:
-            (message,), pos = _messages(frame, pos, 1, steps)
+            (message,), pos = scan_messages(_scan, _message, frame, pos, 1, steps)
         elif field_id == 2 and kind == I64:
             (timeout_ms,) = I64_AT(frame, pos)
             pos += 8
@@ -81,86 +75,13 @@ def send_batch(frame: bytes, pos: int) -> BatchCall:
             if element != STRUCT and count:
                 pos = skip_elements(frame, pos, (element,), count, steps)
                 continue
-            if count > MESSAGES_MAX:
-                raise ArgumentsError(f"a batch of {count} messages: at most {MESSAGES_MAX} are allowed")
             steps.take(len(messages))  # of a list that was given before and does not count
-            messages, pos = _messages(frame, pos, count, steps)
+            messages, pos = scan_messages(_scan, _message, frame, pos, count, steps)
         elif field_id == 101 and kind == BOOL:
             receipts = frame[pos] != 0
             pos += 1
         else:
             pos = skip(frame, pos, kind, steps)
-
-
-def _messages(frame: bytes, pos: int, count: int, steps: Steps) -> tuple[list[SendMessage], int]:
-    steps.left += count * STEPS_PER_MESSAGE
-    messages: list[SendMessage] = []
-    try:
-        pos = _scan(frame, memoryview(frame), pos, messages, count, partial(_message, steps))
-    except TextError as error:
-        error.place, error.count = len(messages), count
-        raise
-    return messages, pos
-
-
-def _by_layout(  # noqa: PLR0917 - what compiled functions take by name costs more
-    frame: bytes, view: memoryview, pos: int, messages: list[SendMessage], count: int, general: General
-) -> int:
-    """Scan elements of a list of messages; see `scan_compact_send._by_shapes`."""
-    add = messages.append
-    topic_field = _NO_TOPIC
-    topic = b""
-    if count and frame.startswith(b"\x0b\x00\x01", pos):
-        topic_field = frame[pos : pos + 7 + _TEXT_AT(frame, pos)[1]]
-        topic = topic_field[7:]
-        if not topic.isascii():
-            topic_field, topic = _NO_TOPIC, b""
-    for _ in range(count):
-        # The layout that DDMQ's own libraries write when every usual field is set: few reads that take several
-        # headers and numbers at once. Anything else, also a frame that ends within, goes the general way.
-        try:
-            if frame.startswith(topic_field, pos):
-                key_at = pos + len(topic_field) + 7
-                key_head, size = _TEXT_AT(frame, key_at - 7)
-                hash_at = key_at + size
-                hash_head, hash_id, tags_head, size = _HASH_AND_TAGS_AT(frame, hash_at)
-                tags_at = hash_at + 18
-                partition_at = tags_at + size
-                partition_head, partition_id, body_head, size = _PARTITION_AND_BODY_AT(frame, partition_at)
-                if (key_head, hash_head, tags_head, partition_head, body_head) == _USUAL_HEADS:
-                    start = partition_at + 14
-                    end = start + size
-                    body = view[start:end]
-                    key = frame[key_at:hash_at]
-                    tags = frame[tags_at:partition_at]
-                    version, properties, end = _tail(frame, end)
-                    if frame[end] == STOP and key.isascii() and tags.isascii():
-                        fields = (topic, key, None, hash_id, tags, partition_id, body, version, properties)
-                        add(_new(SendMessage, (*fields, None, None, None, None)))
-                        pos = end + 1
-                        continue
-        except (IndexError, struct.error, UnicodeDecodeError, ArgumentsError):
-            pass
-        message, pos = general(frame, view, pos)
-        add(message)
-        topic = message.topic
-        topic_field = b"\x0b\x00\x01" + len(topic).to_bytes(4, "big") + topic
-    return pos
-
-
-_scan = leaf("proxy.wire.send_leaf", "binary_messages", _by_layout)
-
-
-def _tail(frame: bytes, pos: int) -> tuple[bytes | None, Properties | None, int]:
-    """Scan version (8) and properties (9) after field 7; returns the position of what follows them."""
-    version = properties = None
-    if frame.startswith(b"\x0b\x00\x08", pos):
-        version, pos = binary(frame, pos + 3)
-        if not version.isascii():
-            version.decode()
-    if frame.startswith(b"\x0d\x00\x09", pos):
-        properties, pos = _properties(frame, pos + 3, NO_STEPS)
-    return version, properties, pos
 
 
 def _properties(frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:

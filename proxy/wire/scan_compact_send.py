@@ -1,14 +1,8 @@
-"""The arguments of the sends in TCompactProtocol, scanned straight into tuples, by the rules of `scan_compact`.
-
-Messages of known shapes (`shapes_compact`) are scanned in runs, the others field by field; both give the same.
-"""
+"""The arguments of the sends in TCompactProtocol, scanned straight into tuples, by the rules of `scan_compact`."""
 
 from __future__ import annotations
 
-import struct
-from functools import partial
-
-from broker.runtime.leaves import leaf
+from broker.runtime.accelerators import accelerated
 from proxy.wire.compact import (
     BINARY,
     FALSE,
@@ -29,17 +23,14 @@ from proxy.wire.compact import (
     skip_elements,
     varint32,
 )
-from proxy.wire.errors import ArgumentsError, TextError
-from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, STEPS_PER_MESSAGE
-from proxy.wire.shapes_compact import NO_TAIL, Head, Numbers, Shapes, find_tail
-from proxy.wire.steps import NO_STEPS, Steps
+from proxy.wire.errors import ArgumentsError
+from proxy.wire.limits import PROPERTIES_MAX
+from proxy.wire.scan_messages import one_by_one, scan_messages
+from proxy.wire.steps import Steps
 from proxy.wire.texts import VALUE, check_pairs, check_text
-from proxy.wire.values import BatchCall, General, Properties, SendCall, SendMessage
+from proxy.wire.values import BatchCall, Properties, SendCall, SendMessage
 
-_new = tuple.__new__
-_shapes = Shapes()
-_hash_ids = Numbers(absent=0, bits=64)
-_partition_ids = Numbers(absent=-1, bits=32)
+_scan = accelerated("proxy.wire.send_accelerator", "compact_messages", one_by_one)
 
 
 def send(frame: bytes, pos: int) -> SendCall:
@@ -59,7 +50,7 @@ def send(frame: bytes, pos: int) -> SendCall:
         if kind == STOP:
             break
         if last == 1 and kind == STRUCT:
-            (message,), pos = _messages(frame, pos, 1, steps)
+            (message,), pos = scan_messages(_scan, _message, frame, pos, 1, steps)
         elif last == 2 and kind == I64:
             timeout_ms, pos = i64(frame, pos)
         else:
@@ -83,7 +74,7 @@ def send_batch(frame: bytes, pos: int) -> BatchCall:
             element, count, pos = list_header(frame, pos)
             if element == STRUCT:
                 steps.take(len(messages))  # of a list that was given before and does not count
-                messages, pos = _messages(frame, pos, count, steps)
+                messages, pos = scan_messages(_scan, _message, frame, pos, count, steps)
             else:
                 pos = skip_elements(frame, pos, (element,), count, steps)
         elif last == 101 and kind in (TRUE, FALSE):
@@ -92,166 +83,8 @@ def send_batch(frame: bytes, pos: int) -> BatchCall:
             pos = skip(frame, pos, kind, steps)
 
 
-def _messages(frame: bytes, pos: int, count: int, steps: Steps) -> tuple[list[SendMessage], int]:
-    if count > MESSAGES_MAX:
-        raise ArgumentsError(f"a batch of {count} messages: at most {MESSAGES_MAX} are allowed")
-    steps.left += count * STEPS_PER_MESSAGE
-    messages: list[SendMessage] = []
-    try:
-        pos = _scan(frame, memoryview(frame), pos, messages, count, partial(_message, steps))
-    except TextError as error:
-        error.place, error.count = len(messages), count
-        raise
-    return messages, pos
-
-
-def _by_shapes(  # noqa: PLR0917 - what compiled functions take by name costs more
-    frame: bytes, view: memoryview, pos: int, messages: list[SendMessage], count: int, general: General
-) -> int:
-    """Scan elements of a list of messages; the leaf `proxy.wire.send_leaf` does the same, field by field.
-
-    Args:
-        frame: The frame.
-        view: The same; bodies are slices of it.
-        pos: Where the next element begins.
-        messages: Gets them.
-        count: How many it shall have in the end.
-        general: Scans any message, or says what is wrong.
-
-    Returns:
-        The position behind the last.
-    """
-    while len(messages) < count:
-        for head in _shapes.heads(frame, pos):
-            scanned = len(messages)
-            pos = _run(head, frame, pos, messages, count)
-            if len(messages) > scanned:
-                break
-        else:
-            start = pos
-            message, pos = general(frame, view, pos)
-            messages.append(message)
-            _shapes.learn_head(frame, start)
-    return pos
-
-
-_scan = leaf("proxy.wire.send_leaf", "compact_messages", _by_shapes)
-
-
-def _run(head: Head, frame: bytes, pos: int, messages: list[SendMessage], count: int) -> int:
-    """Scan messages of one head, up to `count` in the list; returns where the first of another one, or the end, is.
-
-    Stops also before a message that is unusual or wrong: the general way says what it is.
-    """
-    unpack, size, topic, first, second, third, fourth, fifth, tails = head
-    unpack_tail, tail_bytes, literals, names, tail_version = tails[0] if tails else NO_TAIL
-    view = memoryview(frame)
-    frame_bytes = len(frame)
-    try:
-        while len(messages) < count:
-            a, key, b, hash_raw, c, tags, d, partition_raw, e = unpack(frame, pos)
-            if a != first or b != second or c != third or d != fourth or e != fifth:
-                break
-            # Before any text is judged: only when the numbers end where they should do the parts lie where they seem.
-            hash_id, partition_id = _hash_ids[hash_raw], _partition_ids[partition_raw]
-            at = pos + size
-            body_bytes = frame[at]
-            if body_bytes < 128:
-                at += 1
-            elif (more := frame[at + 1]) < 128:
-                body_bytes += (more << 7) - 128
-                at += 2
-            else:
-                body_bytes, at = varint32(frame, at)
-            end = at + body_bytes
-            next_at = end + tail_bytes
-            parts = unpack_tail(frame, end) if next_at <= frame_bytes else ()
-            if parts[::2] == literals:
-                version = tail_version
-                values = parts[1::2]
-                if not b"".join(values).isascii():
-                    for value in values:
-                        value.decode()
-                properties = (names, values) if names else None
-            elif tail := find_tail(tails, frame, end):
-                unpack_tail, tail_bytes, literals, names, tail_version = tail
-                continue
-            else:
-                version, properties, next_at = _tail(frame, end)
-                if frame[next_at] != STOP:
-                    break
-                next_at += 1
-                _shapes.learn_tail(tails, frame, end)
-                unpack_tail, tail_bytes, literals, names, tail_version = tails[0] if tails else NO_TAIL
-            if not (key.isascii() and tags.isascii()):
-                key.decode()
-                tags.decode()
-            fields = (
-                topic,
-                key or None,
-                None,
-                hash_id,
-                tags or None,
-                partition_id,
-                view[at:end],
-                version,
-                properties,
-                None,
-                None,
-                None,
-                None,
-            )
-            messages.append(_new(SendMessage, fields))
-            pos = next_at
-    except (IndexError, struct.error, ArgumentsError, UnicodeDecodeError):
-        pass
-    return pos
-
-
-def _tail(frame: bytes, pos: int) -> tuple[bytes | None, Properties | None, int]:
-    """Scan version (8) and properties (9) after field 7; returns the position of what follows them."""
-    head = frame[pos]
-    if head == 0x18:
-        version, pos = binary(frame, pos + 1)
-        if not version.isascii():
-            version.decode()
-        if frame[pos] == 0x1B:
-            properties, pos = _properties(frame, pos + 1, NO_STEPS)
-            return version, properties, pos
-        return version, None, pos
-    if head == 0x2B:
-        properties, pos = _properties(frame, pos + 1, NO_STEPS)
-        return None, properties, pos
-    return None, None, pos
-
-
 def _properties(frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:
     """Scan a map of texts; one with other types is passed over like a field of a wrong type."""
-    count = frame[pos]
-    if count == 0:
-        return None, pos + 1
-    if frame[pos + 1] != 0x88 or count > 127:
-        return _properties_in_general(frame, pos, steps)
-    # Positions are computed as if all lengths were below 128, and one look at the bytes afterwards says whether they
-    # were: a length or a text byte of 128 and more is not ASCII.
-    names: list[bytes] = []
-    values: list[bytes] = []
-    end = pos + 2
-    try:
-        for _ in range(count):
-            value_at = end + 1 + frame[end]
-            next_at = value_at + 1 + frame[value_at]
-            names.append(frame[end + 1 : value_at])
-            values.append(frame[value_at + 1 : next_at])
-            end = next_at
-    except IndexError:
-        return _properties_in_general(frame, pos, steps)
-    if end <= len(frame) and frame[pos + 2 : end].isascii():
-        return (tuple(names), tuple(values)), end
-    return _properties_in_general(frame, pos, steps)
-
-
-def _properties_in_general(frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:
     key, value, count, pos = map_header(frame, pos)
     if count and (key != BINARY or value != BINARY):
         return None, skip_elements(frame, pos, (key, value), count, steps)

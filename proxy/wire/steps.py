@@ -34,7 +34,3 @@ class Steps:
             text = f"more than {STEPS_MAX} fields and elements that are unknown, repeated or out of order"
             raise ArgumentsError(text)
         self.left = left
-
-
-NO_STEPS = Steps(0)
-"""For ways that leave whatever takes a step to the general one; nothing is ever taken of it."""

@@ -12,12 +12,32 @@ from proxy.wire.errors import TextError
 VALUE = 3
 """Field id of the body of old clients, kept as it came."""
 
+CLIENT_NAME_MAX = 64
+"""Characters of a client's own name that are kept."""
+
 _NAMES = {1: "topic", 2: "key", 5: "tags", 8: "version"}
 
 
 def shown(raw: bytes) -> str:
     """Return a name that somebody asks for; one that is no UTF-8 becomes one that nothing can have."""
     return raw.decode("utf-8", "backslashreplace")
+
+
+def client_name(said: str | bytes) -> str:
+    """Return what a client says of itself, fit to be shown: bounded, on one line, without control characters.
+
+    It is for people alone: whoever connects may say anything, so nothing is decided by it.
+
+    Args:
+        said: The field `version` of a request, as it came.
+
+    Returns:
+        At most `CLIENT_NAME_MAX` characters, each that cannot be shown as `?`; "" for what holds nothing but spaces.
+    """
+    # No character has more than four bytes.
+    begin = said[: 4 * CLIENT_NAME_MAX]
+    text = begin.decode("utf-8", "replace") if isinstance(begin, bytes) else begin
+    return "".join(each if each.isprintable() else "?" for each in text[:CLIENT_NAME_MAX]).strip()
 
 
 def text_or_none(raw: bytes) -> str | None:

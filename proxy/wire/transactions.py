@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from proxy.wire.call import Call
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.generic import decode_arguments, encode_reply
+from proxy.wire.generic.calls import decode_arguments, encode_reply
 from proxy.wire.limits import PROPERTIES_MAX
 from proxy.wire.replies import repeat_of
 from proxy.wire.values import SendMessage

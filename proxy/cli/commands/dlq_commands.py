@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
+from msgspec import UnsetType
 
 from broker.runtime.seams import Clock, SystemClock
 from proxy.cli.admin_client import get, post
@@ -17,6 +18,14 @@ from proxy.cli.output import print_json, print_line, print_table, progress
 from proxy.cli.store.stopped_queries import asking
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
+from proxy.operate.views.dead_letters import (
+    DeadLetterFigures,
+    DeadLetterGroupsAnswer,
+    DeadLettersAnswer,
+    DeadLetterView,
+    RedriveOutcome,
+    RedriveResult,
+)
 from proxy.process.exit_codes import ExitCode
 
 _PATH = "/api/dead-letters"
@@ -40,13 +49,13 @@ Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Thos
 def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the groups that have a dead-letter topic, and how many dead letters there are."""
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
-        answer = ask(_PATH, {})
+        answer = ask(_PATH, {}, DeadLetterGroupsAnswer)
     if as_json:
         print_json(answer)
         return ExitCode.OK
     rows = [
-        [each["group"], str(each["deadLetters"]), str(each["everTotal"]), _when(each["firstMs"]), _when(each["lastMs"])]
-        for each in answer["groups"]
+        [each.group, str(each.dead_letters), str(each.ever_total), _when(each.first_ms), _when(each.last_ms)]
+        for each in answer.groups
     ]
     print_table("Dead letters", ["group", "dead letters", "ever", "first", "last"], rows, right=(1, 2))
     return ExitCode.OK
@@ -69,16 +78,16 @@ def show(
     """Show a group's dead letters, the oldest first; `pyddmq messages show ID` has a body."""
     filters = {"id": letter_id, "topic": topic, "reason": reason, "key": key, "from": begin, "until": until}
     asked = {name: value for name, value in filters.items() if value is not None}
-    found: list[dict[str, Any]] = []
+    found: list[DeadLetterView] = []
     cursor: str | None = None
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         while True:
             page: dict[str, str | int] = {"group": group, **asked, "limit": min(1000, limit - len(found))}
             if cursor is not None:
                 page["cursor"] = cursor
-            answer = ask(_PATH, page)
-            found += answer["deadLetters"]
-            cursor = answer["cursor"]
+            answer = ask(_PATH, page, DeadLettersAnswer)
+            found += answer.dead_letters
+            cursor = answer.cursor
             if cursor is None or len(found) >= limit:
                 break
     if as_json:
@@ -91,18 +100,18 @@ def show(
     return ExitCode.OK
 
 
-def _row(letter: dict[str, Any]) -> list[str]:
-    if not letter["readable"]:
-        return [str(letter["offset"]), "", "", "", "", "the record is damaged or gone", "", ""]
+def _row(letter: DeadLetterView) -> list[str]:
+    if not letter.readable:
+        return [str(letter.offset), "", "", "", "", "the record is damaged or gone", "", ""]
     return [
-        str(letter["offset"]),
-        moment_text(letter["diedMs"]),
-        letter["topic"] or "unknown",
-        letter["key"],
-        str(letter["attempts"]),
-        letter["reason"],
-        letter["id"],
-        "" if letter["redriven"] is None else _when(letter["redriven"]["atMs"]),
+        str(letter.offset),
+        _when(letter.died_ms),
+        letter.topic or "unknown",
+        letter.key or "",
+        str(letter.attempts),
+        letter.reason or "",
+        letter.id or "",
+        _when(letter.redriven.at_ms) if letter.redriven else "",
     ]
 
 
@@ -111,14 +120,14 @@ def stats(
 ) -> int:
     """Count a group's dead letters by topic and reason, and how many of them were redriven."""
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
-        answer = ask(_PATH, {"group": group, "figures": "true"})
+        answer = ask(_PATH, {"group": group, "figures": "true"}, DeadLetterFigures)
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    rows = [[str(each["count"]), str(each["redriven"]), each["topic"], each["reason"]] for each in answer["kinds"]]
+    rows = [[str(each.count), str(each.redriven), each.topic, each.reason] for each in answer.kinds]
     print_table(f"Dead letters of {group}", ["count", "redriven", "topic", "reason"], rows, right=(0, 1))
-    unreadable = f", {answer['unreadable']:,} unreadable" if answer["unreadable"] else ""
-    print_line(f"{amount(answer['deadLetters'], 'dead letter')}, {answer['redriven']:,} redriven{unreadable}")
+    unreadable = f", {answer.unreadable:,} unreadable" if answer.unreadable else ""
+    print_line(f"{amount(answer.dead_letters, 'dead letter')}, {answer.redriven:,} redriven{unreadable}")
     return ExitCode.OK
 
 
@@ -164,7 +173,7 @@ def redrive(
     run = _Run()
     total = _total(admin, group)
     with progress("redriving" if yes else "looking", total, unit="messages", enabled=not as_json) as advance:
-        for page in _pages(admin, request, rate if yes else None, Pace(clock, threading.Event().wait)):
+        for page in _pages(admin, request, rate if yes else None, RedriveRate(clock, threading.Event().wait)):
             run.take(page)
             advance(run.looked_at)
     if as_json:
@@ -180,11 +189,11 @@ def redrive(
 
 
 def _total(admin: str, group: str) -> int | None:
-    answer = get(admin, _PATH, timeout_seconds=_TIMEOUT_SECONDS)
-    return next((each["deadLetters"] for each in answer["groups"] if each["group"] == group), None)
+    answer = get(admin, _PATH, DeadLetterGroupsAnswer, timeout_seconds=_TIMEOUT_SECONDS)
+    return next((each.dead_letters for each in answer.groups if each.group == group), None)
 
 
-class Pace:
+class RedriveRate:
     """Keeps to a rate: so many a second, counted from the first page on.
 
     Args:
@@ -206,18 +215,20 @@ class Pace:
             self._wait(left)
 
 
-def _pages(admin: str, request: dict[str, Any], rate: float | None, pace: Pace) -> Iterator[dict[str, Any]]:
+def _pages(
+    admin: str, request: dict[str, Any], rate: float | None, redrive_rate: RedriveRate
+) -> Iterator[RedriveResult]:
     """Redrive page by page; each is durable when it is here."""
     limit = _PAGE if rate is None else max(1, min(_PAGE, int(rate)))
     cursor: str | None = None
     while True:
-        page = post(admin, f"{_PATH}/redrive", {**request, "cursor": cursor, "limit": limit})
+        page = post(admin, f"{_PATH}/redrive", {**request, "cursor": cursor, "limit": limit}, RedriveResult)
         yield page
-        cursor = page["cursor"]
-        if cursor is None or page["stopped"] is not None:
+        cursor = page.cursor
+        if cursor is None or page.stopped is not None:
             return
         if rate is not None:
-            pace.done(page["redriven"], rate)
+            redrive_rate.done(page.redriven, rate)
 
 
 class _Run:
@@ -226,18 +237,18 @@ class _Run:
     def __init__(self) -> None:
         self.looked_at = 0
         self.stopped: str | None = None
-        self.counts = dict.fromkeys(("redriven", "wouldRedrive", "already", "refused"), 0)
-        self.kept: list[dict[str, Any]] = []
+        self.counts = dict.fromkeys(("redriven", "would_redrive", "already", "refused"), 0)
+        self.kept: list[RedriveOutcome] = []
 
-    def take(self, page: dict[str, Any]) -> None:
-        self.looked_at += page["lookedAt"]
-        self.stopped = page["stopped"]
+    def take(self, page: RedriveResult) -> None:
+        self.looked_at += page.looked_at
+        self.stopped = page.stopped
         for name in self.counts:
-            self.counts[name] += page[name]
+            self.counts[name] += getattr(page, name)
         # Refusals are what somebody has to look at: they are all shown, of the rest the first.
-        ordinary = sum(each["outcome"] != "refused" for each in self.kept)
-        for each in page["results"]:
-            if each["outcome"] == "refused":
+        ordinary = sum(each.outcome != "refused" for each in self.kept)
+        for each in page.results:
+            if each.outcome == "refused":
                 self.kept.append(each)
             elif ordinary < _SHOWN:
                 ordinary += 1
@@ -248,7 +259,10 @@ class _Run:
             "group": group,
             "dryRun": dry_run,
             "lookedAt": self.looked_at,
-            **self.counts,
+            "redriven": self.counts["redriven"],
+            "wouldRedrive": self.counts["would_redrive"],
+            "already": self.counts["already"],
+            "refused": self.counts["refused"],
             "stopped": self.stopped,
             "shown": self.kept,
         }
@@ -259,25 +273,24 @@ class _Run:
         counts = self.counts
         rest = f"{counts['already']:,} redriven before, {counts['refused']:,} refused"
         if dry_run:
-            would = counts["wouldRedrive"]
+            would = counts["would_redrive"]
             print_line(f"would redrive {amount(would, 'dead letter')}; {rest}{'. Say --yes to do it' if would else ''}")
         else:
             print_line(f"redrove {amount(counts['redriven'], 'dead letter')}; {rest}")
 
 
-def _outcome_row(result: dict[str, Any]) -> list[str]:
-    target = result.get("target")
-    text = {
-        "refused": f"refused: {result.get('why')}",
-        "already": "",
-        "redriven": "" if target is None else f"redriven to {target['topic']} as {target.get('id')}",
-        "would_redrive": "" if target is None else f"would go to {target['topic']}, queue {target['queue']}",
-    }[result["outcome"]]
-    before = result.get("redriven")
-    if result["outcome"] == "already" and before is not None:
-        text = f"already redriven at {_when(before['atMs'])} as {before['id']}"
-    return [str(result["offset"]), result.get("topic") or "", result.get("key") or "", result.get("id") or "", text]
+def _outcome_row(result: RedriveOutcome) -> list[str]:
+    target, before, text = result.target, result.redriven, ""
+    if result.outcome == "refused":
+        text = f"refused: {result.why}"
+    elif result.outcome == "already" and before:
+        text = f"already redriven at {_when(before.at_ms)} as {before.id}"
+    elif result.outcome == "redriven" and target:
+        text = f"redriven to {target.topic} as {target.id}"
+    elif target:
+        text = f"would go to {target.topic}, queue {target.queue}"
+    return [str(result.offset), result.topic or "", result.key or "", result.id or "", text]
 
 
-def _when(wall_ms: int | None) -> str:
-    return "" if wall_ms is None else moment_text(wall_ms)
+def _when(wall_ms: int | UnsetType | None) -> str:
+    return moment_text(wall_ms) if isinstance(wall_ms, int) else ""

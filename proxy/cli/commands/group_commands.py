@@ -15,8 +15,10 @@ from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table, printable
 from proxy.operate.text import age, amount
-from proxy.operate.view import whereabouts
+from proxy.operate.views.changes import HeadResult, PauseResult
+from proxy.operate.views.groups import StuckAnswer
 from proxy.process.exit_codes import ExitCode
+from upstream.views import StuckMessage, holder_text, whereabouts
 
 _LIMIT = 10_000
 
@@ -45,27 +47,27 @@ def stuck(
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    print_findings(answer)
-    if not answer["stuck"]:
+    print_findings(answer.findings)
+    if not answer.stuck:
         print_line("nothing is stuck")
         return ExitCode.OK
-    now_ms = answer["nowMs"]
+    now_ms = answer.now_ms
     rows = [
         [
-            each["group"],
-            each["topic"],
-            each["key"] if each["key"] is not None else "(unordered)",
-            f"{each['queue']}",
-            f"{each['offset']}",
-            each["id"] or "(unreadable)",
-            f"out with {each['holder']}" if each["holder"] else whereabouts(each["state"]),
-            f"{each['attempts']}",
-            age((now_ms - each["sinceMs"]) / 1000),
-            "" if each["dueMs"] is None else f"in {age((each['dueMs'] - now_ms) / 1000)}",
-            f"{each['waiting']}",
-            each["reason"] or "",
+            each.group,
+            each.topic,
+            each.key if each.key is not None else "(unordered)",
+            f"{each.queue}",
+            f"{each.offset}",
+            each.id or "(unreadable)",
+            f"out with {holder_text(each.holder, each.holder_client)}" if each.holder else whereabouts(each.state),
+            f"{each.attempts}",
+            age((now_ms - each.since_ms) / 1000),
+            "" if each.due_ms is None else f"in {age((each.due_ms - now_ms) / 1000)}",
+            f"{each.waiting}",
+            each.reason or "",
         ]
-        for each in answer["stuck"]
+        for each in answer.stuck
     ]
     columns = [
         "group",
@@ -81,13 +83,14 @@ def stuck(
         "behind it",
         "last failure",
     ]
-    print_table(f"{amount(answer['stuckTotal'], 'stuck message')}", columns, rows, right=(3, 4, 7, 8, 10))
+    print_table(f"{amount(answer.stuck_total, 'stuck message')}", columns, rows, right=(3, 4, 7, 8, 10))
     print_line("to end one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
     return ExitCode.OK
 
 
-def _stuck(admin: str, group: str | None) -> dict[str, Any]:
-    return get(admin, f"/api/groups/stuck?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+def _stuck(admin: str, group: str | None) -> StuckAnswer:
+    asked = f"&group={quote(group, safe='')}" if group else ""
+    return get(admin, f"/api/groups/stuck?limit={_LIMIT}{asked}", StuckAnswer)
 
 
 def _on_one(action: str, summary: str) -> HeadCommand:
@@ -128,25 +131,25 @@ def _message(  # noqa: PLR0917 - the options of three commands, in their order
     if key is None or queue is not None or offset is not None:
         text = "name the message with --key, or with --queue and --offset; `pyddmq groups stuck` shows them"
         raise CliError(text, ExitCode.USAGE)
-    found = [each for each in _stuck(admin, group)["stuck"] if each["key"] == key and topic in (None, each["topic"])]
+    found = [each for each in _stuck(admin, group).stuck if each.key == key and topic in (None, each.topic)]
     if not found:
         text = f"no message of key {key!r} is stuck in group {group}; `pyddmq groups stuck {group}` lists what is"
         raise CliError(text, ExitCode.NOT_FOUND)
     if len(found) > 1:
-        topics = ", ".join(each["topic"] for each in found)
+        topics = ", ".join(each.topic for each in found)
         raise CliError(f"key {key!r} is stuck in several topics: {topics}; name one with --topic", ExitCode.USAGE)
     [head] = found
     if not yes:
         _confirm(head)
-    return {name: head[name] for name in ("group", "topic", "queue", "offset", "key")}
+    return {"group": head.group, "topic": head.topic, "queue": head.queue, "offset": head.offset, "key": head.key}
 
 
-def _confirm(head: dict[str, Any]) -> None:
+def _confirm(head: StuckMessage) -> None:
     """Show a message, on stderr, and go on when the answer is yes."""
-    where = f"out with {head['holder']}" if head["holder"] else whereabouts(head["state"])
+    where = f"out with {holder_text(head.holder, head.holder_client)}" if head.holder else whereabouts(head.state)
     text = (
-        f"topic {head['topic']}, queue {head['queue']}, offset {head['offset']}, key {head['key']}, id {head['id']}: "
-        f"{where}, {amount(head['attempts'], 'delivery')}, {amount(head['waiting'], 'message')} behind it"
+        f"topic {head.topic}, queue {head.queue}, offset {head.offset}, key {head.key}, id {head.id}: "
+        f"{where}, {amount(head.attempts, 'delivery')}, {amount(head.waiting or 0, 'message')} behind it"
     )
     if not sys.stdin.isatty():
         raise CliError(f"{printable(text)}. Say --yes, or name it with --queue and --offset", ExitCode.USAGE)
@@ -155,12 +158,12 @@ def _confirm(head: dict[str, Any]) -> None:
 
 
 def _act(action: str, admin: str, message: dict[str, Any], *, force: bool, as_json: bool) -> int:
-    answer = post(admin, f"/api/groups/{action}", {**message, "force": force})
+    answer = post(admin, f"/api/groups/{action}", {**message, "force": force}, HeadResult)
     if as_json:
         print_json(answer)
     else:
-        key = "" if answer["key"] is None else f" (key {printable(answer['key'])})"
-        print_line(f"{answer['topic']}, queue {answer['queue']}, offset {answer['offset']}{key}: {answer['text']}")
+        key = "" if answer.key is None else f" (key {printable(answer.key)})"
+        print_line(f"{answer.topic}, queue {answer.queue}, offset {answer.offset}{key}: {answer.text}")
     return ExitCode.OK
 
 
@@ -177,11 +180,11 @@ def resume(
 
 
 def _pause(action: str, admin: str, group: str, topic: str | None, *, as_json: bool) -> int:
-    answer = post(admin, f"/api/groups/{action}", {"group": group, "topic": topic})
+    answer = post(admin, f"/api/groups/{action}", {"group": group, "topic": topic}, PauseResult)
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    before = "" if answer["changed"] else "nothing changed: "
-    paused = ", ".join(answer["pausedTopics"])
+    before = "" if answer.changed else "nothing changed: "
+    paused = ", ".join(answer.paused_topics)
     print_line(f"{before}group {group}: " + (f"paused: {paused}" if paused else "nothing is paused"))
     return ExitCode.OK

@@ -13,7 +13,9 @@ from typing import Annotated, Any, BinaryIO
 from urllib.parse import urlencode
 
 import typer
+from msgspec import to_builtins
 
+from broker.runtime.steps import run_now
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
@@ -21,10 +23,11 @@ from proxy.cli.output import print_json, print_line, print_table, printable, pro
 from proxy.cli.store.store_files import opened, query_errors
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
+from proxy.operate.views.messages import MessagesAnswer, MessageView
 from proxy.process.exit_codes import ExitCode
 
-Ask = Callable[[dict[str, str]], dict[str, Any]]
-"""Answers the parameters of /api/messages with its document."""
+Ask = Callable[[dict[str, str]], MessagesAnswer]
+"""Answers the parameters of /api/messages."""
 
 DataFolder = Annotated[
     Path | None,
@@ -46,9 +49,7 @@ def show(
     *,
     message_id: Annotated[
         str | None,
-        typer.Argument(
-            metavar="ID", help="offsetMsgId, or what the producer was told: id, a timer's handle, DDMQ's id."
-        ),
+        typer.Argument(metavar="ID", help="offsetMsgId, or what the producer got: id, a timer's handle, DDMQ's id."),
     ] = None,
     topic: Topic = None,
     queue: Queue = None,
@@ -68,7 +69,7 @@ def show(
         raise CliError("an offset needs --topic and --queue", ExitCode.USAGE)
     with _asking(admin, data) as ask:
         answer = ask({**_parameters(asked), "body": "whole"})
-    messages = answer["messages"]
+    messages = answer.messages
     if raw:
         _write_raw(messages[0], output)
     elif as_json:
@@ -102,7 +103,7 @@ def query(
     with _asking(admin, data) as ask:
         answer = ask(_parameters(asked))
     if as_json:
-        for message in answer["messages"]:
+        for message in answer.messages:
             print_json(message)
     else:
         _print_list(topic, answer)
@@ -122,7 +123,7 @@ def export(
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")] = None,
     cursor: Annotated[int, typer.Option(min=0, help="From this commit-log offset on.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-O", help="Into this file; else to stdout.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on behind the last whole line of --output.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole line of --output.")] = False,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,
 ) -> int:
@@ -141,25 +142,23 @@ def export(
             page = _PAGE if limit is None else min(_PAGE, limit - count)
             answer = ask({**asked, "body": "whole", "cursor": str(cursor), "limit": str(page)})
             # What `ago` means must not move from page to page.
-            asked.update(_fixed(asked, answer["nowMs"]))
-            damaged += answer["damaged"]
-            messages = answer["messages"]
+            asked.update(_fixed(asked, answer.now_ms))
+            damaged += answer.damaged
+            messages = answer.messages
             if messages and advance is None:
-                first = messages[0]["physical"]
-                shown = progress(
-                    f"exporting {topic}", answer["logEnd"] - first, unit="bytes", enabled=output is not None
-                )
+                first = messages[0].physical
+                shown = progress(f"exporting {topic}", answer.log_end - first, unit="bytes", enabled=output is not None)
                 advance = stack.enter_context(shown)
             for message in messages:
                 # What is larger than a page holds comes whole by itself.
-                alone = {"physical": str(message["physical"]), "body": "whole"}
-                _write_line(target, ask(alone)["messages"][0] if message["bodyCut"] else message)
+                alone = {"physical": str(message.physical), "body": "whole"}
+                _write_line(target, ask(alone).messages[0] if message.body_cut else message)
             count += len(messages)
             if messages and advance is not None:
-                advance(messages[-1]["physical"] + messages[-1]["bytes"] - first)
-            if answer["cursor"] is None:
+                advance(messages[-1].physical + messages[-1].bytes - first)
+            if answer.cursor is None:
                 break
-            cursor = answer["cursor"]
+            cursor = answer.cursor
         _finish(target, output)
     if output is not None:
         print_line(f"{amount(count, 'message')} of {topic} written to {output}")
@@ -175,20 +174,21 @@ def export(
 def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
     """Return what answers: the admin port, or the files of a data directory."""
     if data is None:
-        yield lambda parameters: get(admin, f"/api/messages?{urlencode(parameters)}", timeout_seconds=_PATIENCE_SECONDS)
+        yield lambda parameters: get(
+            admin, f"/api/messages?{urlencode(parameters)}", MessagesAnswer, timeout_seconds=_PATIENCE_SECONDS
+        )
         return
     from broker.runtime.seams import SystemClock
-    from proxy.operate.messages import MessageSearch
+    from proxy.operate.lookups.messages import MessageSearch
 
     clock = SystemClock()
     with opened(data, as_json=True) as store:
 
-        def ask(parameters: dict[str, str]) -> dict[str, Any]:
+        def ask(parameters: dict[str, str]) -> MessagesAnswer:
             with query_errors():
                 search = MessageSearch(store, parameters, now_ms=clock.wall_ms())
-                for _ in search.steps():
-                    pass
-                return search.document()
+                run_now(search.steps())
+                return search.answer()
 
         yield ask
 
@@ -206,62 +206,62 @@ def _fixed(asked: dict[str, str], now_ms: int) -> dict[str, str]:
 # What is printed
 
 
-def _print_message(message: dict[str, Any]) -> None:
+def _print_message(message: MessageView) -> None:
     lines = [
-        f"topic {message['topic']}  queue {message['queue']}  offset {message['offset']}",
-        f"id {message['id']}  unique key {message['uniqueKey'] or '-'}",
-        f"key {message['key'] or '-'}  tag {message['tag'] or '-'}",
-        f"stored {moment_text(message['storeMs'])} at {message['storeHost']}, commit-log offset {message['physical']}, "
-        f"{amount(message['bytes'], 'byte')}",
-        f"born {moment_text(message['bornMs'])} at {message['bornHost']}",
-        f"sysFlag {message['sysFlag']}  flag {message['flag']}  redelivered {message['reconsumeTimes']}"
-        + (f"  replaces the record at {message['preparedOffset']}" if message["preparedOffset"] else ""),
+        f"topic {message.topic}  queue {message.queue}  offset {message.offset}",
+        f"id {message.id}  unique key {message.unique_key or '-'}",
+        f"key {message.key or '-'}  tag {message.tag or '-'}",
+        f"stored {moment_text(message.store_ms)} at {message.store_host}, commit-log offset {message.physical}, "
+        f"{amount(message.bytes, 'byte')}",
+        f"born {moment_text(message.born_ms)} at {message.born_host}",
+        f"sysFlag {message.sys_flag}  flag {message.flag}  redelivered {message.reconsume_times}"
+        + (f"  replaces the record at {message.prepared_offset}" if message.prepared_offset else ""),
         "properties",
-        *(f"  {name} = {value}" for name, value in message["properties"].items()),
+        *(f"  {name} = {value}" for name, value in message.properties.items()),
     ]
     for line in lines:
         print_line(printable(line))
-    if "bodyProblem" in message:
-        print_line(printable(f"the body cannot be unpacked: {message['bodyProblem']}"))
-    if message["bodyEncoding"] == "utf-8":
-        print_line(f"body, {amount(message['bodyBytes'], 'byte')}")
-        for line in message["body"].split("\n"):
+    if message.body_problem:
+        print_line(printable(f"the body cannot be unpacked: {message.body_problem}"))
+    if message.body_encoding == "utf-8":
+        print_line(f"body, {amount(message.body_bytes, 'byte')}")
+        for line in message.body.split("\n"):
             print_line(f"  {printable(line)}")
     else:
-        print_line(f"body, {amount(message['bodyBytes'], 'byte')}, in hex")
-        raw = base64.b64decode(message["body"])
+        print_line(f"body, {amount(message.body_bytes, 'byte')}, in hex")
+        raw = base64.b64decode(message.body)
         for at in range(0, len(raw), 32):
             print_line(f"  {raw[at : at + 32].hex(' ', 4)}")
-    if message["bodyCut"]:
+    if message.body_cut:
         print_line("  (cut)")
 
 
-def _print_list(topic: str, answer: dict[str, Any]) -> None:
+def _print_list(topic: str, answer: MessagesAnswer) -> None:
     rows = [
         [
-            str(message["queue"]),
-            str(message["offset"]),
-            moment_text(message["storeMs"]),
-            message["key"] or "",
-            message["tag"] or "",
-            message["uniqueKey"],
-            str(message["bodyBytes"]),
-            message["body"][:_LINE_CHARS] if message["bodyEncoding"] == "utf-8" else "(binary)",
+            str(message.queue),
+            str(message.offset),
+            moment_text(message.store_ms),
+            message.key or "",
+            message.tag or "",
+            message.unique_key,
+            str(message.body_bytes),
+            message.body[:_LINE_CHARS] if message.body_encoding == "utf-8" else "(binary)",
         ]
-        for message in answer["messages"]
+        for message in answer.messages
     ]
     columns = ["queue", "offset", "stored", "key", "tag", "unique key", "bytes", "body"]
     print_table(f"Messages of {topic}", columns, rows, right=(0, 1, 6))
-    if answer["cursor"] is not None:
+    if answer.cursor is not None:
         print_line("there are more; --limit shows up to 1000, `pyddmq messages export` all of them")
 
 
-def _warn(answer: dict[str, Any]) -> None:
-    if answer["unsearchedBytes"]:
-        missed = answer["unsearchedBytes"]
+def _warn(answer: MessagesAnswer) -> None:
+    if answer.unsearched_bytes:
+        missed = answer.unsearched_bytes
         _say(f"not indexed and not searched: {amount(missed, 'byte')} of the log; messages may be missing")
-    if answer["damaged"]:
-        _say(f"left out: {amount(answer['damaged'], 'damaged record')}; `pyddmq store check` names them")
+    if answer.damaged:
+        _say(f"left out: {amount(answer.damaged, 'damaged record')}; `pyddmq store check` names them")
 
 
 def _say(text: str) -> None:
@@ -271,9 +271,9 @@ def _say(text: str) -> None:
 # What is written
 
 
-def _write_raw(message: dict[str, Any], output: Path | None) -> None:
-    text = message["body"]
-    body = text.encode() if message["bodyEncoding"] == "utf-8" else base64.b64decode(text)
+def _write_raw(message: MessageView, output: Path | None) -> None:
+    text = message.body
+    body = text.encode() if message.body_encoding == "utf-8" else base64.b64decode(text)
     try:
         if output is not None:
             output.write_bytes(body)
@@ -322,9 +322,9 @@ def _resume(stream: BinaryIO, output: Path) -> int:
         raise CliError(text, ExitCode.USAGE) from error
 
 
-def _write_line(target: BinaryIO, message: dict[str, Any]) -> None:
+def _write_line(target: BinaryIO, message: MessageView) -> None:
     try:
-        target.write(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        target.write(json.dumps(to_builtins(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
@@ -11,9 +11,12 @@ from proxy.cli.admin_client import get
 from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
-from proxy.operate.text import amount
-from proxy.operate.view import whereabouts
+from proxy.operate.text import amount, duration
+from proxy.operate.views.groups import GroupsAnswer
+from proxy.operate.views.node import StatsAnswer
+from proxy.operate.views.topics import TopicsAnswer
 from proxy.process.exit_codes import ExitCode
+from upstream.views import holder_text, whereabouts
 
 _LIMIT = 10_000
 _OUT_SHOWN = 20
@@ -26,28 +29,30 @@ def topics(
     as_json: AsJson = False,
 ) -> int:
     """List topics with the offsets that their queues hold."""
-    answer = get(admin, f"/api/topics?limit={_LIMIT}" + (f"&topic={quote(topic, safe='')}" if topic else ""))
+    answer = get(
+        admin, f"/api/topics?limit={_LIMIT}" + (f"&topic={quote(topic, safe='')}" if topic else ""), TopicsAnswer
+    )
     if as_json:
         print_json(answer)
         return ExitCode.OK
     if topic is not None:
         rows = [
-            [str(queue["queue"]), str(queue["min"]), str(queue["max"]), str(queue["max"] - queue["min"])]
-            for each in answer["topics"]
-            for queue in each["queues"]
+            [str(queue.queue), str(queue.min), str(queue.max), str(queue.max - queue.min)]
+            for each in answer.topics
+            for queue in each.queues
         ]
-        kinds = ", ".join(each["messageType"] for each in answer["topics"])
+        kinds = ", ".join(each.message_type for each in answer.topics)
         print_table(f"Topic {topic} ({kinds})", ["queue", "first", "end", "messages"], rows, right=(0, 1, 2, 3))
         return ExitCode.OK
     rows = [
         [
-            each["topic"],
-            "" if each["kind"] == "user" else each["kind"],
-            each["messageType"],
-            str(len(each["queues"])),
-            str(sum(queue["max"] - queue["min"] for queue in each["queues"])),
+            each.topic,
+            "" if each.kind == "user" else each.kind,
+            each.message_type,
+            str(len(each.queues)),
+            str(each.messages),
         ]
-        for each in answer["topics"]
+        for each in answer.topics
     ]
     print_table("Topics", ["topic", "kind", "type", "queues", "messages"], rows, right=(3, 4))
     return ExitCode.OK
@@ -60,27 +65,30 @@ def groups(
     as_json: AsJson = False,
 ) -> int:
     """List groups with their lag in messages and seconds, messages in flight and stuck keys."""
-    answer = get(admin, f"/api/groups?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+    answer = get(
+        admin, f"/api/groups?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""), GroupsAnswer
+    )
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    print_findings(answer)
+    print_findings(answer.findings)
     rows = [
         [
-            each["group"],
-            subscription["topic"],
-            subscription["state"] if subscription["pausedSinceMs"] is None else "paused",
-            str(subscription["lag"]),
-            f"{subscription['lagSeconds']:.1f}",
-            str(subscription["inFlight"]),
-            str(subscription["waiting"]),
+            each.group,
+            subscription.topic,
+            subscription.state if subscription.paused_since_ms is None else "paused",
+            str(subscription.lag),
+            f"{subscription.lag_seconds:.1f}",
+            str(subscription.in_flight),
+            str(subscription.waiting),
         ]
-        for each in answer["groups"]
-        for subscription in each["topics"]
+        for each in answer.groups
+        for subscription in each.topics
     ]
     columns = ["group", "topic", "state", "lag", "lag s", "in flight", "waiting"]
     print_table("Groups", columns, rows, right=(3, 4, 5, 6))
     _print_stuck_keys(answer)
+    _print_fetchers(answer)
     if group is not None:
         _print_in_flight(answer)
     return ExitCode.OK
@@ -88,47 +96,62 @@ def groups(
 
 def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Show the node itself: state, uptime, store, connections and counters."""
-    answer = get(admin, f"/api/stats?limit={_LIMIT}")
+    answer = get(admin, f"/api/stats?limit={_LIMIT}", StatsAnswer)
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    print_line(f"pyddmq {answer['version']}, {answer['state']}, up {answer['uptimeSeconds']:.0f} s")
-    for reason in answer["reasons"]:
+    print_line(f"pyddmq {answer.version}, {answer.state}, up {answer.uptime_seconds:.0f} s")
+    for reason in answer.reasons:
         print_line(f"  {reason}")
-    print_findings(answer)
-    store = answer.get("store")
+    print_findings(answer.findings)
+    store = answer.store
     if store:
         mib = 1024 * 1024
-        used, free = store["usedBytes"] / mib, store["freeBytes"] / mib
-        print_line(f"store {store['path']}: {used:,.0f} MiB used, {free:,.0f} MiB free, flush {store['flush']}")
+        used, free = store.used_bytes / mib, store.free_bytes / mib
+        print_line(f"store {store.path}: {used:,.0f} MiB used, {free:,.0f} MiB free, flush {store.flush}")
+    print_table(
+        "How long things took, last two minutes",
+        ["what", "of", "count", "half within", "99 % within"],
+        [
+            [
+                each.name,
+                ", ".join(each.labels.values()),
+                f"{each.count:,}",
+                duration(each.p50_seconds),
+                duration(each.p99_seconds),
+            ]
+            for each in answer.latencies
+        ],
+        right=(2, 3, 4),
+    )
     connections = [
-        [each["address"], each["service"], _age(answer, each["sinceMs"]), str(each["requests"])]
-        for each in answer["connections"]
+        [each.address, each.client or "", each.service, _age(answer.now_ms, each.since_ms), str(each.requests)]
+        for each in answer.connections
     ]
     print_table(
-        amount(answer["connectionsTotal"], "connection"),
-        ["address", "service", "since s", "requests"],
+        amount(answer.connections_total, "connection"),
+        ["address", "client", "service", "since s", "requests"],
         connections,
-        right=(2, 3),
+        right=(3, 4),
     )
-    counters = [[name, f"{value:,}"] for name, value in sorted(answer["counters"].items())]
+    counters = [[name, f"{value:,}"] for name, value in sorted(answer.counters.items())]
     print_table("Counters", ["name", "value"], counters, right=(1,))
     return ExitCode.OK
 
 
-def _print_stuck_keys(answer: dict[str, Any]) -> None:
+def _print_stuck_keys(answer: GroupsAnswer) -> None:
     rows = [
         [
-            each["group"],
-            key["key"] or "",
-            f"{key['qid']}@{key['offset']}",
-            str(key["attempts"]),
-            key["holder"] or whereabouts(key["state"]),
-            _age(answer, key["sinceMs"]),
+            each.group,
+            key.key or "",
+            f"{key.qid}@{key.offset}",
+            str(key.attempts),
+            holder_text(key.holder, key.holder_client) if key.holder else whereabouts(key.state),
+            _age(answer.now_ms, key.since_ms),
         ]
-        for each in answer["groups"]
-        for subscription in each["topics"]
-        for key in subscription["stuckKeys"]
+        for each in answer.groups
+        for subscription in each.topics
+        for key in subscription.stuck_keys
     ]
     if rows:
         print_table(
@@ -136,19 +159,34 @@ def _print_stuck_keys(answer: dict[str, Any]) -> None:
         )
 
 
-def _print_in_flight(answer: dict[str, Any]) -> None:
-    out = [each for group in answer["groups"] for each in group["inFlight"]]
+def _print_fetchers(answer: GroupsAnswer) -> None:
+    rows = [
+        [group.group, each.id, each.address, _age(answer.now_ms, each.fetched_ms), ", ".join(each.queues) or "none"]
+        for group in answer.groups
+        for each in group.fetchers
+    ]
+    if rows:
+        print_table("Fetchers", ["group", "fetcher", "client", "fetched s ago", "queues"], rows, right=(3,))
+
+
+def _print_in_flight(answer: GroupsAnswer) -> None:
+    out = [each for group in answer.groups for each in group.in_flight]
     if not out:
         print_line("nothing is in flight")
         return
     rows = [
-        [each["topic"], f"{each['qid']}@{each['offset']}", each["holder"], _age(answer, each["sinceMs"])]
+        [
+            each.topic,
+            f"{each.qid}@{each.offset}",
+            holder_text(each.holder, each.holder_client),
+            _age(answer.now_ms, each.since_ms),
+        ]
         for each in out[:_OUT_SHOWN]
     ]
     title = "In flight" if len(out) <= _OUT_SHOWN else f"In flight, the oldest {_OUT_SHOWN} of {len(out)}"
     print_table(title, ["topic", "message", "holder", "since s"], rows, right=(3,))
 
 
-def _age(answer: dict[str, Any], since_ms: int) -> str:
+def _age(now_ms: int, since_ms: int) -> str:
     """Seconds since a moment by the node's own clock."""
-    return f"{max(0, answer['nowMs'] - since_ms) / 1000:.1f}"
+    return f"{max(0, now_ms - since_ms) / 1000:.1f}"

@@ -15,6 +15,8 @@ from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
+from proxy.operate.views.changes import ResetResult
+from proxy.operate.views.groups import OffsetsAnswer
 from proxy.process.exit_codes import ExitCode
 
 _LIMIT = 10_000
@@ -29,7 +31,9 @@ def show(
 ) -> int:
     """Show where groups stand in every queue."""
     if data is None:
-        answer = get(admin, f"/api/offsets?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""))
+        answer = get(
+            admin, f"/api/offsets?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""), OffsetsAnswer
+        )
     else:
         from proxy.cli.store import stopped_store
 
@@ -39,18 +43,18 @@ def show(
         return ExitCode.OK
     rows = [
         [
-            each["group"],
-            each["topic"],
-            str(each["queue"]),
-            str(each["min"]),
-            str(each["committed"]),
-            str(each["finishedAbove"]),
-            str(each["next"]),
-            str(each["max"]),
-            str(each["lag"]),
-            "" if each["oldestMs"] is None else moment_text(each["oldestMs"]),
+            each.group,
+            each.topic,
+            str(each.queue),
+            str(each.min),
+            str(each.committed),
+            str(each.finished_above),
+            str(each.next),
+            str(each.max),
+            str(each.lag),
+            "" if each.oldest_ms is None else moment_text(each.oldest_ms),
         ]
-        for each in answer["offsets"]
+        for each in answer.offsets
     ]
     columns = [
         "group",
@@ -106,7 +110,7 @@ def reset(
     if data is None:
         body: dict[str, Any] = {"group": group, "topic": topic, "queue": queue, **given}
         body |= {"dryRun": not yes, "force": force, "waitSeconds": wait}
-        answer = post(admin, "/api/offsets/reset", body, timeout_seconds=wait + CHANGE_TIMEOUT_SECONDS)
+        answer = post(admin, "/api/offsets/reset", body, ResetResult, timeout_seconds=wait + CHANGE_TIMEOUT_SECONDS)
     else:
         from proxy.cli.store import stopped_store
         from upstream.operate.positions import Target
@@ -120,26 +124,26 @@ def reset(
     return ExitCode.OK
 
 
-def _print_moves(answer: dict[str, Any]) -> None:
+def _print_moves(answer: ResetResult) -> None:
     rows = [
         [
-            str(each["queue"]),
-            str(each["from"]),
-            str(each["to"]),
-            str(each["skipped"]),
-            str(each["repeated"]),
-            str(each["finishedAboveForgotten"]),
-            str(each["inFlight"]),
+            str(each.queue),
+            str(each.start),
+            str(each.to),
+            str(each.skipped),
+            str(each.repeated),
+            str(each.finished_above_forgotten),
+            str(each.in_flight),
         ]
-        for each in answer["queues"]
+        for each in answer.queues
     ]
     columns = ["queue", "from", "to", "skipped", "repeated", "of them finished above", "in flight"]
-    print_table(f"Group {answer['group']} on topic {answer['topic']}", columns, rows, right=tuple(range(7)))
-    skipped = amount(sum(each["skipped"] for each in answer["queues"]), "unfinished message")
-    repeated = amount(sum(each["repeated"] for each in answer["queues"]), "finished message")
-    if answer["changed"]:
+    print_table(f"Group {answer.group} on topic {answer.topic}", columns, rows, right=tuple(range(7)))
+    skipped = amount(sum(each.skipped for each in answer.queues), "unfinished message")
+    repeated = amount(sum(each.repeated for each in answer.queues), "finished message")
+    if answer.changed:
         print_line(f"done: {skipped} skipped, {repeated} delivered again")
-    elif answer["dryRun"]:
+    elif answer.dry_run:
         print_line(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; --yes does it")
     else:
         print_line("nothing to do: the group stands there already")

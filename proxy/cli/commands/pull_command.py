@@ -15,6 +15,7 @@ from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress
 from proxy.cli.output import body_fields, check_reader, print_json, print_line, printable
+from proxy.operate.views.groups import GroupsAnswer
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, Consumer, PulledMessage
 
@@ -93,12 +94,14 @@ def pull(
 def _tell_why_nothing_comes(group: str, topic: str | None, admin: str) -> None:
     """Say on stderr that the group is paused, or does not start; nothing where no admin port answers."""
     try:
-        answer = get(admin, f"/api/groups?limit=0&group={quote(group, safe='')}", timeout_seconds=_ASK_SECONDS)
+        answer = get(
+            admin, f"/api/groups?limit=0&group={quote(group, safe='')}", GroupsAnswer, timeout_seconds=_ASK_SECONDS
+        )
     except CliError:
         return
-    for each in answer["findings"]:
-        if each["finding"] in _SILENCE and each["group"] == group and topic in (None, each["topic"]):
-            sys.stderr.write(f"pyddmq: {printable(each['text'])}\n")
+    for each in answer.findings:
+        if each.finding in _SILENCE and each.group == group and topic in (None, each.topic):
+            sys.stderr.write(f"pyddmq: {printable(each.text)}\n")
 
 
 @contextlib.contextmanager
@@ -137,12 +140,12 @@ def _print_message(message: PulledMessage, result: str, *, as_json: bool) -> Non
 
 def _reader_of(topic: str, admin: str) -> str:
     """Find the group whose subscription reads a dead-letter topic."""
-    groups = get(admin, "/api/groups?limit=10000")["groups"]
+    groups = get(admin, "/api/groups?limit=10000", GroupsAnswer).groups
     for each in groups:
-        if any(subscription["topic"] == topic for subscription in each["topics"]):
-            return str(each["group"])
+        if any(subscription.topic == topic for subscription in each.topics):
+            return each.group
     origin = topic.removeprefix(DEAD_LETTER_PREFIX)
-    if all(each["group"] != origin for each in groups):
+    if all(each.group != origin for each in groups):
         text = f"no group {origin!r} is configured on this node; `pyddmq groups` lists them"
         raise CliError(text, ExitCode.NOT_FOUND)
     raise CliError(

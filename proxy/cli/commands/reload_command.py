@@ -5,25 +5,26 @@ from __future__ import annotations
 from proxy.cli.admin_client import post
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, printable
+from proxy.node.views import ReloadResult
 from proxy.process.exit_codes import ExitCode
 
 
 def reload(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Have a node read its configuration file again, all or nothing; says what changed, or why nothing did."""
-    answer = post(admin, "/api/reload", also=(409,))
-    code = ExitCode.OK if answer["accepted"] else ExitCode.REFUSED
+    answer = post(admin, "/api/reload", None, ReloadResult, also=(409,))
+    code = ExitCode.OK if answer.accepted else ExitCode.REFUSED
     if as_json:
         print_json(answer)
         return code
-    for warning in answer["warnings"]:
+    for warning in answer.warnings:
         print_line(f"warning: {printable(warning)}")
-    if not answer["accepted"]:
+    if not answer.accepted:
         print_line("refused; the running configuration stays in force:")
-        for problem in answer["problems"]:
+        for problem in answer.problems:
             print_line(f"  {printable(problem)}")
         return code
-    if not answer["changes"]:
+    if not answer.changes:
         print_line("nothing changed")
-    for change in answer["changes"]:
+    for change in answer.changes:
         print_line(printable(change))
     return code

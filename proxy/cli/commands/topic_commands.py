@@ -15,6 +15,8 @@ from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line
 from proxy.operate.text import amount
+from proxy.operate.views.changes import DeletionResult, TopicResult
+from proxy.operate.views.topics import TopicsAnswer
 from proxy.process.exit_codes import ExitCode
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
@@ -34,11 +36,11 @@ def create(
     as_json: AsJson = False,
 ) -> int:
     """Make a topic that takes messages, also after a restart, without being listed in the configuration."""
-    answer = post(admin, "/api/topics", {"topic": topic, "queues": queues, "messageType": message_type})
+    answer = post(admin, "/api/topics", {"topic": topic, "queues": queues, "messageType": message_type}, TopicResult)
     if as_json:
         print_json(answer)
     else:
-        print_line(f"topic {topic} is there, with {amount(len(answer['queues']), 'queue')}")
+        print_line(f"topic {topic} is there, with {amount(len(answer.queues), 'queue')}")
     return ExitCode.OK
 
 
@@ -51,18 +53,22 @@ def alter(
     as_json: AsJson = False,
 ) -> int:
     """Give a topic more queues (never fewer) or another message type, at once; stored messages stay as they are."""
-    answer = post(admin, "/api/topics/alter", {"topic": topic, "queues": queues, "messageType": message_type})
+    answer = post(
+        admin, "/api/topics/alter", {"topic": topic, "queues": queues, "messageType": message_type}, TopicResult
+    )
     if as_json:
         print_json(answer)
     else:
-        print_line(f"topic {topic} has {amount(len(answer['queues']), 'queue')} and takes {answer['messageType']}")
+        print_line(f"topic {topic} has {amount(len(answer.queues), 'queue')} and takes {answer.message_type}")
     return ExitCode.OK
 
 
 def delete(
     *,
     topic: Name,
-    yes: Annotated[str | None, typer.Option("--yes", metavar="NAME", help="The name again; nobody is asked.")] = None,
+    yes: Annotated[
+        str | None, typer.Option("--yes", metavar="NAME", help="The name again, instead of a question.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Empty a topic that the configuration lists.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -71,12 +77,12 @@ def delete(
     confirmed = yes if yes is not None else _asked(topic, admin)
     if confirmed != topic:
         raise CliError(f"nothing was deleted: {confirmed!r} is not {topic!r}.", ExitCode.USAGE)
-    answer = delete_at(admin, "/api/topics", {"topic": topic, "confirm": confirmed, "force": force})
+    answer = delete_at(admin, "/api/topics", {"topic": topic, "confirm": confirmed, "force": force}, DeletionResult)
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    done = "emptied; the configuration lists it, so it is there again" if answer["emptied"] else "deleted"
-    print_line(f"topic {topic} is {done}; {amount(answer['messages'], 'message')} went")
+    done = "emptied; the configuration lists it, so it is there again" if answer.emptied else "deleted"
+    print_line(f"topic {topic} is {done}; {amount(answer.messages, 'message')} went")
     return ExitCode.OK
 
 
@@ -84,8 +90,7 @@ def _asked(topic: str, admin: str) -> str:
     """Show what would go and ask for the name; without a terminal it must be given by --yes."""
     if not sys.stdin.isatty():
         raise CliError(f"say --yes {topic} to delete without being asked.", ExitCode.USAGE)
-    [found] = get(admin, f"/api/topics?topic={quote(topic, safe='')}")["topics"]
-    messages = sum(queue["max"] - queue["min"] for queue in found["queues"])
-    print(f"{amount(messages, 'message')} in {amount(len(found['queues']), 'queue')} go.", file=sys.stderr)
+    [found] = get(admin, f"/api/topics?topic={quote(topic, safe='')}", TopicsAnswer).topics
+    print(f"{amount(found.messages, 'message')} in {amount(len(found.queues), 'queue')} go.", file=sys.stderr)
     print("Type the topic's name to delete it: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()

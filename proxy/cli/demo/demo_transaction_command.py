@@ -23,6 +23,8 @@ from proxy.cli.options import (
     ProducerAddress,
 )
 from proxy.cli.output import print_json, print_line
+from proxy.operate.views.changes import DecisionResult
+from proxy.operate.views.waiting import TransactionsAnswer
 from proxy.process.exit_codes import ExitCode
 
 
@@ -57,7 +59,7 @@ def transaction(
         producer=producer,
         consumer=consumer,
         run=uuid.uuid4().hex[:12],
-        transactions=lambda asked: get(admin, f"/api/transactions?{urlencode(asked)}"),
+        transactions=lambda asked: get(admin, f"/api/transactions?{urlencode(asked)}", TransactionsAnswer),
         change=lambda wanted, action: _changed(admin, wanted, action),
         patience_seconds=patience,
         spoil=None if spoil is None else spoil.value,
@@ -85,7 +87,7 @@ def _changed(admin: str, transaction_id: str, action: str) -> str:
     """Decide as `pyddmq transactions` does; returns why the node refused, "" if it did not."""
     body: dict[str, Any] = {"id": transaction_id, "state": action}
     try:
-        post(admin, "/api/transactions/decide", body)
+        post(admin, "/api/transactions/decide", body, DecisionResult)
     except CliError as error:
         if error.code not in (ExitCode.REFUSED, ExitCode.NOT_FOUND):
             raise

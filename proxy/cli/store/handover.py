@@ -25,8 +25,8 @@ from broker.tools.interchange import names_of, timer_log_bytes_of
 from broker.transaction import names as commit
 from proxy.cli.store.stopped_queries import Answers
 from upstream.delivery.pauses import Pauses
+from upstream.embedded.taking_over import POPPED_TAKEN
 from upstream.progress.reconcile import OFFSETS_FOREIGN
-from upstream.progress.taking_over import POPPED_TAKEN
 
 if TYPE_CHECKING:
     from broker.queues.consume_queue import ConsumeQueue
@@ -223,21 +223,21 @@ def _fillers_of(queue: ConsumeQueue) -> int:
 
 def _levels_there(answers: Answers) -> Iterator[Point]:
     delays = answers.opened_delays()
-    cancelled, aside, pending = Counter[str](), Counter[str](), Counter[str]()
+    cancelled, refused, pending = Counter[str](), Counter[str](), Counter[str]()
     for each in delays.levels.values():
-        cancelled[f"level {each.level}"] = len(each.settled)
-        aside[f"level {each.level}"] = len(each.aside)
+        cancelled[f"level {each.level}"] = len(each.completed)
+        refused[f"level {each.level}"] = len(each.refused)
         pending[f"level {each.level}"] = each.pending
     yield from _counted(
         "levels_settled",
         cancelled,
-        "messages of delay levels were cancelled or delivered behind one that still waits: RocketMQ knows neither, and"
+        "messages of delay levels were cancelled, or delivered after one that still waits: RocketMQ knows neither, and"
         " delivers them",
         "wait until what is before them is delivered",
     )
     yield from _counted(
         "levels_aside",
-        aside,
+        refused,
         "messages of delay levels were refused by their topics: RocketMQ stops at them, or delivers later ones again",
         "`pyddmq timers delays` tells why",
     )
@@ -252,10 +252,10 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
     cursor: str | None = None
     while timers.pending:
         asked = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
-        page: dict[str, Any] = answers.by_path["/api/timers"](asked)
-        loops += [f"{each['topic']}: {each['loop']['id']}" for each in page["timers"] if each.get("loop")]
-        revive.update(each["topic"] for each in page["timers"] if each["topic"].startswith(REVIVE_PREFIX))
-        cursor = page["cursor"]
+        page = answers.timers(asked)
+        loops += [f"{each.topic}: {each.loop.id}" for each in page.timers if each.loop is not None]
+        revive.update(each.topic for each in page.timers if each.topic.startswith(REVIVE_PREFIX))
+        cursor = page.cursor
         if cursor is None:
             break
     pending = timers.pending - revive.total()
@@ -270,9 +270,9 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
         loops,
         "loops are pending: RocketMQ delivers one occurrence of each, then they stand still until the store comes back",
     )
-    if timers.due.aside:
+    if timers.due.refused:
         text = "timed messages were refused by their topics; they are not in RocketMQ's wheel"
-        yield Point("timers_aside", len(timers.due.aside), (), text, "`pyddmq timers list` tells why")
+        yield Point("timers_aside", len(timers.due.refused), (), text, "`pyddmq timers list` tells why")
     log, next_ms = timers.table.log, timers.table.next_ms
     units = (log.unit(log.position(number)) for number in range(log.first, log.count))
     # The unit of what was cancelled is emptied in its slot.
@@ -283,17 +283,17 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
 
 
 def _transactions(found: StoppedStore, answers: Answers, *, there: bool) -> Iterator[Point]:
-    from broker.opening.opening import run_to_end
+    from broker.runtime.steps import run_now
 
     undecided, delayed = Counter[str](), Counter[str]()
     transactions = answers.opened_transactions()
     cursor: int | None = 0
     while cursor is not None:
-        page = run_to_end(transactions.pending(cursor=cursor, count_max=_PAGE))
+        page = run_now(transactions.pending(cursor=cursor, count_max=_PAGE))
         for half in page.found:
             undecided[f"{half.group}/{half.topic}"] += 1
             try:
-                block = split(found.store.read(half.physical, half.size))[1]
+                block = split(found.store.read(half.physical, half.bytes))[1]
             except (DamagedRecord, RecordGone):
                 continue
             if any(find_property(bytes(block), name) for name in _COMMIT_DELAYS):

@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proxy.cli.errors import CliError
 from proxy.cli.store.store_files import store_errors
+from proxy.operate.views.changes import ResetResult
+from proxy.operate.views.groups import OffsetsAnswer
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -77,17 +79,16 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
 @contextlib.contextmanager
 def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progress]]:
     """`opened`, with the ack journal."""
+    from broker.runtime.bundle import runtime_of
+    from upstream.embedded.queues import EmbeddedQueues
     from upstream.progress.progress import Progress
 
     with opened(data, change=change) as found:
         # The loop never runs: everything is made durable by `close`.
         progress = Progress.open(
             found.root,
-            store=found.store,
-            disk=found.disk,
-            clock=found.clock,
-            metrics=found.metrics,
-            scheduler=found.loop,
+            queues=EmbeddedQueues(found.store),
+            runtime=runtime_of(found.disk, found.clock, metrics=found.metrics, scheduler=found.loop),
         )
         try:
             yield found.store, progress
@@ -95,49 +96,37 @@ def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progre
             progress.close()
 
 
-def show(data: Path, group: str | None) -> dict[str, Any]:
+def show(data: Path, group: str | None) -> OffsetsAnswer:
     """Return what `GET /api/offsets` would, of a store that no node has open.
 
     Raises:
         CliError: The group has no offsets there, or the directory cannot be used.
     """
     from broker.runtime.seams import SystemClock
+    from upstream.embedded.queues import EmbeddedQueues
     from upstream.operate.positions import positions
 
     with opened_progress(data, change=False) as (store, progress):
-        found = [
-            {
-                "group": each.group,
-                "topic": each.topic,
-                "queue": each.queue_id,
-                "min": each.minimum,
-                "committed": each.committed,
-                "finishedAbove": each.finished_above,
-                "next": each.next_read,
-                "max": each.maximum,
-                "lag": each.lag,
-                "oldestMs": each.oldest_ms,
-            }
-            for each in positions(progress, store, group=group)
-        ]
+        found = list(positions(progress, EmbeddedQueues(store), group=group))
     if group is not None and not found:
         text = f"no offsets of a group {group!r} are in {data}; `pyddmq offsets show --data {data}` lists all"
         raise CliError(text, ExitCode.NOT_FOUND)
-    return {"nowMs": SystemClock().wall_ms(), "offsetsTotal": len(found), "offsets": found}
+    return OffsetsAnswer(now_ms=SystemClock().wall_ms(), offsets_total=len(found), offsets=found)
 
 
-def reset(data: Path, group: str, topic: str, queue: int | None, target: Target, *, dry_run: bool) -> dict[str, Any]:
+def reset(data: Path, group: str, topic: str, queue: int | None, target: Target, *, dry_run: bool) -> ResetResult:
     """Do what `POST /api/offsets/reset` does, on a store that no node has open.
 
     Raises:
         CliError: The group has no offsets there, or the target lies outside of a queue.
     """
+    from upstream.embedded.queues import EmbeddedQueues
     from upstream.operate.positions import PositionUnknown, TargetRefused, plan_moves, trackers_of
 
     with opened_progress(data, change=not dry_run) as (store, progress):
         try:
-            trackers = trackers_of(progress, store, group, topic, queue)
-            moves = plan_moves(trackers, target, store)
+            trackers = trackers_of(progress, EmbeddedQueues(store), group, topic, queue)
+            moves = plan_moves(trackers, target, EmbeddedQueues(store))
         except PositionUnknown as unknown:
             raise CliError(str(unknown), ExitCode.NOT_FOUND) from unknown
         except TargetRefused as refusal:
@@ -145,12 +134,6 @@ def reset(data: Path, group: str, topic: str, queue: int | None, target: Target,
         changed = not dry_run and any(move.changes for move in moves)
         for move in moves if changed else ():
             if move.changes:
-                progress.reset(trackers[move.queue_id], move.to)
+                progress.reset(trackers[move.queue], move.to)
         progress.sync()
-    return {
-        "group": group,
-        "topic": topic,
-        "dryRun": dry_run,
-        "changed": changed,
-        "queues": [move.document(in_flight=0) for move in moves],
-    }
+    return ResetResult(group=group, topic=topic, dry_run=dry_run, changed=changed, queues=moves)

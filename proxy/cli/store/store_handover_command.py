@@ -23,7 +23,7 @@ class Other(enum.StrEnum):
 
 def handover(
     *,
-    data: Annotated[Path, typer.Argument(help="Data directory that nobody has open; not a byte of it changes.")],
+    data: Annotated[Path, typer.Argument(help="Data directory that no node has open; not a byte of it changes.")],
     to: Annotated[Other | None, typer.Option("--to", help="The store goes there.")] = None,
     came_from: Annotated[Other | None, typer.Option("--from", help="The store has come from there.")] = None,
     as_json: AsJson = False,
@@ -32,9 +32,11 @@ def handover(
 
     Without --to and --from the store tells: whoever wrote it last hands it over.
     """
+    from broker.runtime.bundle import runtime_of
     from broker.runtime.disk import RealDisk
     from proxy.cli.store import handover as points_of
     from proxy.cli.store.stopped_store import opened
+    from upstream.embedded.queues import EmbeddedQueues
     from upstream.progress.progress import Progress
 
     if to is not None and came_from is not None:
@@ -45,11 +47,8 @@ def handover(
     with opened(data) as found:
         progress = Progress.open(
             found.root,
-            store=found.store,
-            disk=found.disk,
-            clock=found.clock,
-            metrics=found.metrics,
-            scheduler=found.loop,
+            queues=EmbeddedQueues(found.store),
+            runtime=runtime_of(found.disk, found.clock, metrics=found.metrics, scheduler=found.loop),
         )
         make = points_of.from_rocketmq if arrives else points_of.to_rocketmq
         points = list(make(found, progress, seen))

@@ -127,7 +127,7 @@ def find(
     *,
     data: DataFolder,
     key: Annotated[str | None, typer.Option(help="One of the message's keys.")] = None,
-    unique_key: Annotated[str | None, typer.Option(help="The UNIQ_KEY, the id that producers are told.")] = None,
+    unique_key: Annotated[str | None, typer.Option(help="The UNIQ_KEY, the id that producers get.")] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated.")
     ] = None,

@@ -5,19 +5,24 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec import to_builtins
+
+from broker.views import WaitingMessage
 from proxy.cli.admin_client import post
 from proxy.cli.errors import CliError
 from proxy.cli.output import print_json, print_line, progress
 from proxy.operate.text import amount
+from proxy.operate.views.changes import CancelResult, CancelsResult
 from proxy.process.exit_codes import ExitCode, code_of_all
 
 SELECTED_MAX = 100_000
 CHUNK_MAX = 200
 _SHOWN = 10
 
-Chosen = list[dict[str, Any]]
+Chosen = Sequence[dict[str, Any]]
+Shown = TypeVar("Shown", bound=WaitingMessage)
 
 
 def named(ids: Sequence[str], topic: str | None) -> Chosen:
@@ -27,16 +32,23 @@ def named(ids: Sequence[str], topic: str | None) -> Chosen:
     return [{"id": each, "topic": topic} for each in ids]
 
 
-def show_selection(found: Chosen, print_table: Callable[[str, Chosen], None], *, noun: str, as_json: bool) -> int:
+def show_selection(
+    found: Sequence[Shown], print_table: Callable[[str, Sequence[Shown]], None], *, noun: str, as_json: bool
+) -> int:
     """Show what would be cancelled."""
     if as_json:
         for each in found:
-            print_json({**each, "outcome": None})
+            print_json({**to_builtins(each), "outcome": None})
         return ExitCode.OK
     print_table("Selected", found[:_SHOWN])
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
     print_line(f"nothing was changed: {amount(len(found), noun)} would be cancelled{more}; --yes does it")
     return ExitCode.OK
+
+
+def names_of(found: Sequence[WaitingMessage]) -> Chosen:
+    """Return what was selected as a change names it."""
+    return [{"id": each.id, "topic": each.topic} for each in found]
 
 
 def run_cancels(admin: str, path: str, chosen: Chosen, *, rate: int, selected: bool, noun: str, as_json: bool) -> int:
@@ -54,11 +66,11 @@ def run_cancels(admin: str, path: str, chosen: Chosen, *, rate: int, selected: b
     outcomes: Counter[str] = Counter()
     with progress("cancelling", len(chosen), unit="messages", enabled=selected and not as_json) as advance:
         for done, result in enumerate(_results(admin, path, chosen, rate), 1):
-            outcomes[result["outcome"]] += 1
+            outcomes[result.outcome] += 1
             if as_json:
                 print_json(result)
-            elif not selected or result["outcome"] != "cancelled":
-                print_line(result["text"])
+            elif not selected or result.outcome != "cancelled":
+                print_line(result.text)
             advance(done)
     if selected and not as_json:
         moved = outcomes["rescheduledBefore"]
@@ -76,7 +88,7 @@ def outcome_code(outcome: str) -> ExitCode:
     return ExitCode.NOT_FOUND if outcome == "unknown" else ExitCode.REFUSED
 
 
-def _results(admin: str, path: str, chosen: Chosen, rate: int) -> Iterator[dict[str, Any]]:
+def _results(admin: str, path: str, chosen: Chosen, rate: int) -> Iterator[CancelResult]:
     """Cancel in small requests, of which the node has one at a time, no faster than the rate."""
     chunk = max(1, min(CHUNK_MAX, rate // 5))
     name = "timers" if "/timers/" in path else "messages"
@@ -84,4 +96,4 @@ def _results(admin: str, path: str, chosen: Chosen, rate: int) -> Iterator[dict[
     for start in range(0, len(chosen), chunk):
         if start:
             pause.wait(chunk / rate)
-        yield from post(admin, path, {name: chosen[start : start + chunk]})["results"]
+        yield from post(admin, path, {name: chosen[start : start + chunk]}, CancelsResult).results

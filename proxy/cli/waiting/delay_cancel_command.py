@@ -9,7 +9,7 @@ import typer
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.store.stopped_queries import asking
-from proxy.cli.waiting.cancels import SELECTED_MAX, named, run_cancels, show_selection
+from proxy.cli.waiting.cancels import SELECTED_MAX, named, names_of, run_cancels, show_selection
 from proxy.cli.waiting.delay_commands import OnlyTopic, asked_parameters, pages, print_messages
 from proxy.process.exit_codes import ExitCode
 
@@ -40,11 +40,10 @@ def cancel(
         raise CliError("name messages by id, or select them with --topic, --level or --all", ExitCode.USAGE)
     with asking(admin, None) as ask:
         found, answer = pages(ask, asked_parameters(level, topic), SELECTED_MAX)
-    if answer["cut"]:
+    if answer.cut:
         raise CliError(f"more than {SELECTED_MAX:,} messages are selected; narrow it with --level", ExitCode.USAGE)
     # Retries of groups are named, by id or topic, or left alone.
-    found = [each for each in found if topic is not None or not each["topic"].startswith("%RETRY%")]
+    found = [each for each in found if topic is not None or not each.topic.startswith("%RETRY%")]
     if not yes:
         return show_selection(found, print_messages, noun="message", as_json=as_json)
-    chosen = [{"id": each["id"], "topic": each["topic"]} for each in found]
-    return run_cancels(admin, _PATH, chosen, rate=rate, selected=True, noun="message", as_json=as_json)
+    return run_cancels(admin, _PATH, names_of(found), rate=rate, selected=True, noun="message", as_json=as_json)

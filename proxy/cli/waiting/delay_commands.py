@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
+from broker.views import DelayedMessage
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_line, print_table
 from proxy.cli.store.stopped_queries import Ask, asking
 from proxy.operate.moments import moment_text
 from proxy.operate.text import age
+from proxy.operate.views.waiting import DelaysAnswer
 from proxy.process.exit_codes import ExitCode
 
 PAGE = 1_000
@@ -21,21 +25,21 @@ OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages fo
 def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the delay levels: how many messages wait in each, and when the next one is due."""
     with asking(admin, data) as ask:
-        answer = ask("/api/delays", {})
+        answer = ask("/api/delays", {}, DelaysAnswer)
     if as_json:
         print_json(answer)
         return ExitCode.OK
     rows = [
         [
-            str(each["level"]),
-            "" if each["delayMs"] is None else age(each["delayMs"] / 1000),
-            str(each["pending"]),
-            str(each["refused"]),
-            "" if each["oldestMs"] is None else moment_text(each["oldestMs"]),
-            "" if each["nextDueMs"] is None else moment_text(each["nextDueMs"]),
-            str(each["lateMs"]),
+            str(each.level),
+            "" if each.delay_ms is None else age(each.delay_ms / 1000),
+            str(each.pending),
+            str(each.refused),
+            "" if each.oldest_ms is None else moment_text(each.oldest_ms),
+            "" if each.next_due_ms is None else moment_text(each.next_due_ms),
+            str(each.late_ms),
         ]
-        for each in answer["levels"]
+        for each in answer.levels
     ]
     columns = ["level", "delay", "pending", "refused", "oldest", "next due", "late ms"]
     print_table("Delay levels", columns, rows, right=(0, 2, 3, 6))
@@ -55,10 +59,10 @@ def show(
     with asking(admin, data) as ask:
         found, answer = pages(ask, asked_parameters(level, topic), limit)
     if as_json:
-        print_json({**answer, "messages": found})
+        print_json(replace(answer, messages=found))
         return ExitCode.OK
     print_messages("Delayed messages", found)
-    if answer["cut"]:
+    if answer.cut:
         print_line("there are more; name a level, a topic or a higher --limit")
     return ExitCode.OK
 
@@ -73,28 +77,28 @@ def asked_parameters(level: int | None, topic: str | None) -> dict[str, str | in
     return asked
 
 
-def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[DelayedMessage], DelaysAnswer]:
     """Fetch the messages of a selection, page after page; return them, and the last answer."""
-    found: list[dict[str, Any]] = []
+    found: list[DelayedMessage] = []
     more: dict[str, str | int] = {}
     while True:
-        answer = ask("/api/delays", {**asked, "limit": min(PAGE, limit - len(found)), **more})
-        found += answer["messages"]
-        if not answer["cut"] or len(found) >= limit:
+        answer = ask("/api/delays", {**asked, "limit": min(PAGE, limit - len(found)), **more}, DelaysAnswer)
+        found += answer.messages or ()
+        if not answer.cut or len(found) >= limit:
             return found, answer
-        more = {"cursor": answer["cursor"]}
+        more = {"cursor": answer.cursor or ""}
 
 
-def print_messages(title: str, found: list[dict[str, Any]]) -> None:
+def print_messages(title: str, found: Sequence[DelayedMessage]) -> None:
     """Print a table of messages."""
     rows = [
         [
-            moment_text(each["dueMs"]),
-            str(each["level"]),
-            each["topic"],
-            each["key"],
-            each["id"],
-            each["refusedBecause"] or "",
+            moment_text(each.due_ms),
+            str(each.level),
+            each.topic,
+            each.key,
+            each.id,
+            each.refused_because or "",
         ]
         for each in found
     ]

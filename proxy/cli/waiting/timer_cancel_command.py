@@ -9,7 +9,7 @@ import typer
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.store.stopped_queries import asking
-from proxy.cli.waiting.cancels import SELECTED_MAX, named, run_cancels, show_selection
+from proxy.cli.waiting.cancels import SELECTED_MAX, named, names_of, run_cancels, show_selection
 from proxy.cli.waiting.timer_commands import From, OnlyTopic, To, asked_parameters, pages, print_timers
 from proxy.process.exit_codes import ExitCode
 
@@ -49,5 +49,4 @@ def cancel(
         raise CliError(text, ExitCode.USAGE)
     if not yes:
         return show_selection(found, print_timers, noun="timer", as_json=as_json)
-    chosen = [{"id": each["id"], "topic": each["topic"]} for each in found]
-    return run_cancels(admin, _PATH, chosen, rate=rate, selected=True, noun="timer", as_json=as_json)
+    return run_cancels(admin, _PATH, names_of(found), rate=rate, selected=True, noun="timer", as_json=as_json)

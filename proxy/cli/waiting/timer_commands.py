@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from broker.runtime.seams import SystemClock
+from broker.views import TimerView
 from proxy.cli.admin_client import post
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
@@ -15,6 +19,8 @@ from proxy.cli.store.stopped_queries import Ask, asking
 from proxy.cli.waiting.cancels import outcome_code
 from proxy.operate.moments import moment_text
 from proxy.operate.text import age
+from proxy.operate.views.changes import RescheduleResult, StagesResult
+from proxy.operate.views.waiting import TimerAnswer, TimersAnswer
 from proxy.process.exit_codes import ExitCode
 
 PAGE = 1_000
@@ -64,31 +70,31 @@ def list_timers(
     return ExitCode.OK
 
 
-def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[dict[str, Any]], str | None]:
+def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[TimerView], str | None]:
     """Fetch the timers of a selection, page after page, and where a further page would begin."""
-    found: list[dict[str, Any]] = []
+    found: list[TimerView] = []
     cursor: str | None = None
     while len(found) < limit:
         more = {**asked, "limit": min(PAGE, limit - len(found)), **({} if cursor is None else {"cursor": cursor})}
-        answer = ask("/api/timers", more)
-        found += answer["timers"]
-        cursor = answer["cursor"]
+        answer = ask("/api/timers", more, TimersAnswer)
+        found += answer.timers
+        cursor = answer.cursor
         if cursor is None:
             break
     return found, cursor
 
 
-def print_timers(title: str, found: list[dict[str, Any]]) -> None:
+def print_timers(title: str, found: Sequence[TimerView]) -> None:
     """Print a table of timers."""
     rows = [
         [
-            moment_text(each["dueMs"]),
-            each["topic"],
-            each["key"],
-            each["id"],
-            each.get("delayId") or "",
+            moment_text(each.due_ms),
+            each.topic,
+            each.key,
+            each.id,
+            each.delay_id or "",
             _loop(each),
-            each["refusedBecause"] or "",
+            each.refused_because or "",
         ]
         for each in found
     ]
@@ -97,10 +103,10 @@ def print_timers(title: str, found: list[dict[str, Any]]) -> None:
     print_table(title, [columns[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
-def _loop(timer: dict[str, Any]) -> str:
+def _loop(timer: TimerView) -> str:
     """Id of a loop, and how many deliveries it has made and may make; of another timer nothing."""
-    loop = timer.get("loop")
-    return "" if loop is None else f"{loop['id']} ({loop['made']} made, {loop['left']} left)"
+    loop = timer.loop
+    return "" if loop is None else f"{loop.id} ({loop.made} made, {loop.left} left)"
 
 
 def show(
@@ -114,19 +120,19 @@ def show(
     """Show one timer, whether it is pending, was delivered, cancelled or rescheduled."""
     asked = {"id": timer} if topic is None else {"id": timer, "topic": topic}
     with asking(admin, data) as ask:
-        answer = ask("/api/timers/show", asked)
+        answer = ask("/api/timers/show", asked, TimerAnswer)
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    print_line(f"id        {answer['id']}")
-    print_line(f"topic     {answer['topic']}")
-    print_line(f"state     {answer['text']}")
-    for name, label in (("storedMs", "stored"), ("dueMs", "due")):
-        if answer[name] is not None:
-            print_line(f"{label:<9} {moment_text(answer[name])}")
-    for name, label in (("key", "key"), ("handle", "handle")):
-        if answer[name]:
-            print_line(f"{label:<9} {answer[name]}")
+    print_line(f"id        {answer.id}")
+    print_line(f"topic     {answer.topic}")
+    print_line(f"state     {answer.text}")
+    for label, moment in (("stored", answer.stored_ms), ("due", answer.due_ms)):
+        if moment is not None:
+            print_line(f"{label:<9} {moment_text(moment)}")
+    for label, text in (("key", answer.key), ("handle", answer.handle)):
+        if text:
+            print_line(f"{label:<9} {text}")
     return ExitCode.OK
 
 
@@ -140,21 +146,17 @@ def reschedule(
 ) -> int:
     """Give a timer another moment, in one piece; it has a new id then."""
     due_ms = moment_option(at, option="--at", clock=SystemClock(), span_is_age=False)
-    answer = post(admin, "/api/timers/reschedule", {"id": timer, "topic": topic, "deliverAtMs": due_ms})
+    answer = post(
+        admin, "/api/timers/reschedule", {"id": timer, "topic": topic, "deliverAtMs": due_ms}, RescheduleResult
+    )
     if as_json:
         print_json(answer)
     else:
-        print_line(answer["text"])
-        if answer["newId"]:
-            print_line(f"new id    {answer['newId']}")
-            print_line(f"handle    {answer['handle']}")
-    return outcome_code(answer["outcome"])
-
-
-def _next_due(page: dict[str, Any]) -> dict[str, int]:
-    """Tell of the first of a page what `/api/timers` tells of one that is due within seconds."""
-    due = [each["dueMs"] for each in page["timers"]]
-    return {"nextDueMs": due[0], "lateMs": max(0, page["nowMs"] - due[0])} if due else {}
+        print_line(answer.text)
+        if answer.new_id:
+            print_line(f"new id    {answer.new_id}")
+            print_line(f"handle    {answer.handle}")
+    return outcome_code(answer.outcome)
 
 
 def pause(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
@@ -168,12 +170,12 @@ def resume(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson
 
 
 def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
-    answer = post(admin, f"/api/timers/{action}", {"stage": stage})
+    answer = post(admin, f"/api/timers/{action}", {"stage": stage}, StagesResult)
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    before = "" if answer["changed"] else "nothing changed: "
-    paused = ", ".join(answer["pausedStages"])
+    before = "" if answer.changed else "nothing changed: "
+    paused = ", ".join(answer.paused_stages)
     print_line(before + (f"paused: {paused}" if paused else "no stage is paused"))
     return ExitCode.OK
 
@@ -181,23 +183,25 @@ def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Show how many timers wait, for which topics, how late they are, and what each stage has before it."""
     with asking(admin, data) as ask:
-        answer = ask("/api/timers", {"limit": 0})
-        if answer["nextDueMs"] is None and answer["pendingTotal"]:
+        answer = ask("/api/timers", {"limit": 0}, TimersAnswer)
+        if answer.next_due_ms is None and answer.pending_total:
             # Not within seconds, so that no slot of it is read.
-            answer |= _next_due(ask("/api/timers", {"limit": 1}))
+            first = ask("/api/timers", {"limit": 1}, TimersAnswer)
+            if first.timers:
+                due_ms = first.timers[0].due_ms
+                answer = replace(answer, next_due_ms=due_ms, late_ms=max(0, first.now_ms - due_ms))
     if as_json:
-        print_json({name: value for name, value in answer.items() if name not in ("timers", "cursor")})
+        print_json({name: value for name, value in to_builtins(answer).items() if name not in ("timers", "cursor")})
         return ExitCode.OK
-    due = "" if answer["nextDueMs"] is None else f", the next one due {moment_text(answer['nextDueMs'])}"
-    late = f", late by {age(answer['lateMs'] / 1000)}" if answer["lateMs"] else ""
-    print_line(f"pending: {answer['pendingTotal']:,}{due}{late}")
-    if answer["refused"]:
-        print_line(f"refused by their topics, and tried again: {answer['refused']:,}")
-    topics = [[each["topic"], f"{each['pending']:,}"] for each in answer["topics"]]
+    due = "" if answer.next_due_ms is None else f", the next one due {moment_text(answer.next_due_ms)}"
+    late = f", late by {age(answer.late_ms / 1000)}" if answer.late_ms else ""
+    print_line(f"pending: {answer.pending_total:,}{due}{late}")
+    if answer.refused:
+        print_line(f"refused by their topics, and tried again: {answer.refused:,}")
+    topics = [[each.topic, f"{each.pending:,}"] for each in answer.topics]
     print_table("Pending by topic", ["topic", "pending"], topics, right=(1,))
     stages = [
-        [each["stage"], f"{each['depth']:,}", f"{each['ms']:,.1f}", "paused" if each["paused"] else ""]
-        for each in answer["stages"]
+        [each.stage, f"{each.depth:,}", f"{each.ms:,.1f}", "paused" if each.paused else ""] for each in answer.stages
     ]
     print_table("Stages", ["stage", "waiting", "ms at work", "state"], stages, right=(1, 2))
     return ExitCode.OK

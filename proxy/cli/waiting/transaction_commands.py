@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
+from msgspec import to_builtins
+from msgspec.structs import replace
 
+from broker.views import TransactionView
 from proxy.cli.admin_client import post
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
@@ -18,6 +21,8 @@ from proxy.cli.store.stopped_queries import Ask, asking
 from proxy.cli.waiting.cancels import named
 from proxy.operate.moments import moment_text
 from proxy.operate.text import age, amount
+from proxy.operate.views.changes import DecisionResult, ResumptionResult
+from proxy.operate.views.waiting import TransactionsAnswer
 from proxy.process.exit_codes import ExitCode, code_of_all
 
 SELECTED_MAX = 100_000
@@ -58,10 +63,10 @@ def list_transactions(
     with asking(admin, data) as ask:
         answer, found = _selected(ask, state, topic, group, limit)
     if as_json:
-        print_json({**answer, "transactions": found})
+        print_json(replace(answer, transactions=found))
         return ExitCode.OK
-    _print_transactions(f"{state.value} transactions".capitalize(), found, answer["nowMs"])
-    if answer["next"] is not None:
+    _print_transactions(f"{state.value} transactions".capitalize(), found, answer.now_ms)
+    if answer.next is not None:
         print_line("there are more; name a topic, a producer group or a higher --limit")
     return ExitCode.OK
 
@@ -75,13 +80,13 @@ def show(
 ) -> int:
     """Show where a transaction stands; `pyddmq messages show ID` has its body."""
     with asking(admin, data) as ask:
-        answer = ask(_PATH, {"id": transaction})
+        answer = ask(_PATH, {"id": transaction}, TransactionsAnswer)
     if as_json:
         print_json(answer)
         return ExitCode.OK
-    for each in answer["transactions"]:
-        print_line(f"{each['id']}: {_STANDING[each['state']]}")
-        for name, value in _facts(each, answer["nowMs"]):
+    for each in answer.transactions:
+        print_line(f"{each.id}: {_STANDING[each.state]}")
+        for name, value in _facts(each, answer.now_ms):
             print_line(f"  {name:<10} {printable(value)}")
     return ExitCode.OK
 
@@ -97,30 +102,30 @@ _STANDING = {
 }
 
 
-def _facts(each: dict[str, Any], now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "message", f"for topic {each['topic']}, queue {each['queue']}, {amount(each['bytes'], 'byte')} in all"
-    yield "group", each["group"]
-    if each["key"]:
-        yield "key", each["key"]
-    yield "stored", f"{moment_text(each['storedMs'])}, {age((now_ms - each['storedMs']) / 1000)} ago"
-    yield "checks", f"{each['checks']}{', one is being answered' if each['checkOut'] else ''}"
-    if each["remark"]:
-        yield "remark", each["remark"]
-    yield "handle", each["handle"]
+def _facts(each: TransactionView, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "message", f"for topic {each.topic}, queue {each.queue}, {amount(each.bytes, 'byte')} in all"
+    yield "group", each.group
+    if each.key:
+        yield "key", each.key
+    yield "stored", f"{moment_text(each.stored_ms)}, {age((now_ms - each.stored_ms) / 1000)} ago"
+    yield "checks", f"{each.checks}{', one is being answered' if each.check_out else ''}"
+    if each.remark:
+        yield "remark", each.remark
+    yield "handle", each.handle
 
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Count undecided transactions by topic and producer group, and those that were discarded."""
     with asking(admin, data) as ask:
-        answer = ask(_PATH, {"limit": 0})
+        answer = ask(_PATH, {"limit": 0}, TransactionsAnswer)
     if as_json:
-        print_json({name: value for name, value in answer.items() if name not in ("transactions", "next")})
+        print_json({name: value for name, value in to_builtins(answer).items() if name not in ("transactions", "next")})
         return ExitCode.OK
-    rows = [[each["topic"], each["group"], str(each["count"])] for each in answer["pending"]]
+    rows = [[each.topic, each.group, str(each.count)] for each in answer.pending]
     print_table("Undecided transactions", ["topic", "producer group", "undecided"], rows, right=(2,))
-    oldest = answer["oldestMs"]
-    since = "" if oldest is None else f", the oldest for {age((answer['nowMs'] - oldest) / 1000)}"
-    print_line(f"{answer['undecidedTotal']:,} undecided{since}; {answer['discardedTotal']:,} discarded")
+    oldest = answer.oldest_ms
+    since = "" if oldest is None else f", the oldest for {age((answer.now_ms - oldest) / 1000)}"
+    print_line(f"{answer.undecided_total:,} undecided{since}; {answer.discarded_total:,} discarded")
     return ExitCode.OK
 
 
@@ -179,18 +184,18 @@ def resume(
 
 def _chosen(
     admin: str, ids: Sequence[str] | None, state: Standing, topic: str | None, group: str | None, *, everything: bool
-) -> list[dict[str, Any]]:
-    """Return the transactions that are meant: those named, or a selection with all that is known of each."""
+) -> Sequence[str | TransactionView]:
+    """Return the transactions that are meant: the ids named, or a selection with all that is known of each."""
     selection = everything or topic is not None or group is not None
     if ids:
         if selection:
             raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
-        return [{"id": each["id"]} for each in named(ids, None)]
+        return [str(each["id"]) for each in named(ids, None)]
     if not selection:
         raise CliError("say which: ids, --topic, --group or --all", ExitCode.USAGE)
     with asking(admin, None) as ask:
         answer, found = _selected(ask, state, topic, group, SELECTED_MAX)
-    if answer["next"] is not None:
+    if answer.next is not None:
         text = f"more than {SELECTED_MAX:,} transactions are selected; narrow it with --topic or --group"
         raise CliError(text, ExitCode.USAGE)
     return found
@@ -198,33 +203,40 @@ def _chosen(
 
 def _selected(
     ask: Ask, state: Standing, topic: str | None, group: str | None, count_max: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[TransactionsAnswer, list[TransactionView]]:
     """Return the last answer and the transactions of all pages, up to `count_max`."""
     asked = {"state": state.value, "topic": topic, "group": group}
     given = {name: value for name, value in asked.items() if value is not None}
-    found: list[dict[str, Any]] = []
+    found: list[TransactionView] = []
     start = 0
     while True:
-        answer = ask(_PATH, {**given, "from": start, "limit": min(_PAGE, count_max - len(found))})
-        found += answer["transactions"]
-        if answer["next"] is None or len(found) >= count_max:
+        answer = ask(_PATH, {**given, "from": start, "limit": min(_PAGE, count_max - len(found))}, TransactionsAnswer)
+        found += answer.transactions
+        if answer.next is None or len(found) >= count_max:
             return answer, found
-        start = answer["next"]
+        start = answer.next
 
 
 def _change(
-    admin: str, action: str, chosen: list[dict[str, Any]], *, selected: bool, rate: float, yes: bool, as_json: bool
+    admin: str,
+    action: str,
+    chosen: Sequence[str | TransactionView],
+    *,
+    selected: bool,
+    rate: float,
+    yes: bool,
+    as_json: bool,
 ) -> int:
     """Do something to transactions one by one, and say what became of each."""
     if selected and not yes:
-        return _shown(action, chosen, as_json=as_json)
+        return _shown(action, [each for each in chosen if not isinstance(each, str)], as_json=as_json)
     codes: Counter[ExitCode] = Counter()
     pause = threading.Event()
     with progress(_DONE[action], len(chosen), unit="messages", enabled=selected and not as_json) as advance:
         for count, each in enumerate(chosen, 1):
             if count > 1 and selected:
                 pause.wait(1 / rate)
-            result, code = _asked(admin, action, each["id"])
+            result, code = _asked(admin, action, each if isinstance(each, str) else each.id)
             codes[code] += 1
             if as_json:
                 print_json(result)
@@ -238,15 +250,17 @@ def _change(
 
 
 def _asked(admin: str, action: str, transaction: str) -> tuple[dict[str, Any], ExitCode]:
-    body = {"id": transaction} if action == "resume" else {"id": transaction, "state": action}
-    path = f"{_PATH}/resume" if action == "resume" else f"{_PATH}/decide"
+    answer: ResumptionResult
     try:
-        answer = post(admin, path, body)
+        if action == "resume":
+            answer = post(admin, f"{_PATH}/resume", {"id": transaction}, ResumptionResult)
+        else:
+            answer = post(admin, f"{_PATH}/decide", {"id": transaction, "state": action}, DecisionResult)
     except CliError as error:
         if error.code not in (ExitCode.REFUSED, ExitCode.NOT_FOUND):
             raise
         return {"id": transaction, "refused": error.text}, error.code
-    return {**answer, "refused": None}, ExitCode.OK
+    return {**to_builtins(answer), "refused": None}, ExitCode.OK
 
 
 def _sentence(action: str, result: dict[str, Any]) -> str:
@@ -257,13 +271,13 @@ def _sentence(action: str, result: dict[str, Any]) -> str:
     return f"{name}: {_DONE[action]}{f' ({before})' if before else ''}"
 
 
-def _shown(action: str, found: list[dict[str, Any]], *, as_json: bool) -> int:
+def _shown(action: str, found: Sequence[TransactionView], *, as_json: bool) -> int:
     """Show what would be changed."""
     if as_json:
         for each in found:
-            print_json({"id": each["id"], "topic": each["topic"], "group": each["group"], "refused": "only shown"})
+            print_json({"id": each.id, "topic": each.topic, "group": each.group, "refused": "only shown"})
         return ExitCode.OK
-    newest = max((each["storedMs"] for each in found), default=0)
+    newest = max((each.stored_ms for each in found), default=0)
     _print_transactions("Selected", found[:_SHOWN], newest)
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
     print_line(
@@ -272,17 +286,17 @@ def _shown(action: str, found: list[dict[str, Any]], *, as_json: bool) -> int:
     return ExitCode.OK
 
 
-def _print_transactions(title: str, found: Sequence[dict[str, Any]], now_ms: int) -> None:
+def _print_transactions(title: str, found: Sequence[TransactionView], now_ms: int) -> None:
     rows = [
         [
-            each["id"],
-            each["topic"],
-            each["group"],
-            each["key"],
-            moment_text(each["storedMs"]),
-            age(max(0, now_ms - each["storedMs"]) / 1000),
-            str(each["checks"]),
-            each["remark"],
+            each.id,
+            each.topic,
+            each.group,
+            each.key,
+            moment_text(each.stored_ms),
+            age(max(0, now_ms - each.stored_ms) / 1000),
+            str(each.checks),
+            each.remark,
         ]
         for each in found
     ]

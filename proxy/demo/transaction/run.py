@@ -22,6 +22,7 @@ from proxy.demo.transaction.story import (
     spoil,
     unknown_numbers,
 )
+from proxy.operate.views.waiting import TransactionsAnswer
 from pyddmq import Consumer, LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
 
 TOPIC = "transfers"
@@ -33,8 +34,6 @@ SECONDS_MAX = 45.0
 _LINGER_MS = 200
 _CALM_PULLS = 5
 """Empty pulls at the end, in which nothing that was rolled back may come."""
-
-Document = dict[str, Any]
 
 
 class NodeTooPatient(Exception):
@@ -59,7 +58,7 @@ class TransactionOptions:
     producer: str
     consumer: str
     run: str
-    transactions: Callable[[Document], Document]
+    transactions: Callable[[dict[str, Any]], TransactionsAnswer]
     change: Callable[[str, str], str]
     patience_seconds: float = 20.0
     spoil: Spoil | None = None
@@ -130,13 +129,14 @@ class TransactionRun:
 
     def _limit_seconds(self) -> float:
         """How long it takes at the node until a half is discarded. Raises NodeTooPatient."""
-        settings = self._options.transactions({"limit": 0})["settings"]
-        self._checks_max = settings["checksMax"]
-        seconds: float = (settings["timeoutMs"] + settings["intervalMs"] * self._checks_max) / 1000
+        settings = self._options.transactions({"limit": 0}).settings
+        assert settings, "the node is open: it has taken the producer's halves"
+        self._checks_max = settings.checks_max
+        seconds = (settings.timeout_ms + settings.interval_ms * self._checks_max) / 1000
         if seconds > SECONDS_MAX:
             text = (
                 f"this node gives a transaction up after {seconds:,.0f} s: {self._checks_max} checks, "
-                f"{settings['intervalMs']:,} ms apart. The demo needs a node that does so within {SECONDS_MAX:.0f} s, "
+                f"{settings.interval_ms:,} ms apart. The demo needs a node that does so within {SECONDS_MAX:.0f} s, "
                 "as the sample configuration does (transactionTimeOut, transactionCheckInterval, transactionCheckMax)"
             )
             raise NodeTooPatient(text)
@@ -164,10 +164,10 @@ class TransactionRun:
         start: int | None = 0
         while start is not None and len(story.given_up) < len(numbers):
             answer = self._options.transactions({"state": "discarded", "group": PRODUCER_GROUP, "from": start})
-            for each in answer["transactions"]:
-                if each["id"] in numbers:
-                    story.given_up[numbers[each["id"]]] = each["checks"]
-            start = answer["next"]
+            for each in answer.transactions:
+                if each.id in numbers:
+                    story.given_up[numbers[each.id]] = each.checks
+            start = answer.next
         return len(story.given_up) == len(numbers)
 
     def _decide(self) -> None:

@@ -11,7 +11,7 @@ from proxy.testing.sdk.account import Account, Place
 from proxy.testing.sdk.channel import Channel, Gone, connect_sockets
 from proxy.testing.sdk.consumer import SdkConsumer
 from proxy.testing.sdk.habits import CONSUMERS, PRODUCERS, ConsumerHabits, ProducerHabits
-from proxy.testing.sdk.producer import SdkProducer, Surroundings
+from proxy.testing.sdk.producer import NodeList, SdkProducer, Surroundings
 
 __all__ = [
     "CONSUMERS",
@@ -20,6 +20,7 @@ __all__ = [
     "Channel",
     "ConsumerHabits",
     "Gone",
+    "NodeList",
     "Place",
     "ProducerHabits",
     "SdkConsumer",

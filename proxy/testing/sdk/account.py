@@ -99,7 +99,7 @@ class Account:
         elif message.number < number and self._copies[message] == 1 and first_read < asked:
             self._fault("out of order", f"{message} at {place} came first after number {number} of its key")
 
-    def settled(self, place: Place, fate: str) -> None:
+    def completed(self, place: Place, fate: str) -> None:
         """Enter what became of a delivery: `failed`, `skipped`, `unanswered`, `thrown away` or `in hand`."""
         stored = self._places[place]
         if stored.answered is None:

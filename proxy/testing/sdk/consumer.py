@@ -54,7 +54,7 @@ class SdkConsumer:
                 channel.abort()
                 self._around.account.events["pull unanswered"] += 1
                 for place, success in self._results.items():
-                    self._around.account.settled(place, "unanswered" if success else "failed")
+                    self._around.account.completed(place, "unanswered" if success else "failed")
                 if not self.stopped:
                     await self._around.pause(self._habits.reconnect)
             else:
@@ -90,7 +90,7 @@ class SdkConsumer:
         """Deal with an exception: the same results go with the next pull, unless the library throws them away."""
         if self._habits.throws_away:
             for place, success in self._results.items():
-                self._around.account.settled(place, "thrown away" if success else "failed")
+                self._around.account.completed(place, "thrown away" if success else "failed")
             self._results = {}
 
     def _taken(self) -> None:
@@ -98,7 +98,7 @@ class SdkConsumer:
             if success:
                 self._around.account.answered(place)
             else:
-                self._around.account.settled(place, "failed")
+                self._around.account.completed(place, "failed")
         self._results = {}
 
     async def _work(self, channel: Channel, reply: Reply, asked: int) -> None:
@@ -113,7 +113,7 @@ class SdkConsumer:
             key, _, number = message["value"].removeprefix(b"\xff").decode().rpartition(":")
             around.account.delivered(place, Message(key, int(number)), asked)
             if around.chance(habits.skip_share):
-                around.account.settled(place, "skipped")
+                around.account.completed(place, "skipped")
             else:
                 self._results[place] = not around.chance(habits.fail_share)
         await asyncio.sleep(0)
@@ -131,7 +131,7 @@ class SdkConsumer:
 
     def _forget(self, fate: str) -> None:
         for place in self._results:
-            self._around.account.settled(place, fate)
+            self._around.account.completed(place, fate)
         self._results = {}
 
     def _chain(self) -> dict[str, Any] | None:

@@ -1,4 +1,7 @@
-"""An imitated producer: one message after the other, sent again until it is acknowledged."""
+"""An imitated producer: one message after the other, sent again until it is acknowledged.
+
+A process of a library has one list of nodes for all its threads, and leaves nodes of it out for a while.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +54,48 @@ class Surroundings(NamedTuple):
         await asyncio.sleep(seconds / self.haste)
 
 
+class NodeList:
+    """What the producers of one process have in their list of nodes; here each entry is the same node.
+
+    An entry is left out for a while, but at least half of a list stays in use (S9): one of two, none of one.
+    """
+
+    def __init__(self, around: Surroundings, entries: int = 1) -> None:
+        self._around = around
+        self._out_until = [0.0] * entries
+
+    def leave_out(self, entry: int, seconds: float) -> None:
+        """Use an entry no more for so long, unless too few were left."""
+        now = self._around.loop.time()
+        used = sum(until <= now for until in self._out_until)
+        if used > len(self._out_until) // 2 and self._out_until[entry] <= now:
+            self._out_until[entry] = now + seconds / self._around.haste
+
+    async def choose(self) -> int:
+        """Return an entry that is in use, or the first to be in use again, when it is."""
+        earliest = min(self._out_until)
+        entry = self._out_until.index(earliest)
+        await asyncio.sleep(earliest - self._around.loop.time())
+        return entry
+
+
 class SdkProducer:
     """Sends messages in order, each until it is acknowledged: the caller begins anew where the library gives up."""
 
-    def __init__(self, habits: ProducerHabits, around: Surroundings, topic: str, messages: Iterable[Message]) -> None:
+    def __init__(
+        self,
+        habits: ProducerHabits,
+        around: Surroundings,
+        topic: str,
+        messages: Iterable[Message],
+        nodes: NodeList | None = None,
+    ) -> None:
         self._habits = habits
         self._around = around
         self._topic = topic
         self._messages = messages
-        self._channel: Channel | None = None
+        self._nodes = nodes or NodeList(around)
+        self._channels: dict[int, Channel] = {}
         self._name = ""
         self._number = 0
 
@@ -72,8 +108,8 @@ class SdkProducer:
             while not await self._send(message):
                 self._around.account.events["send given up"] += 1
             self._number += 1
-        if self._channel is not None:
-            self._channel.close()
+        for channel in self._channels.values():
+            channel.close()
 
     async def _send(self, message: Message) -> bool:
         """Send as the library does: a few tries; whether one was acknowledged."""
@@ -88,7 +124,8 @@ class SdkProducer:
     async def _try(self, message: Message, *, odd: tuple[bytes, bytes] | None = None) -> int | None:
         """Send once; returns the code, or None without one. Waits while the library leaves the node out."""
         habits, around = self._habits, self._around
-        channel = await self._connected()
+        entry = await self._nodes.choose()
+        channel = await self._connected(entry)
         body = b"\xff%b:%d" % (message.key.encode(), message.number)
         sent: dict[str, Any] = {"topic": self._topic, "key": message.key, "hashId": 0, "partitionId": -1}
         if habits.body_in_value:
@@ -104,15 +141,15 @@ class SdkProducer:
             # Its answer may still come: the library looks for another connection.
             around.account.events["send unanswered"] += 1
             channel.abort()
-            self._channel = None
+            del self._channels[entry]
             return None
-        return await self._taken(reply, odd=odd is not None)
+        return self._taken(entry, reply, odd=odd is not None)
 
-    async def _taken(self, reply: Reply, *, odd: bool) -> int | None:
+    def _taken(self, entry: int, reply: Reply, *, odd: bool) -> int | None:
         habits, around = self._habits, self._around
         if reply.application is not None:
             around.account.events["send TApplicationException"] += 1
-            await around.pause(habits.out_after_application)
+            self._nodes.leave_out(entry, habits.out_after_application)
             return None
         code: int = reply.value["code"]
         if code:
@@ -120,7 +157,7 @@ class SdkProducer:
             if code == _GAP:
                 self._take_name()
             if code not in _KEEPS_NODE:
-                await around.pause(habits.cool_down)
+                self._nodes.leave_out(entry, habits.cool_down)
         return code
 
     def _take_name(self) -> None:
@@ -129,12 +166,12 @@ class SdkProducer:
         self._name = f"FE{self._around.random.getrandbits(40):010X}{start:08X}"
         self._number = start << 16
 
-    async def _connected(self) -> Channel:
-        while self._channel is None:
+    async def _connected(self, entry: int) -> Channel:
+        while entry not in self._channels:
             address = self._around.producer()
             channel = Channel(self._around.loop, compact=self._habits.compact)
             if address is not None and await self._around.connect(channel, address):
-                self._channel = channel
+                self._channels[entry] = channel
             else:
                 await asyncio.sleep(0.05)
-        return self._channel
+        return self._channels[entry]

@@ -1,0 +1,160 @@
+"""`pyddmq lag`, `lag check`, `lag explain`: how far groups are behind, what that means, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from lag.rules.explain import explain as explained
+from lag.rules.statuses import Level
+from proxy.cli.admin_client import get
+from proxy.cli.errors import CliError
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_error, print_json, print_line, print_table
+from proxy.operate.text import age, amount
+from proxy.operate.views.lag import LagAnswer, LagQueue
+from proxy.process.exit_codes import ExitCode
+
+_LIMIT = 10_000
+_UNKNOWN = "?"
+
+Group = Annotated[str | None, typer.Argument(help="Only this group.")]
+
+
+def show(*, group: Group = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+    """Show how far each group is behind in each queue, what the rules say of that, and why."""
+    answer = _lag(admin, group)
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    if not answer.enabled:
+        print_line("the node takes no samples of lag: set `enabled: true` in the section `lag` of its configuration")
+        return ExitCode.OK
+    columns = ["group", "topic", "queue", "status", "lag", "left", "behind", "in/s", "out/s", "forecast", "cause"]
+    rows = [_row(each) for each in answer.queues]
+    title = f"{amount(answer.queues_total, 'queue')}, {answer.level}"
+    print_table(title, columns, rows, right=(2, 4, 5, 7, 8))
+    for text in dict.fromkeys(_advice(each) for each in answer.queues if each.level != Level.OK.name):
+        print_line(text)
+    if answer.trouble is not None:
+        print_line(f"the lag journal is not written: {answer.trouble}")
+    return ExitCode.OK
+
+
+def check(
+    *,
+    group: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
+    max_lag: Annotated[
+        int | None, typer.Option("--max-lag", min=0, help="ERR where a queue has more messages left.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", min=0, help="ERR where a queue is further behind.")
+    ] = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Check how far groups are behind; ends with 0 OK, 1 WARN, 2 ERR, 3 unknown (where nothing is ERR)."""
+    try:
+        answer = _lag(admin, group)
+    except CliError as error:
+        print_error(f"UNKNOWN: {error}", code=Level.UNKNOWN, as_json=as_json)
+        return Level.UNKNOWN
+    over = [text for each in answer.queues for text in _over(each, max_lag, max_seconds)]
+    level = Level.ERR if over else Level[answer.level if answer.enabled else Level.UNKNOWN.name]
+    if as_json:
+        print_json({"level": level.name, "over": over, "lag": answer})
+        return level
+    print_line(f"{level.name}: {_summary(answer)}")
+    for text in over:
+        print_line(text)
+    for each in answer.queues:
+        if each.level != Level.OK.name:
+            print_line(_advice(each))
+    return level
+
+
+def explain(
+    *, name: Annotated[str, typer.Argument(help="A status, a cause or a figure, such as STALL or lag.")]
+) -> int:
+    """Explain a status, a cause or a figure: what it means, its formula, and what to do."""
+    try:
+        print_line(explained(name))
+    except ValueError as error:
+        raise CliError(str(error), ExitCode.NOT_FOUND) from error
+    return ExitCode.OK
+
+
+def _lag(admin: str, group: str | None) -> LagAnswer:
+    asked = f"&group={quote(group, safe='')}" if group else ""
+    return get(admin, f"/api/lag?limit={_LIMIT}{asked}", LagAnswer)
+
+
+def _row(each: LagQueue) -> Sequence[str]:
+    return [
+        each.group,
+        each.topic,
+        f"{each.queue}",
+        each.status,
+        _count(each.lag),
+        _count(each.unfinished),
+        behind(each),
+        _rate(each.produce_rate),
+        _rate(each.consume_rate),
+        forecast(each),
+        "" if each.cause is None else f"{each.cause}: {each.evidence}",
+    ]
+
+
+def behind(each: LagQueue) -> str:
+    """Say how old the oldest unfinished message is, and how that is known where it was not read."""
+    if each.time_lag_ms is not None:
+        text = "0" if not each.time_lag_ms else age(each.time_lag_ms / 1000)
+        return text if each.time_lag_method == "message" else f"about {text} ({each.time_lag_method})"
+    if each.time_lag_low_ms is not None:
+        return f"at least {age(each.time_lag_low_ms / 1000)} ({each.time_lag_method})"
+    return _UNKNOWN
+
+
+def forecast(each: LagQueue) -> str:
+    """Say where it goes at the rates of the window."""
+    if not each.unfinished or each.velocity is None:
+        return ""
+    if each.catch_up_s is not None:
+        return f"caught up in {age(each.catch_up_s)}"
+    return f"grows by {each.velocity:.3g}/s" if each.velocity > 0 else ""
+
+
+def _over(each: LagQueue, max_lag: int | None, max_seconds: float | None) -> list[str]:
+    where = f"{each.group}: {each.topic} {each.queue}"
+    found = []
+    if max_lag is not None and (each.unfinished is None or each.unfinished > max_lag):
+        left = _UNKNOWN if each.unfinished is None else amount(each.unfinished, "message")
+        found.append(f"{where} has {left} left, --max-lag is {max_lag}")
+    late_ms = each.time_lag_ms if each.time_lag_ms is not None else each.time_lag_low_ms
+    if max_seconds is not None and (late_ms is None or late_ms > max_seconds * 1000):
+        found.append(f"{where} is behind by {behind(each)}, --max-seconds is {max_seconds:g}")
+    return found
+
+
+def _summary(answer: LagAnswer) -> str:
+    if not answer.enabled:
+        return "the node takes no samples of lag"
+    left = sum(each.unfinished or 0 for each in answer.groups)
+    late_ms = max((each.time_lag_ms or 0 for each in answer.groups), default=0)
+    text = f"{amount(len(answer.groups), 'group')}, {amount(left, 'message')} left"
+    return f"{text}, the oldest {age(late_ms / 1000)} old" if left else text
+
+
+def _advice(each: LagQueue) -> str:
+    return f"{each.group}: {each.topic} {each.queue} is {each.status}. {each.advice}"
+
+
+def _count(value: int | None) -> str:
+    return _UNKNOWN if value is None else f"{value}"
+
+
+def _rate(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.3g}"

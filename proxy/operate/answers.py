@@ -1,0 +1,133 @@
+"""Answers about a node, its topics and its groups, made of the node's view; docs/admin-shapes.md has their shapes."""
+
+from __future__ import annotations
+
+from msgspec.structs import asdict, replace
+
+from broker.runtime.metrics import SPECS
+from proxy.operate.attention.findings import DETAILS_MAX, findings
+from proxy.operate.latencies import latencies
+from proxy.operate.node_view import NodeView
+from proxy.operate.views.findings import AttentionAnswer, Finding
+from proxy.operate.views.groups import GroupsAnswer, OffsetsAnswer, StuckAnswer
+from proxy.operate.views.node import ReadinessAnswer, StatsAnswer
+from proxy.operate.views.topics import TopicsAnswer, TopicView
+from upstream.views import GroupView
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 10_000
+
+
+def topics_of(node: NodeView) -> list[TopicView]:
+    """Return all topics in the order in which they are shown."""
+    return sorted(node.topics(), key=lambda topic: (topic.system, topic.kind, topic.topic))
+
+
+def topics(node: NodeView, *, limit: int, name: str | None = None) -> TopicsAnswer | None:
+    """Return the topics, or None when `name` is given and there is none of that name."""
+    found = [topic for topic in topics_of(node) if name in (None, topic.topic)]
+    if name is not None and not found:
+        return None
+    return TopicsAnswer(now_ms=node.clock.wall_ms(), topics_total=len(found), topics=found[:limit])
+
+
+def groups(
+    node: NodeView, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0
+) -> GroupsAnswer | None:
+    """Return the groups by name, or None when `name` is given and there is none of that name."""
+    found = groups_of(node, max(limit, DETAILS_MAX), name)
+    if name is not None and not found:
+        return None
+    return GroupsAnswer(
+        now_ms=node.clock.wall_ms(),
+        groups_total=len(found),
+        groups=[_cut(group, limit) for group in found[:limit]],
+        findings=findings(node, found, loop_lag_seconds),
+    )
+
+
+def groups_of(node: NodeView, details_max: int, name: str | None = None) -> list[GroupView]:
+    """Return the groups by name, or those of one name."""
+    found = [group for group in node.groups(details_max=details_max) if name in (None, group.group)]
+    return sorted(found, key=lambda group: group.group)
+
+
+def _cut(group: GroupView, limit: int) -> GroupView:
+    """Return a group with so many details at most; rules over it look at more."""
+    topics = [
+        replace(topic, stuck_keys=topic.stuck_keys[:limit], failing=topic.failing[:limit]) for topic in group.topics
+    ]
+    return replace(group, topics=topics, in_flight=group.in_flight[:limit])
+
+
+def stuck(node: NodeView, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0) -> StuckAnswer | None:
+    """Return the stuck messages, the oldest first, or None when a group's name is given and there is none of it."""
+    found = node.stuck(group=name, count_max=limit)
+    if found is None:
+        return None
+    messages, total = found
+    return StuckAnswer(
+        now_ms=node.clock.wall_ms(),
+        stuck_total=total,
+        stuck=messages,
+        findings=_findings(node, loop_lag_seconds, group=name),
+    )
+
+
+def attention(node: NodeView, *, loop_lag_seconds: float) -> AttentionAnswer:
+    """Return what needs attention."""
+    return AttentionAnswer(now_ms=node.clock.wall_ms(), findings=_findings(node, loop_lag_seconds))
+
+
+def _findings(node: NodeView, loop_lag_seconds: float, *, group: str | None = None) -> list[Finding]:
+    return findings(node, groups_of(node, DETAILS_MAX, group), loop_lag_seconds)
+
+
+def offsets(node: NodeView, *, limit: int, name: str | None = None) -> OffsetsAnswer | None:
+    """Return where groups stand by queue, or None when a group's name is given and it stands nowhere."""
+    found = node.positions(group=name)
+    if name is not None and not found:
+        return None
+    return OffsetsAnswer(now_ms=node.clock.wall_ms(), offsets_total=len(found), offsets=found[:limit])
+
+
+def readiness(node: NodeView, *, loop_lag_seconds: float) -> ReadinessAnswer:
+    """Return whether the node is ready, why not, how far its recovery is, and what needs attention."""
+    return ReadinessAnswer(
+        ready=node.state == "ready",
+        state=node.state,
+        reasons=node.reasons,
+        memory=node.memory(),
+        findings=_findings(node, loop_lag_seconds),
+        **({} if node.recovery is None else asdict(node.recovery)),
+    )
+
+
+def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> StatsAnswer:
+    """Return what is known of the node itself."""
+    connections = sorted(node.connections(), key=lambda connection: connection.since_ms)
+    return StatsAnswer(
+        now_ms=node.clock.wall_ms(),
+        version=node.version,
+        state=node.state,
+        reasons=node.reasons,
+        recovery=node.recovery,
+        uptime_seconds=round(node.clock.monotonic() - node.started_monotonic, 3),
+        event_loop_lag_seconds=round(loop_lag_seconds, 6),
+        store=node.store(),
+        memory=node.memory(),
+        findings=_findings(node, loop_lag_seconds),
+        counters=counter_sums(node),
+        latencies=latencies(node.metrics),
+        connections_total=len(connections),
+        connections=connections[:limit],
+    )
+
+
+def counter_sums(node: NodeView) -> dict[str, int]:
+    """Return the sum of every counter over its labels, by name."""
+    sums = {name: 0 for name, spec in sorted(SPECS.items()) if spec.kind == "counter"}
+    for spec, _, value in node.metrics:
+        if spec.kind == "counter":
+            sums[spec.name] += value
+    return sums

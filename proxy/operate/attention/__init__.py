@@ -1,0 +1,1 @@
+"""What needs attention: facts of a node's troubles, rules over them and over the views, and the kinds of findings."""

@@ -1,0 +1,167 @@
+"""The table of kinds of findings: what each is about, and what to do.
+
+docs/operations.md shows the table, and a test holds the two together and stages each trouble.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Literal, NamedTuple
+
+from proxy.operate.views.findings import Finding
+
+
+class Kind(NamedTuple):
+    """A kind of findings: the trouble in a few words, and what to do about it."""
+
+    trouble: str
+    advice: str
+
+
+KINDS: dict[str, Kind] = {
+    # The node.
+    "failed": Kind(
+        "a write or a sync failed",
+        "Look at the disk and the kernel's log; restart the node once the disk is sound.",
+    ),
+    "not_ready": Kind("the node starts, recovers or stops", "Wait; /readyz?verbose and the log say how far it is."),
+    "acks_refused": Kind(
+        "the disk is full, even for the ack journal",
+        "Free space, or lower retentionBytes or retentionHours and reload; acks are taken again by themselves.",
+    ),
+    "disk_full": Kind(
+        "the disk is full",
+        "Free space, or lower retentionBytes or retentionHours and reload; publishes are taken again by themselves.",
+    ),
+    "disk_low": Kind("the disk is nearly full", "Free space, or lower retentionBytes or retentionHours and reload."),
+    "reserve_missing": Kind(
+        "nothing is set aside for dead letters",
+        "Free space for two log files; then the space is set aside by itself.",
+    ),
+    "retention_blocked": Kind(
+        "retention has stopped: pending messages cannot be put elsewhere",
+        "Free space by other means; it goes on by itself.",
+    ),
+    "slow_sync": Kind("the disk is slow", "Look at the disk, and at what else writes to it."),
+    "damage": Kind(
+        "damage that lost messages",
+        "`pyddmq store check DATA` says what is lost; stop the node, repair with --repair --yes, see a backup.",
+    ),
+    "file_damaged": Kind(
+        "small files were damaged",
+        "Nothing is lost; look at the disk, and mend them with `pyddmq store check --repair`.",
+    ),
+    "acks_damaged": Kind(
+        "the ack journal was damaged", "Messages that were acknowledged may come again; look at the disk."
+    ),
+    "index_failed": Kind(
+        "a write to the index failed", "Searches by key read the log instead; look at the disk, then restart the node."
+    ),
+    "memory": Kind("the memory ceiling is near", "See who holds most under Clients; else raise memoryMax and reload."),
+    "loop_late": Kind(
+        "the event loop is late", "Look for a slow disk, an action that blocks, or other work on this core."
+    ),
+    "clock_forward": Kind(
+        "the wall clock was set forward",
+        "What was due meanwhile has gone out, and retention counts the time; set the clock right, and look at NTP.",
+    ),
+    "clock_back": Kind(
+        "the wall clock was set back",
+        "What waits for a moment waits longer; set the clock right, and look at NTP.",
+    ),
+    "reload_refused": Kind(
+        "a reload was refused",
+        "Mend the file, see `pyddmq config check FILE`, and `pyddmq reload`; a restart would fail now.",
+    ),
+    "config_missing": Kind(
+        "the configuration file is gone", "Put the file back: a restart would fail; the node goes on as it was."
+    ),
+    "work_failing": Kind(
+        "work of the node fails again and again", "The log has the traceback; report it, and restart the node."
+    ),
+    "internal_fault": Kind("a fault inside the node", "The log has the traceback; report it."),
+    "log_lines_lost": Kind(
+        "log lines cannot be written", "Look at what reads the node's stderr, or at the disk that it goes to."
+    ),
+    "connections_refused": Kind(
+        "many connections are closed by the node",
+        "Look for clients that speak something else or hold too much; the log names addresses.",
+    ),
+    "publishes_refused": Kind(
+        "many publishes are refused", "Look up the code in docs/protocol.md, and the producer in the log."
+    ),
+    "pulls_refused": Kind("many pulls are refused", "Look for clients with a wrong group, topic or protocol."),
+    "timers_late": Kind(
+        "timers or delayed messages are late", "Look at the disk's space and at `pyddmq timers stats`."
+    ),
+    "timers_refused": Kind(
+        "timers, loops or delayed messages are refused by their topics",
+        "Make the topic again, or cancel them with `pyddmq timers cancel`; they are tried again by themselves.",
+    ),
+    "timers_paused": Kind("a stage of the timers is paused", "To go on: `pyddmq timers resume all`."),
+    "undecided": Kind(
+        "transactions stay undecided",
+        "Start a process of their producer group, or decide them with `pyddmq transactions`.",
+    ),
+    # Groups.
+    "poison": Kind(
+        "a message fails again and again", "Mend the consumer, or end it with the command; others of its key wait."
+    ),
+    "poison_retried": Kind(
+        "messages in the retry topic fail again and again",
+        "Mend the consumer, or end them with `pyddmq timers cancel` while they wait.",
+    ),
+    "key_held": Kind("a key is held for a minute", "Look at the client that has it, or end it with the command."),
+    "no_answer": Kind("a client holds messages and does not answer", "Look at that client; stop it if it hangs."),
+    "timeouts": Kind(
+        "messages come again since clients do not answer in time",
+        "Look at the clients, or raise `timeout` above the longest time that they work on a batch.",
+    ),
+    "retry_storm": Kind(
+        "more attempts fail than succeed",
+        "Mend the consumers or what they need; `pyddmq groups pause` stops deliveries meanwhile.",
+    ),
+    "dead_letters": Kind(
+        "many messages go to the dead letters",
+        "See `pyddmq dlq stats`; pause the group if the cause is outside, and redrive when it is gone.",
+    ),
+    "dead_letters_refused": Kind(
+        "dead letters cannot be written", "Free space: their keys wait until the store takes them."
+    ),
+    "unreadable": Kind(
+        "messages were skipped, since they cannot be read",
+        "Run `pyddmq store check`; a backup may have them.",
+    ),
+    "reading_stopped": Kind(
+        "too many messages wait for their keys, so reading has stopped",
+        "End what holds the keys (see Keys that hold others up), or raise maxWaitingPerTopic and reload.",
+    ),
+    "no_puller": Kind("no client pulls", "Start the group's clients; do they use this group's name and this port?"),
+    "paused": Kind("a group is paused", "Resume it with the command."),
+    "queues_owned": Kind(
+        "the group's queues are consumed by somebody else", "Stop that consumer, or take the group out here."
+    ),
+    "not_starting": Kind(
+        "a subscription does not start", "Mend what its action says; it is tried again every few seconds."
+    ),
+    "lost_to_retention": Kind(
+        "retention deleted messages that a group was not given",
+        "Raise retentionHours or retentionBytes and reload; a backup may have them.",
+    ),
+    "near_retention": Kind(
+        "retention is about to delete messages of a group",
+        "Let the group catch up, or raise retentionHours or retentionBytes and reload.",
+    ),
+}
+"""By name; the order is that of the page among equals."""
+
+
+def found(kind: str, bad: bool, text: str, **about: Any) -> Finding:
+    """Return a finding of a kind of `KINDS`, which has the advice."""
+    severity: Literal["bad", "watch"] = "bad" if bad else "watch"
+    return Finding(finding=kind, severity=severity, text=text, advice=KINDS[kind].advice, **about)
+
+
+def command(*words: str) -> str:
+    """A command line of `pyddmq`, to be typed into a shell as it stands."""
+    return shlex.join(("pyddmq", *words))

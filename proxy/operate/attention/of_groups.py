@@ -1,0 +1,208 @@
+"""Findings about consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from proxy.node.trouble_facts import Labels
+from proxy.operate.attention.kinds import command, found
+from proxy.operate.text import age, amount, byte_size, short
+from proxy.operate.views.findings import Finding
+from upstream.views import GroupView, StuckKey, SubscriptionView, whereabouts
+
+STUCK_SECONDS = 60.0
+"""A key that is held this long is named; shorter is ordinary work."""
+UNPULLED_SECONDS = 60.0
+"""A lag this old with nothing out with clients means that nobody pulls."""
+SILENT_SECONDS = 60.0
+"""A client that has messages this long without an answer is named."""
+EXPIRES_SHARE = 0.1
+"""Part of a retention limit that is left when a group is told of."""
+LOST_SECONDS = 24 * 3600.0
+TIMEOUTS = 3
+FLOOD = 10
+"""Timeouts, and dead letters, of one group and topic within a minute that are told of."""
+STORM = 100
+"""Failed attempts within a minute, more than what was finished, that are a storm of retries."""
+_NAMED = 5
+
+Risen = Mapping[str, Mapping[Labels, int]]
+
+
+def findings(group: GroupView, risen: Risen, now_ms: int) -> Iterator[Finding]:
+    """Return what there is about a group.
+
+    Args:
+        group: The group.
+        risen: By how much counters rose within the last minute.
+        now_ms: Now, by the wall clock.
+    """
+    for topic in group.topics:
+        for finding in _of_topic(group, topic, risen, now_ms):
+            yield replace(finding, group=group.group, topic=topic.topic)
+    yield from _of_holders(group, now_ms)
+
+
+def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: int) -> Iterator[Finding]:
+    where = f"Group {group.group} on topic {topic.topic}"
+    if topic.paused_since_ms is not None:
+        since = age((now_ms - topic.paused_since_ms) / 1000)
+        resume = command("groups", "resume", group.group, "--topic", topic.topic)
+        yield found("paused", False, f"{where}: paused for {since}, from {topic.paused_by}. To go on: {resume}")
+    elif (
+        topic.lag
+        and not (topic.in_flight or topic.failing_total or group.fetchers)
+        and topic.lag_seconds >= UNPULLED_SECONDS
+    ):
+        behind, since = amount(topic.lag, "message"), age(topic.lag_seconds)
+        yield found("no_puller", False, f"{where}: lag {behind}, the oldest for {since}; no client has any.")
+    if topic.owner is not None:
+        text = f"{where}: waits for its queues, which {topic.owner} consumes inside the program."
+        yield found("queues_owned", False, text)
+    if topic.problem:
+        yield found("not_starting", True, f"{where}: does not start: {short(topic.problem)}", reason=topic.problem)
+    yield from _of_retention(where, topic, now_ms)
+    if topic.reading_stopped:
+        text = f"{where}: reading has stopped, {topic.waiting:,} messages wait for earlier ones of their keys."
+        yield found("reading_stopped", True, text, count=topic.waiting)
+    yield from _of_keys(where, group, topic, now_ms)
+    if topic.dead_letters_refused:
+        text = f"{where}: {amount(topic.dead_letters_refused, 'dead letter')} cannot be written, and the keys wait."
+        yield found("dead_letters_refused", True, text, count=topic.dead_letters_refused)
+    yield from _of_rises(where, (group.group, topic.topic), risen)
+
+
+def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
+    """Messages that fail again and again, and keys that are held otherwise."""
+    failing = {(each.qid, each.offset) for each in topic.failing}
+    for each in topic.failing[:_NAMED]:
+        what = f"key {each.key}" if each.key is not None else "a message without a key"
+        since = f"{'more than ' if each.earlier else ''}{age((now_ms - each.since_ms) / 1000)}"
+        why = f", the last time with: {short(each.reason)}" if each.reason else ""
+        text = (
+            f"{where}: {what} fails again and again: {amount(each.attempts, 'delivery')} in {since} "
+            f"({_place(each)}){why}.{_end(group, each)}"
+        )
+        yield found("poison", True, text, key=each.key, attempts=each.attempts, reason=each.reason)
+    if topic.failing_total > _NAMED:
+        more = topic.failing_total - min(_NAMED, len(topic.failing))
+        yield found("poison", True, f"{where}: {amount(more, 'more message')} that fail again and again.", count=more)
+    stuck = [key for key in topic.stuck_keys if now_ms - key.since_ms >= STUCK_SECONDS * 1000]
+    held = sorted((key for key in stuck if (key.qid, key.offset) not in failing), key=lambda each: each.since_ms)
+    for key in held[:_NAMED]:
+        text = f"{where}: {_held_text(key, now_ms)}{_way_out(group, key)}"
+        yield found("key_held", False, text, key=key.key, attempts=key.attempts, reason=key.reason)
+    if len(held) > _NAMED:
+        more = len(held) - _NAMED
+        yield found("key_held", False, f"{where}: {more} more keys are held for a minute or longer.", count=more)
+
+
+def _of_rises(where: str, labels: Labels, risen: Risen) -> Iterator[Finding]:
+    def rise(name: str) -> int:
+        return risen.get(name, {}).get(labels, 0)
+
+    def by_reason(name: str) -> dict[str, int]:
+        return {each[2]: count for each, count in risen.get(name, {}).items() if each[:2] == labels}
+
+    again = rise("pyddmq_retries_sent_back_again_total")
+    if again:
+        waits = command("timers", "list", "--topic", f"%RETRY%{labels[0]}")
+        text = (
+            f"{where}: messages that had failed five times or more failed again {again:,} times within the last minute."
+        )
+        yield found("poison_retried", True, f"{text} They wait in the retry topic: {waits}", count=again)
+    timeouts = rise("pyddmq_timeout_attempts_total")
+    if timeouts >= TIMEOUTS:
+        text = f"{where}: {timeouts:,} deliveries of the last minute were not answered within the timeout."
+        yield found("timeouts", False, text, count=timeouts)
+    failed = timeouts + rise("pyddmq_failed_attempts_total") + rise("pyddmq_error_attempts_total")
+    finished = rise("pyddmq_finished_messages_total")
+    if failed >= STORM and failed > finished:
+        text = f"{where}: {failed:,} attempts of the last minute failed, {amount(finished, 'message')} finished."
+        yield found("retry_storm", True, text, count=failed)
+    letters = by_reason("pyddmq_dead_letters_total")
+    count = sum(letters.values())
+    if count >= FLOOD:
+        most = max(letters, key=lambda reason: letters[reason])
+        text = f"{where}: {count:,} messages went to the dead letters within the last minute, most for {most}."
+        yield found("dead_letters", True, text, reason=most, count=count)
+    skipped = by_reason("pyddmq_skipped_messages_total")
+    unreadable = skipped.get("damaged", 0) + skipped.get("gone", 0)
+    if unreadable:
+        text = f"{where}: {amount(unreadable, 'message')} of the last minute could not be read, and were skipped."
+        yield found("unreadable", True, text, count=unreadable)
+
+
+def _of_retention(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
+    """What the group lost to retention within a day, and what it is about to lose."""
+    ago = (now_ms - (topic.lost_at_ms or 0)) / 1000
+    if topic.lost and ago < LOST_SECONDS:
+        text = f"{where}: {amount(topic.lost, 'message')} lost to retention, the last {age(ago)} ago."
+        yield found("lost_to_retention", True, text, count=topic.lost)
+    share = topic.expires_share
+    if share is None or share >= EXPIRES_SHARE:
+        return
+    limits = []
+    if topic.expires_seconds is not None:
+        limits.append(f"in {age(topic.expires_seconds)} at the earliest")
+    if topic.expires_bytes is not None:
+        limits.append(f"after another {byte_size(topic.expires_bytes)} of messages")
+    text = f"{where}: retention deletes its oldest unfinished message {' or '.join(limits)}."
+    yield found("near_retention", True, text)
+
+
+def _of_holders(group: GroupView, now_ms: int) -> Iterator[Finding]:
+    """Clients that do not answer; those who hold a key that others wait for are named with that."""
+    named = {
+        (key.topic, key.holder)
+        for topic in group.topics
+        for key in (*topic.stuck_keys, *topic.failing)
+        if now_ms - key.since_ms >= STUCK_SECONDS * 1000
+    }
+    silent: dict[tuple[str, str], list[int]] = {}
+    for each in group.in_flight:
+        if now_ms - each.since_ms >= SILENT_SECONDS * 1000 and (each.topic, each.holder) not in named:
+            silent.setdefault((each.topic, each.holder), []).append(each.since_ms)
+    for (topic, holder), since in sorted(silent.items(), key=lambda item: min(item[1]))[:_NAMED]:
+        long = age((now_ms - min(since)) / 1000)
+        what = f"{holder} has {amount(len(since), 'message')} for {long}, unanswered"
+        text = f"Group {group.group} on topic {topic}: {what}."
+        yield found("no_answer", False, text, group=group.group, topic=topic, count=len(since))
+
+
+def _place(key: StuckKey) -> str:
+    return f"queue {key.qid.rpartition('_')[2]}, offset {key.offset}"
+
+
+def _end(group: GroupView, key: StuckKey) -> str:
+    """The command that gives a message up."""
+    place = ("--topic", key.topic, "--queue", key.qid.rpartition("_")[2], "--offset", str(key.offset))
+    force = ("--force",) if key.holder else ()
+    return f" To end it: {command('groups', 'dead-letter', group.group, *place, *force)} (or skip)"
+
+
+def _way_out(group: GroupView, key: StuckKey) -> str:
+    """The command that retries a stuck key's first message; `skip` and `dead-letter` take the same options.
+
+    Empty where a pull is all that is missing.
+    """
+    if not key.holder and key.state in ("buffered", "ready"):
+        return ""
+    place = ("--topic", key.topic, "--queue", key.qid.rpartition("_")[2], "--offset", str(key.offset))
+    force = ("--force",) if key.holder else ()
+    return f" To end it: {command('groups', 'retry', group.group, *place, *force)} (or skip, dead-letter)"
+
+
+def _held_text(key: StuckKey, now_ms: int) -> str:
+    since = age((now_ms - key.since_ms) / 1000)
+    behind = f", {amount(key.waiting, 'message')} behind it" if key.waiting else ""
+    facts = f"(offset {key.offset}, {amount(key.attempts, 'delivery')}{behind})"
+    if key.reason or key.earlier:
+        # It is since the first failure, and it may have gone out a moment ago.
+        where = f"now with {key.holder}" if key.holder else whereabouts(key.state)
+        why = f"; the last failure: {short(key.reason)}" if key.reason else ""
+        return f"key {key.key} has been held for {since} {facts}, {where}{why}."
+    who = f"is out with {key.holder}" if key.holder else f"({whereabouts(key.state)}) has been held"
+    return f"key {key.key} {who} for {since} {facts}."

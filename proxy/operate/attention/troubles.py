@@ -1,0 +1,93 @@
+"""From a live node to what it says of its troubles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.runtime.store_metrics import FILES_DAMAGED, INDEX_FAILED
+from broker.scheduled.delay.listing import level_statuses
+from broker.scheduled.timer.listing import timer_status
+from broker.transaction.transactions import Transactions
+from proxy.node.node import Node
+from proxy.node.trouble_facts import ConfigurationView, DamageView, Troubles, WaitingView
+from upstream.progress.progress import ProgressFull
+from upstream.progress.reconcile import JOURNAL_DAMAGE
+
+CHECKS_UNANSWERED = 4
+"""Checks of a half without a decision after which it is told of."""
+
+
+def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
+    """Return what a node says of its troubles; what is not open yet has none."""
+    vitals, clock = node.vitals, node.seams.clock
+    fault, step = node.limited_log.last_fault, vitals.clock_step
+    forward = step if step is not None and step.seconds > 0 else None
+    common = Troubles(
+        risen=vitals.risen(),
+        uptime_seconds=clock.monotonic() - node.started_monotonic,
+        configuration=configuration,
+        failing=dict(node.periodic.failing),
+        faults=node.limited_log.faults,
+        last_fault="" if fault is None else f"{fault.event}: {fault.text}",
+        last_fault_ago=0.0 if fault is None else clock.monotonic() - fault.at,
+        sync_seconds=vitals.sync_seconds,
+        clock_forward_seconds=0.0 if forward is None else forward.seconds,
+        clock_forward_ago=0.0 if forward is None else forward.ago,
+        clock_behind_seconds=vitals.clock_behind_seconds,
+    )
+    return _of_store(node, common) if node.is_open else common
+
+
+def _of_store(node: Node, common: Troubles) -> Troubles:
+    store = node.store
+    damage = store.damage.left(store.min_offset)
+    return replace(
+        common,
+        acks_refused=isinstance(node.progress.failed, ProgressFull),
+        publishes_refused=store.segment_space.refuses,
+        file_bytes=store.options.segment_bytes,
+        reserve_missing=not store.segment_space.reserve_bytes,
+        damage=DamageView(
+            holes=damage.holes,
+            hole_bytes=damage.hole_bytes,
+            lost=damage.fillers,
+            records=damage.records,
+            first=damage.first,
+        ),
+        files_damaged=sorted({labels[0] for _, labels, count in node.metrics.some((FILES_DAMAGED,)) if count}),
+        acks_damaged=node.metrics.value(JOURNAL_DAMAGE),
+        index_failed=bool(node.metrics.value(INDEX_FAILED)),
+        waiting=_waiting(node),
+        retention_blocked=store.retention.blocked,
+    )
+
+
+def _waiting(node: Node) -> WaitingView:
+    """What waits for its moment, and what is wrong with that."""
+    now_ms = node.seams.clock.wall_ms()
+    levels = level_statuses(node.delays)
+    timers = timer_status(node.timers)
+    late_ms = max([each.late_ms for each in levels], default=0)
+    if timers.next_due_ms is not None:
+        late_ms = max(late_ms, now_ms - timers.next_due_ms)
+    refused = [refused.reason for level in node.delays.levels.values() for refused in level.refused.values()]
+    refused += [refused.reason for refused in node.timers.due.refused.values()]
+    undecided, undecided_ms, checked_ms = _undecided(node.transactions, now_ms)
+    return WaitingView(
+        late_ms=late_ms,
+        refused=len(refused),
+        refused_because=refused[0] if refused else "",
+        paused=[each.stage for each in timers.stages if each.paused],
+        undecided=undecided,
+        undecided_ms=undecided_ms,
+        checked_ms=checked_ms,
+    )
+
+
+def _undecided(transactions: Transactions, now_ms: int) -> tuple[int, int, int]:
+    """How many halves are undecided, the age of the oldest, and the age of one that was asked about several times."""
+    settings = transactions.settings
+    checked_ms = settings.timeout_ms + CHECKS_UNANSWERED * settings.interval_ms
+    count = transactions.halves.states.undecided
+    oldest = transactions.oldest_ms() if count else None
+    return count, 0 if oldest is None else max(0, now_ms - oldest), checked_ms

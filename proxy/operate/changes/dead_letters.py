@@ -1,0 +1,90 @@
+"""Redriving dead letters through the admin port: page by page, shown first (dry run), durable before the answer.
+
+Each page is one step: what it appended is durable when it is answered, and known as redriven, so that a caller that
+stops anywhere goes on by asking again.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from broker.errors import NO_SPACE
+from broker.log.awaited import AwaitedSteps, saved
+from broker.query import NotFound, QueryRefused
+from broker.retry.letters import Wanted
+from broker.runtime.async_steps import run_async
+from proxy.node.node import Node
+from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.groups import need_ready
+from proxy.operate.changes.steps import durable, run_steps
+from proxy.operate.lookups.dead_letters import LetterPage
+from proxy.operate.lookups.redrives import Redrive
+from proxy.operate.views.dead_letters import RedriveResult
+
+PAGE_LIMIT_MAX = 1000
+
+Moment = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RedriveBody(ChangeBody, frozen=True):
+    """Which dead letters of a group are to be redriven, and how; what is left out does not matter."""
+
+    group: str
+    id: str | None = None
+    topic: str | None = None
+    reason: str | None = None
+    key: str | None = None
+    from_ms: Moment | None = None
+    until_ms: Moment | None = None
+    to: str | None = None
+    again: bool = False
+    dry_run: bool = True
+    cursor: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_LIMIT_MAX)] = 100
+
+    @property
+    def wanted(self) -> Wanted:
+        """Which are meant."""
+        return Wanted(
+            id=self.id,
+            topic=self.topic,
+            reason=self.reason,
+            key=self.key,
+            from_ms=self.from_ms,
+            until_ms=self.until_ms,
+        )
+
+
+def dead_letter_changes(node: Node) -> list[Change]:
+    """Return the changes of dead letters."""
+
+    async def redrive(body: RedriveBody) -> RedriveResult:
+        need_ready(node)
+        try:
+            page = LetterPage(node.store, body.group, body.wanted, cursor=body.cursor, limit=body.limit)
+        except NotFound as error:
+            raise ChangeRefused(404, f"{error}.") from error
+        except QueryRefused as error:
+            raise ChangeRefused(400, f"{error}.") from error
+        await run_async(node.redrives.opening())
+        work = Redrive(node.store, node.redrives, body.group, page, to=body.to, again=body.again, dry=body.dry_run)
+        await run_async(work.steps())
+        if not body.dry_run:
+            await durable(node)
+            if work.is_last:
+                await run_steps(_saved(node))
+        return work.result()
+
+    return [Change(name="redrive_dead_letters", path="/api/dead-letters/redrive", body=RedriveBody, run=redrive)]
+
+
+def _saved(node: Node) -> AwaitedSteps[None]:
+    """Write down how far redrives are; the log knows it anyhow, so a full disk costs nothing but reading it."""
+    try:
+        yield from saved(node.store, node.redrives.writing())
+    except OSError as error:
+        node.limited_log.note("redrives_not_written", error=str(error), cost="the log is read for them")
+        if error.errno not in NO_SPACE:
+            raise node.store.fail("writing the checkpoint of redrives", error) from error

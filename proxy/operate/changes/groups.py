@@ -1,0 +1,199 @@
+"""What an operator may do to groups through the admin port: pause and resume, and end stuck messages by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from broker.log.awaited import AwaitedSteps, saved
+from broker.queues.topics import retry_topic
+from broker.runtime.file_writes import Steps
+from lag.samples import EventKind
+from proxy.node.node import Node
+from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.steps import durable, run_steps
+from proxy.operate.views.changes import HeadResult, PauseResult
+from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.pauses import PauseConflict
+from upstream.job import UpstreamJob, text_of
+from upstream.operate import heads
+from upstream.operate.heads import Handled, Head, HeadRefused
+from upstream.state import State
+
+Result = TypeVar("Result")
+QueueId = Annotated[int, msgspec.Meta(ge=0)]
+Offset = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PauseBody(ChangeBody, frozen=True):
+    """A group, or one topic of it."""
+
+    group: str
+    topic: str | None = None
+
+
+class HeadBody(ChangeBody, frozen=True):
+    """A message of a group, as the operator saw it; `key` is checked when given, `force` takes it from who has it."""
+
+    group: str
+    topic: str
+    queue: QueueId
+    offset: Offset
+    key: str | None = None
+    force: bool = False
+
+
+def group_changes(node: Node) -> list[Change]:
+    """Return the changes of groups."""
+    desk = _Groups(node)
+    return [
+        Change(name="pause", path="/api/groups/pause", body=PauseBody, run=desk.pause),
+        Change(name="resume", path="/api/groups/resume", body=PauseBody, run=desk.resume),
+        Change(name="retry_message", path="/api/groups/retry", body=HeadBody, run=desk.retry),
+        Change(name="skip_message", path="/api/groups/skip", body=HeadBody, run=desk.skip),
+        Change(name="dead_letter_message", path="/api/groups/dead-letter", body=HeadBody, run=desk.dead_letter),
+    ]
+
+
+def need_ready(node: Node) -> None:
+    """Refuse changes while the node starts, drains or has failed.
+
+    Raises:
+        ChangeRefused: It does (503).
+    """
+    if node.state != "ready":
+        why = node.failure or "Try again when /readyz says ready."
+        raise ChangeRefused(503, f"The node is {node.state}. {why}")
+
+
+def group_of(node: Node, name: str) -> ConsumerGroup:
+    """Return a configured group.
+
+    Raises:
+        ChangeRefused: There is none of that name (404), or it has been taken out and still drains (409).
+    """
+    group = node.groups.get(name)
+    if group is None:
+        if any(each.name == name for each in node.leaving):
+            raise ChangeRefused(409, f"Group {name} was taken out of the configuration and still drains.")
+        raise ChangeRefused(404, f"There is no group {name!r}; `pyddmq groups` lists all.")
+    return group
+
+
+def need_topic(group: ConsumerGroup, topic: str) -> None:
+    """Refuse a topic that a group does not subscribe.
+
+    Raises:
+        ChangeRefused: It does not (404).
+    """
+    if not group.has_topic(topic):
+        known = ", ".join(group.topic_names()) or "none"
+        raise ChangeRefused(404, f"Group {group.name} does not subscribe topic {topic!r}; it has: {known}.")
+
+
+class _Groups:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def pause(self, body: PauseBody) -> PauseResult:
+        self._checked(body)
+        writing = self._node.pauses.pausing(body.group, body.topic, who=ASKER.get())
+        return self._paused(body, await self._kept(EventKind.PAUSE, body, writing))
+
+    async def resume(self, body: PauseBody) -> PauseResult:
+        self._checked(body)
+        try:
+            changed = await self._kept(EventKind.RESUME, body, self._node.pauses.resuming(body.group, body.topic))
+        except PauseConflict as conflict:
+            raise ChangeRefused(409, str(conflict)) from conflict
+        return self._paused(body, changed)
+
+    async def _kept(self, kind: EventKind, body: PauseBody, writing: Steps[bool]) -> bool:
+        """Have pauses written, beside the loop; they hold for the group from then on."""
+        changed = await run_steps(_written(saved(self._node.store, writing)))
+        if changed:
+            self._node.recorder.notes.add(kind, body.group, body.topic or "", detail=f"by {ASKER.get()}")
+        if (group := self._node.groups.get(body.group)) is not None:
+            group.apply_pauses()
+        self._node.request_turn()
+        return changed
+
+    def _checked(self, body: PauseBody) -> None:
+        need_ready(self._node)
+        group = group_of(self._node, body.group)
+        if body.topic is not None:
+            need_topic(group, body.topic)
+
+    def _paused(self, body: PauseBody, changed: bool) -> PauseResult:
+        group = self._node.groups.get(body.group)
+        # A reload may have taken it out while the pause was written.
+        names = [] if group is None else group.topic_names()
+        paused = [name for name in names if self._node.pauses.of(body.group, name) is not None]
+        return PauseResult(group=body.group, changed=changed, paused_topics=paused)
+
+    async def retry(self, body: HeadBody) -> HeadResult:
+        head = self._head(body)
+        clock = self._node.seams.clock
+        handled = _handle(lambda: heads.retry_now(head, force=body.force, progress=self._node.progress, clock=clock))
+        await durable(self._node)
+        return _handled(head.job, handled)
+
+    def skip(self, body: HeadBody) -> HeadResult:
+        head = self._head(body)
+        # Its key goes on in this turn, and only with what is durable: the loop waits for the disk.
+        handled = _handle(lambda: heads.skip(head, force=body.force, progress=self._node.progress))
+        self._node.make_durable()
+        return _handled(head.job, handled)
+
+    async def dead_letter(self, body: HeadBody) -> HeadResult:
+        head = self._head(body)
+        handled = _handle(lambda: heads.dead_letter(head, force=body.force, who=ASKER.get()))
+        await durable(self._node)
+        if head.job.state is State.BURYING:
+            text = (
+                "The store does not take the dead letter now, as on a full disk. It is tried again every second and "
+                "the key waits; `skip` ends that."
+            )
+            raise ChangeRefused(503, text)
+        return _handled(head.job, handled)
+
+    def _head(self, body: HeadBody) -> Head:
+        need_ready(self._node)
+        group = group_of(self._node, body.group)
+        if body.topic != retry_topic(group.name):
+            need_topic(group, body.topic)
+        group_queue = group.group_queue(body.topic, body.queue, body.offset)
+        if group_queue is None:
+            raise ChangeRefused(
+                404, f"Topic {body.topic} has no queue {body.queue}, or the group has not begun with it."
+            )
+        return _handle(lambda: heads.find_head(group, group_queue, body.offset, key=body.key))
+
+
+def _written(steps: AwaitedSteps[bool]) -> AwaitedSteps[bool]:
+    try:
+        return (yield from steps)
+    except OSError as error:
+        why = error.strerror or error
+        text = f"It could not be written ({why}). Nothing has changed here, and it may hold after a restart: look then."
+        raise ChangeRefused(503, text) from error
+
+
+def _handle(act: Callable[[], Result]) -> Result:
+    try:
+        return act()
+    except HeadRefused as refusal:
+        raise ChangeRefused(409, str(refusal)) from refusal
+
+
+def _handled(job: UpstreamJob, handled: Handled) -> HeadResult:
+    return HeadResult(
+        changed=handled.changed,
+        text=handled.text,
+        topic=job.topic,
+        queue=job.queue_id,
+        offset=job.offset,
+        key=text_of(job.key),
+    )

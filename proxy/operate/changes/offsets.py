@@ -1,0 +1,178 @@
+"""Moving a group's offsets through the admin port: shown first (dry run), then done for all queues in one piece.
+
+A running subscription is drained first, as by a reload: nothing more is handed out, what is out is answered or times
+out, and so no key runs twice at once. Then the positions are reset, durably, in one new segment of the ack journal
+(D10), and a new generation reads on from there. With `force` nobody is waited for. However a reset ends, its topic is
+read and handed out again; other changes are made while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from broker.queues.topics import retry_topic
+from lag.samples import EventKind
+from proxy.node.node import Node
+from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused, others_first
+from proxy.operate.changes.groups import QueueId, need_ready
+from proxy.operate.views.changes import ResetResult
+from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.subscription import Subscription
+from upstream.embedded.queues import EmbeddedQueues
+from upstream.operate.positions import PositionUnknown, Target, TargetRefused, plan_moves, trackers_of
+from upstream.progress.tracker import OffsetTracker
+from upstream.views import Move
+
+WAIT_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
+
+
+class ResetBody(ChangeBody, frozen=True):
+    """Where to move a group on a topic, or on one queue of it: exactly one of the targets is given."""
+
+    group: str
+    topic: str
+    queue: QueueId | None = None
+    to: Literal["earliest", "latest"] | None = None
+    to_offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    to_time_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    shift_by: int | None = None
+    dry_run: bool = True
+    force: bool = False
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = WAIT_SECONDS
+
+    @property
+    def target(self) -> Target:
+        """The target asked for."""
+        return Target(offset=self.to_offset, time_ms=self.to_time_ms, shift=self.shift_by, end=self.to)
+
+
+def offset_changes(node: Node) -> list[Change]:
+    """Return the changes of offsets."""
+    desk = _Offsets(node)
+    return [Change(name="reset_offsets", path="/api/offsets/reset", body=ResetBody, run=desk.reset)]
+
+
+class _Offsets:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting: set[tuple[str, str]] = set()
+        """Groups and topics for which a reset waits."""
+
+    async def reset(self, body: ResetBody) -> ResetResult:
+        need_ready(self._node)
+        if not body.target.is_one:
+            raise ChangeRefused(400, "Say where to: exactly one of toOffset, toTimeMs, to (earliest, latest), shiftBy.")
+        if body.group in self._node.groups and body.topic == retry_topic(body.group):
+            text = (
+                f"Group {body.group} reads its retry topic beside the others and cannot be moved there while it runs. "
+                "Use `groups retry`, `skip` or `dead-letter`, or `offsets reset --data` while the node is down."
+            )
+            raise ChangeRefused(409, text)
+        trackers = self._trackers(body)
+        moves = self._plan(trackers, body)
+        group = self._node.groups.get(body.group)
+        if body.dry_run or not any(move.changes for move in moves):
+            return self._result(body, moves, group, changed=False)
+        if (body.group, body.topic) in self._waiting:
+            raise ChangeRefused(
+                409, f"Another reset of {body.group} on {body.topic} waits; try again when it has ended."
+            )
+        if group is None or not group.has_topic(body.topic):
+            return self._result(body, self._move(trackers, body), group, changed=True)
+        done: list[Move] = []
+        self._waiting.add((body.group, body.topic))
+        try:
+            await self._drain(group, body)
+            # Planned again: while it drained, the group went on.
+            group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body)))
+        finally:
+            self._waiting.discard((body.group, body.topic))
+            # What drains still was not started anew: nothing was reset.
+            group.undrain_topic(body.topic)
+        self._node.request_turn()
+        return self._result(body, done, group, changed=True)
+
+    def _trackers(self, body: ResetBody) -> Mapping[int, OffsetTracker]:
+        """The group's trackers on the topic by queue."""
+        if any(each.name == body.group for each in self._node.leaving):
+            raise ChangeRefused(409, f"Group {body.group} was taken out and still drains; try again when it has left.")
+        try:
+            return trackers_of(
+                self._node.progress, EmbeddedQueues(self._node.store), body.group, body.topic, body.queue
+            )
+        except PositionUnknown as unknown:
+            raise ChangeRefused(404, str(unknown)) from unknown
+
+    def _plan(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
+        try:
+            return plan_moves(trackers, body.target, EmbeddedQueues(self._node.store))
+        except TargetRefused as refusal:
+            raise ChangeRefused(400, str(refusal)) from refusal
+
+    def _move(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
+        """Reset what has to be, all in one flush of the journal."""
+        moves = self._plan(trackers, body)
+        for move in moves:
+            if move.changes:
+                self._node.progress.reset(trackers[move.queue], move.to)
+                detail = f"from {move.start} to {move.to} by {ASKER.get()}"
+                self._node.recorder.notes.add(EventKind.RESET, body.group, body.topic, queue=move.queue, detail=detail)
+        # The new generation reads on in this turn, and only from what is durable: the loop waits for the disk.
+        self._node.make_durable()
+        return moves
+
+    async def _drain(self, group: ConsumerGroup, body: ResetBody) -> None:
+        """Wait until nothing of the topic is out.
+
+        Raises:
+            ChangeRefused: Something still is after the time given, or things are otherwise by then (409), or the node
+                takes no changes any more (503); then the topic is to go on as it was.
+        """
+        draining = group.drain_topic(body.topic)
+        if draining is None or body.force:
+            return
+        async with others_first():
+            drained = await self._is_drained(draining, body)
+        if self._node.state == "failed":
+            need_ready(self._node)
+        if self._node.groups.get(body.group) is not group or not group.has_topic(body.topic):
+            text = (
+                f"{body.group} was taken out, or no longer subscribes {body.topic}; nothing was reset. Try again later."
+            )
+            raise ChangeRefused(409, text)
+        if draining.outcomes.stopped or self._node.state != "ready":
+            raise ChangeRefused(409, "The subscription was started anew meanwhile; nothing was reset. Try again.")
+        if not drained:
+            text = (
+                f"Messages of {body.topic} are still out with clients after {body.wait_seconds:g} s; nothing was "
+                "reset. Give more waitSeconds, stop the clients, or use force: then they may run beside others of "
+                "their key."
+            )
+            raise ChangeRefused(409, text)
+
+    async def _is_drained(self, draining: Subscription, body: ResetBody) -> bool:
+        """Wait until nothing is out, the time given is over, or nothing more is to be waited for; tell which."""
+        clock = self._node.seams.clock
+        deadline = clock.monotonic() + body.wait_seconds
+        while not draining.drained:
+            if draining.outcomes.stopped or self._node.state != "ready" or clock.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
+
+    def _result(self, body: ResetBody, moves: list[Move], group: ConsumerGroup | None, *, changed: bool) -> ResetResult:
+        queues = [] if group is None else [each for each in group.group_queues() if each.topic == body.topic]
+        out = {each.queue_id: each.in_flight for each in queues}
+        return ResetResult(
+            group=body.group,
+            topic=body.topic,
+            dry_run=body.dry_run,
+            changed=changed,
+            queues=[replace(move, in_flight=out.get(move.queue, 0)) for move in moves],
+        )

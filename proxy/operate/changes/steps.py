@@ -1,0 +1,64 @@
+"""Changes that the broker makes in steps of bounded work."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from broker.errors import MessageRefused
+from broker.log.awaited import AwaitedSteps, all_durable, saved
+from broker.runtime.async_steps import run_async
+from broker.scheduled.cancelling import CancelOutcome
+from proxy.node.node import Node
+from proxy.operate.changes.desk import ChangeRefused
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
+Result = TypeVar("Result")
+
+CANCELS_MAX = 1_000
+"""Messages of one request; each takes a search of the index."""
+OUTCOMES = {
+    CancelOutcome.CANCELLED: "cancelled",
+    CancelOutcome.TOO_LATE: "tooLate",
+    CancelOutcome.UNKNOWN: "unknown",
+}
+
+
+class MessageName(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A message that waits: its id (UNIQ_KEY, or a handle), and the topic where that alone is not clear."""
+
+    id: Name
+    topic: str | None = None
+
+
+async def run_steps(steps: AwaitedSteps[Result]) -> Result:
+    """Make a change in steps, between which the node does everything else.
+
+    Raises:
+        ChangeRefused: The store refuses it (409), or cannot be read (503).
+    """
+    try:
+        return await run_async(steps)
+    except MessageRefused as refusal:
+        raise ChangeRefused(409, f"{refusal}.") from refusal
+    except OSError as error:
+        raise ChangeRefused(503, f"The store cannot be read: {error.strerror or error}.") from error
+
+
+async def durable(node: Node) -> None:
+    """Wait until all that was changed is durable, log and ack journal, while the node does everything else.
+
+    For changes whose effects may show before that, as those of clients do; the others call `Node.make_durable`.
+
+    Raises:
+        StoreError: It could not be written; it may be undone by a restart.
+    """
+    await run_steps(_durable(node))
+
+
+def _durable(node: Node) -> AwaitedSteps[None]:
+    yield from all_durable(node.store)
+    if node.store.failed is not None:
+        raise node.store.failed
+    yield from saved(node.store, node.progress.syncing())

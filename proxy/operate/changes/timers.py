@@ -1,0 +1,162 @@
+"""What an operator may do to timers through the admin port: cancel, reschedule, and halt the stages of their work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import asdict
+
+from broker.log.awaited import AwaitedSteps
+from broker.query import QueryRefused
+from broker.runtime.async_steps import run_async
+from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.timer.cancel import Rescheduled
+from broker.scheduled.timer.handle import RecallHandle
+from broker.scheduled.timer.names import slot_of
+from broker.scheduled.timer.puts import TimedPuts
+from broker.scheduled.timer.stages import Stage
+from proxy.node.node import Node
+from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.groups import need_ready
+from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_steps
+from proxy.operate.lookups.timer_lookup import UNKNOWN, TimerLookup, TimerState
+from proxy.operate.moments import moment_text
+from proxy.operate.views.changes import CancelResult, CancelsResult, RescheduleResult, StagesResult
+
+RESCHEDULED_BEFORE = "rescheduledBefore"
+"""Outcome for an id that a timer had before it was given another moment: nothing was changed."""
+
+
+class CancelBody(ChangeBody, frozen=True):
+    """Timers to cancel."""
+
+    timers: Annotated[list[MessageName], msgspec.Meta(min_length=1, max_length=CANCELS_MAX)]
+
+
+class RescheduleBody(ChangeBody, frozen=True):
+    """A timer, and the moment that it is to have, ms since the epoch."""
+
+    id: Name
+    deliver_at_ms: Annotated[int, msgspec.Meta(ge=0)]
+    topic: str | None = None
+
+
+class StageBody(ChangeBody, frozen=True):
+    """A stage by its name, or `all`."""
+
+    stage: str
+
+
+def timer_changes(node: Node) -> list[Change]:
+    """Return the changes of timers."""
+    desk = _Timers(node)
+    return [
+        Change(name="cancel_timers", path="/api/timers/cancel", body=CancelBody, run=desk.cancel),
+        Change(name="reschedule_timer", path="/api/timers/reschedule", body=RescheduleBody, run=desk.reschedule),
+        Change(name="pause_timers", path="/api/timers/pause", body=StageBody, run=desk.pause),
+        Change(name="resume_timers", path="/api/timers/resume", body=StageBody, run=desk.resume),
+    ]
+
+
+class _Timers:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def cancel(self, body: CancelBody) -> CancelsResult:
+        need_ready(self._node)
+        results = []
+        for name in body.timers:
+            found = await self._look(name.id, name.topic)
+            outcome = CancelOutcome.UNKNOWN
+            if found.topic:
+                outcome = await run_steps(self._cancelling(found))
+            results.append(await self._told(found, outcome))
+        return CancelsResult(results=results)
+
+    def _cancelling(self, found: TimerLookup) -> AwaitedSteps[CancelOutcome]:
+        if found.occurrence is None:
+            return self._node.timers.cancelling(found.topic, found.unique_key)
+        return DelayCancels(self._node.store, self._node.timers).steps(found.topic, found.occurrence)
+
+    async def _told(self, found: TimerLookup, outcome: CancelOutcome) -> CancelResult:
+        """Say what a cancel did; of one that came too late also when and where the message was delivered."""
+        if outcome is CancelOutcome.TOO_LATE and found.delivery is None:
+            # It was delivered in the very turn of the cancel.
+            found = await self._look(found.unique_key, found.topic)
+        moved = outcome is CancelOutcome.CANCELLED and found.state is TimerState.RESCHEDULED
+        due = "" if found.due_ms is None else f"; it was due at {moment_text(found.due_ms)}"
+        text = {
+            CancelOutcome.CANCELLED: found.text() if moved else f"cancelled{due}",
+            CancelOutcome.TOO_LATE: f"too late: {found.text()}",
+            CancelOutcome.UNKNOWN: UNKNOWN,
+        }[outcome]
+        return CancelResult(
+            id=found.unique_key,
+            topic=found.topic,
+            outcome=RESCHEDULED_BEFORE if moved else OUTCOMES[outcome],
+            due_ms=found.due_ms,
+            new_id=found.successor.unique_key if moved and found.successor is not None else None,
+            text=f"{found.unique_key}: {text}",
+        )
+
+    async def reschedule(self, body: RescheduleBody) -> RescheduleResult:
+        need_ready(self._node)
+        found = await self._look(body.id, body.topic)
+        rescheduled = Rescheduled(CancelOutcome.UNKNOWN, "")
+        if found.topic:
+            rescheduled = await run_steps(
+                self._node.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms)
+            )
+        outcome, new_id = rescheduled
+        if outcome is CancelOutcome.CANCELLED and not new_id and found.occurrence and found.delivery:
+            # A move to a moment that was over has delivered it, and DDMQ's id is that of the message.
+            outcome = CancelOutcome.TOO_LATE
+        told = asdict(await self._told(found, outcome))
+        if not new_id:
+            return RescheduleResult(**told)
+        text = f"{found.unique_key}: rescheduled to {moment_text(body.deliver_at_ms)}"
+        handle = self._handle(found.topic, new_id, body.deliver_at_ms)
+        told |= {"outcome": "rescheduled", "text": text, "new_id": new_id}
+        return RescheduleResult(**told, handle=handle)
+
+    def _handle(self, topic: str, unique_key: str, due_ms: int) -> str:
+        slot = slot_of(due_ms, self._node.store.waiting(TimedPuts).options.precision_ms)
+        return str(RecallHandle(topic, self._node.config.node.broker_name, slot + 1, unique_key))
+
+    async def _look(self, name: str, topic: str | None) -> TimerLookup:
+        try:
+            found = TimerLookup(self._node.store, name, topic, broker_name=self._node.config.node.broker_name)
+            await run_async(found.steps())
+        except QueryRefused as refusal:
+            raise ChangeRefused(400, f"{name}: {refusal}.") from refusal
+        return found
+
+    def pause(self, body: StageBody) -> StagesResult:
+        stages = self._stages(body)
+        changed = any(self._node.timers.stages.runs(stage) for stage in stages)
+        for stage in stages:
+            self._node.timers.pause(stage)
+        return self._paused(changed)
+
+    def resume(self, body: StageBody) -> StagesResult:
+        stages = self._stages(body)
+        changed = not all(self._node.timers.stages.runs(stage) for stage in stages)
+        for stage in stages:
+            self._node.timers.resume(stage)
+        return self._paused(changed)
+
+    def _stages(self, body: StageBody) -> list[Stage]:
+        need_ready(self._node)
+        if body.stage == "all":
+            return list(Stage)
+        try:
+            return [Stage(body.stage)]
+        except ValueError:
+            names = ", ".join(stage.value for stage in Stage)
+            raise ChangeRefused(404, f"There is no stage {body.stage!r}; there are {names}, and all.") from None
+
+    def _paused(self, changed: bool) -> StagesResult:
+        paused = self._node.timers.stages.paused
+        return StagesResult(changed=changed, paused_stages=[stage.value for stage in Stage if stage in paused])

@@ -1,0 +1,192 @@
+"""Topics made, widened, typed and deleted through the admin port; `broker.topic_changes` says what the store does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from broker.errors import MessageRefused
+from broker.format.message_type import MessageType
+from broker.queues.topics import DEAD_LETTER_PREFIX, QUEUES_MAX, Topic, is_system
+from broker.runtime.steps import run_now
+from proxy.node.node import Node
+from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.groups import need_ready
+from proxy.operate.changes.steps import run_steps
+from proxy.operate.live_node import ranges
+from proxy.operate.views.changes import DeletionResult, TopicResult
+
+Queues = Annotated[int, msgspec.Meta(ge=1, le=QUEUES_MAX)]
+
+
+class TopicBody(ChangeBody, frozen=True):
+    """A topic, how many queues it is to have, and maybe its message type."""
+
+    topic: str
+    queues: Queues
+    message_type: MessageType | None = None
+
+
+class TopicAlteration(ChangeBody, frozen=True):
+    """A topic and what of it changes; None stays as it is."""
+
+    topic: str
+    queues: Queues | None = None
+    message_type: MessageType | None = None
+
+
+class DeletionBody(ChangeBody, frozen=True):
+    """A topic, its name once more, and whether one that the configuration lists is to be emptied."""
+
+    topic: str
+    confirm: str
+    force: bool = False
+
+
+def topic_changes(node: Node) -> list[Change]:
+    """Return the changes of topics."""
+    desk = _Topics(node)
+    return [
+        Change(name="create_topic", path="/api/topics", body=TopicBody, run=desk.create),
+        Change(name="alter_topic", path="/api/topics/alter", body=TopicAlteration, run=desk.alter),
+        Change(name="delete_topic", path="/api/topics", method="DELETE", body=DeletionBody, run=desk.delete),
+    ]
+
+
+class _Topics:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def create(self, body: TopicBody) -> TopicResult:
+        node = self._node
+        need_ready(node)
+        if body.topic in node.store.topics:
+            raise ChangeRefused(409, f"There is a topic {body.topic} already; `pyddmq topics alter` gives it queues.")
+        if is_system(body.topic):
+            raise ChangeRefused(400, f"{body.topic} is a name of the broker's own; choose another.")
+        try:
+            topic = node.store.create_topic(body.topic, body.queues)
+        except MessageRefused as error:
+            raise ChangeRefused(400, f"{error}.") from error
+        if body.message_type is not None:
+            node.store.topic_changes.set_types({body.topic: body.message_type})
+        node.store.topic_changes.serve(body.topic)
+        node.ports.publish(node.config)
+        return _state(topic)
+
+    def alter(self, body: TopicAlteration) -> TopicResult:
+        node = self._node
+        need_ready(node)
+        topic = self._found(body.topic)
+        if body.queues is None and body.message_type is None:
+            raise ChangeRefused(400, "Nothing to change: give `queues`, `messageType` or both.")
+        if topic.system:
+            raise ChangeRefused(409, f"{body.topic} is a topic of the broker's own; it stays as it is.")
+        if body.queues is not None:
+            self._check_queues(topic, body.queues)
+        if body.message_type is not None:
+            self._check_type(topic, body.message_type)
+        if body.queues is not None:
+            node.store.create_topic(body.topic, body.queues)
+        if body.message_type is not None:
+            node.store.topic_changes.set_types({body.topic: body.message_type})
+        node.ports.publish(node.config)
+        return _state(topic)
+
+    def _check_queues(self, topic: Topic, queues: int) -> None:
+        """Refuse fewer queues than there are, and more than the configuration says."""
+        name = topic.name
+        if queues < len(topic.queues):
+            text = (
+                f"Topic {name} has {len(topic.queues)} queues and can only get more: messages of queues that go "
+                "would be lost to all groups, and keys would move to other queues."
+            )
+            raise ChangeRefused(409, text)
+        settings = self._node.config.topics.get(name)
+        if settings is not None and settings.queues is not None and settings.queues < queues:
+            text = (
+                f"The configuration says topics.{name}.queues: {settings.queues}. Say {queues} there and "
+                "reload; otherwise the next reload would be refused."
+            )
+            raise ChangeRefused(409, text)
+
+    def _check_type(self, topic: Topic, wanted: MessageType) -> None:
+        """Refuse another type than the configuration says."""
+        settings = self._node.config.topics.get(topic.name)
+        if settings is not None and settings.message_type not in (None, wanted):
+            text = (
+                f"The configuration says topics.{topic.name}.messageType: {settings.message_type}. Say {wanted} there "
+                "and reload; the next reload would undo the change."
+            )
+            raise ChangeRefused(409, text)
+
+    async def delete(self, body: DeletionBody) -> DeletionResult:
+        node = self._node
+        need_ready(node)
+        topic = self._found(body.topic)
+        if body.confirm != body.topic:
+            raise ChangeRefused(400, f"Not confirmed: `confirm` must be the topic's name, {body.topic!r}.")
+        self._refuse_needed(topic)
+        listed = body.topic in node.config.topics
+        if listed and not body.force:
+            text = (
+                f"The configuration lists topic {body.topic}: take it out and reload first, or say force; then it is "
+                "emptied, and there again at once."
+            )
+            raise ChangeRefused(409, text)
+        messages = 0
+
+        def last_look() -> None:
+            # While it waited for the disk a reload may have come, and messages.
+            nonlocal messages
+            self._refuse_needed(topic)
+            messages = sum(queue.max_offset - queue.min_offset for queue in topic.queues)
+            node.ports.close(body.topic)
+
+        steps = node.store.topic_changes.deleting(body.topic, before=last_look)
+        try:
+            if listed:
+                # It is there again in the same turn, so that no publish finds it gone; the loop waits for the disk.
+                run_now(steps)
+            else:
+                await run_steps(steps)
+        finally:
+            if node.state == "ready":
+                node.ports.publish(node.config)
+        return DeletionResult(topic=body.topic, deleted=not listed, emptied=listed, messages=messages)
+
+    def _refuse_needed(self, topic: Topic) -> None:
+        """Refuse the deletion of what a group or the broker works with."""
+        node = self._node
+        node.let_drained_go()
+        for group in node.groups.values():
+            if any(each.topic == topic.name for each in group.config.topics):
+                text = f"Group {group.name} subscribes topic {topic.name}: take the subscription out and reload first."
+                raise ChangeRefused(409, text)
+        for group in node.all_groups():
+            if group.works_on(topic.name):
+                out = sum(each.in_flight for each in group.stats().topics if each.topic == topic.name)
+                text = (
+                    f"Group {group.name} has given up topic {topic.name}, but {out} messages of it are out at clients: "
+                    "try again when they are answered or timed out."
+                )
+                raise ChangeRefused(409, text)
+        if topic.name.startswith(DEAD_LETTER_PREFIX):
+            name = topic.name.removeprefix(DEAD_LETTER_PREFIX)
+            if name in node.groups:
+                raise ChangeRefused(409, f"Group {name} puts its dead letters there: take the group out first.")
+            if any(group.name == name for group in node.leaving):
+                raise ChangeRefused(409, f"Group {name} was taken out and still drains: try again when it has left.")
+        elif topic.system:
+            raise ChangeRefused(409, f"{topic.name} is a topic of the broker's own; it cannot be deleted.")
+
+    def _found(self, name: str) -> Topic:
+        topic = self._node.store.topics.get(name)
+        if topic is None:
+            raise ChangeRefused(404, f"There is no topic {name!r}; `pyddmq topics` lists all.")
+        return topic
+
+
+def _state(topic: Topic) -> TopicResult:
+    return TopicResult(topic=topic.name, message_type=topic.message_type.value, queues=ranges(topic))

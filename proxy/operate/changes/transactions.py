@@ -1,0 +1,117 @@
+"""Transactions decided by hand through the admin port, and discarded ones made undecided again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+from broker.transaction.handles import Handle
+from broker.transaction.outcomes import End, EndOutcome
+from broker.transaction.transactions import State
+from broker.views import TransactionView
+from proxy.node.node import Node
+from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.groups import need_ready
+from proxy.operate.changes.steps import run_steps
+from proxy.operate.views.changes import DecisionResult, ResumptionResult
+
+_WANTED = {"commit": State.COMMIT, "rollback": State.ROLLBACK}
+_STATUS = {
+    End.UNKNOWN_HANDLE: 404,
+    End.ALREADY_OTHER: 409,
+    End.DISCARDED: 409,
+    End.REFUSED: 409,
+    End.DISK_FULL: 503,
+    End.FAILED: 503,
+}
+
+
+class DecisionBody(ChangeBody, frozen=True):
+    """A transaction, by its id or handle, and what is to become of it."""
+
+    id: str
+    state: Literal["commit", "rollback"]
+
+
+class TransactionBody(ChangeBody, frozen=True):
+    """A transaction, by its id or handle."""
+
+    id: str
+
+
+def transaction_changes(node: Node) -> list[Change]:
+    """Return the changes of transactions."""
+    desk = _Transactions(node)
+    return [
+        Change(name="decide_transaction", path="/api/transactions/decide", body=DecisionBody, run=desk.decide),
+        Change(name="resume_transaction", path="/api/transactions/resume", body=TransactionBody, run=desk.resume),
+    ]
+
+
+class _Transactions:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def decide(self, body: DecisionBody) -> DecisionResult:
+        """Commit or roll back; a discarded one is resumed first. Told twice, it is the same."""
+        need_ready(self._node)
+        rows = await self._rows(body.id)
+        row = _open(rows)
+        resumed = row is not None and row.state == "discarded"
+        if row is not None and resumed:
+            await self._resolved(lambda done: self._node.transactions.resume(row.offset, done))
+        found = row or rows[0]
+        # A resumed half is found by its id: a handle's offsets only save the search.
+        handle = str(Handle(found.offset, found.physical, found.id))
+        wanted = _WANTED[body.state]
+        outcome = await self._resolved(lambda done: self._node.transactions.decide(handle, wanted, done))
+        return DecisionResult(
+            id=body.id,
+            state=body.state,
+            already=outcome.end is End.ALREADY_SAME,
+            was_discarded=resumed,
+            topic=rows[0].topic,
+            group=rows[0].group,
+        )
+
+    async def resume(self, body: TransactionBody) -> ResumptionResult:
+        """Make a discarded transaction undecided again, with no checks counted."""
+        need_ready(self._node)
+        rows = await self._rows(body.id)
+        row = _open(rows)
+        if row is None or row.state != "discarded":
+            where = "decided" if row is None else "undecided"
+            text = f"Transaction {body.id} is not discarded, it is {where}: there is nothing to resume."
+            raise ChangeRefused(409, text)
+        await self._resolved(lambda done: self._node.transactions.resume(row.offset, done))
+        return ResumptionResult(id=body.id, topic=row.topic, group=row.group)
+
+    async def _rows(self, transaction_id: str) -> list[TransactionView]:
+        """Records of a transaction. Raises ChangeRefused: there is none."""
+        rows = await run_steps(self._node.transactions.finding(transaction_id))
+        if not rows:
+            text = (
+                f"There is no transaction {transaction_id!r}, or none any more; `pyddmq transactions list` lists them."
+            )
+            raise ChangeRefused(404, text)
+        return rows
+
+    async def _resolved(self, ask: Callable[[Callable[[EndOutcome], None]], None]) -> EndOutcome:
+        """Ask, and wait until the answer is durable. Raises ChangeRefused."""
+        answer: asyncio.Future[EndOutcome] = asyncio.get_running_loop().create_future()
+        ask(answer.set_result)
+        outcome = await answer
+        if not outcome.resolved:
+            text = outcome.text[:1].upper() + outcome.text[1:]
+            raise ChangeRefused(_STATUS.get(outcome.end, 409), f"{text}.")
+        return outcome
+
+
+def _open(rows: list[TransactionView]) -> TransactionView | None:
+    """The record of a transaction that can still be decided; an undecided half before a discarded one."""
+    for state in ("undecided", "discarded"):
+        for row in rows:
+            if row.state == state:
+                return row
+    return None

@@ -1,0 +1,221 @@
+"""The node as the admin port sees it: views made from live objects when somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from broker.query import Searchable
+from broker.queues.topics import Topic, kind_of
+from broker.retry.redrive import Redrives
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Clock
+from broker.scheduled.delay.delays import Delays
+from broker.scheduled.timer.timers import Timers
+from broker.store import Store
+from broker.transaction.transactions import Transactions
+from broker.views import QueueRange
+from proxy.node.node import Node
+from proxy.node.reload import Reloader
+from proxy.node.trouble_facts import Troubles
+from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.attention.troubles import troubles_of
+from proxy.operate.lookups.lag import lag_of
+from proxy.operate.moments import moment_text
+from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
+from proxy.operate.views.topics import TopicView
+from upstream.embedded.queues import EmbeddedQueues
+from upstream.operate.positions import positions
+from upstream.operate.stuck import stuck_messages
+from upstream.views import GroupView, Position, StuckMessage
+
+_STATES: dict[str, State] = {"starting": "starting", "recovering": "recovering", "ready": "ready", "failed": "failed"}
+
+
+def product_version() -> str:
+    """Version of the installed distribution."""
+    try:
+        return version("pyddmq")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class LiveNode:
+    """Adapts a node to `proxy.operate.node_view.NodeView`."""
+
+    def __init__(self, node: Node, reloader: Reloader) -> None:
+        self._node = node
+        self._reloader = reloader
+        self._version = product_version()
+
+    @property
+    def state(self) -> State:
+        """Where the node is in its life; a stopped one still shows as draining while its port closes."""
+        return _STATES.get(self._node.state, "draining")
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why the node is not ready."""
+        state = self.state
+        if state == "ready":
+            return ()
+        if state == "failed":
+            since = self._node.failed_at_ms
+            why = self._node.failure or "The write side is down."
+            return (f"{why}.", f"Since {moment_text(since)}.") if since else (why,)
+        if state == "starting":
+            return ("The store is being opened.",)
+        recovery = self.recovery
+        if recovery is not None:
+            return (f"The store is being recovered: {recovery.sentence}.",)
+        return ("It is stopping, and waits for what is out with clients.",)
+
+    @property
+    def recovery(self) -> RecoveryView | None:
+        """How far the recovery is, None when there is none."""
+        startup = self._node.startup
+        return None if startup is None else startup.view
+
+    @property
+    def version(self) -> str:
+        """Version of pyddmq."""
+        return self._version
+
+    @property
+    def limited_log(self) -> RateLimitedLog:
+        """The node's."""
+        return self._node.limited_log
+
+    @property
+    def clock(self) -> Clock:
+        """The node's clocks."""
+        return self._node.seams.clock
+
+    @property
+    def started_monotonic(self) -> float:
+        """When the node was started."""
+        return self._node.started_monotonic
+
+    @property
+    def metrics(self) -> Metrics:
+        """The node's counters."""
+        return self._node.metrics
+
+    def topics(self) -> Sequence[TopicView]:
+        """Every topic of the store."""
+        if not self._node.is_open:
+            return ()
+        return [
+            TopicView(
+                topic=topic.name,
+                system=topic.system,
+                kind=kind_of(topic.name),
+                message_type=topic.message_type.value,
+                queues=ranges(topic),
+            )
+            for topic in self._node.store.topics.values()
+        ]
+
+    def groups(self, *, details_max: int) -> Sequence[GroupView]:
+        """Every group, those that leave included."""
+        groups = [*self._node.groups.values(), *self._node.leaving]
+        return [group.stats(details_max=details_max) for group in groups]
+
+    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckMessage], int] | None:
+        """Stuck messages, the oldest first, and how many there are."""
+        node = self._node
+        if group is not None and group not in node.groups:
+            return None
+        found: list[StuckMessage] = []
+        total = 0
+        for each in node.groups.values() if group is None else [node.groups[group]]:
+            messages, count = stuck_messages(each, clock=node.seams.clock, count_max=count_max)
+            total += count
+            found += messages
+        found.sort(key=lambda each: each.since_ms)
+        return found[:count_max], total
+
+    def delays(self) -> Delays | None:
+        """Return the delivery of delayed messages, or None before it is open."""
+        return self._node.delays if self._node.is_open else None
+
+    def dead_letters(self) -> tuple[Store, Redrives] | None:
+        """Return the store and what was redriven in it, or None before it is open."""
+        return (self._node.store, self._node.redrives) if self._node.is_open else None
+
+    def transactions(self) -> Transactions | None:
+        """Return the transactions, or None before they are open."""
+        return self._node.transactions if self._node.is_open else None
+
+    def timers(self) -> Timers | None:
+        """Return the delivery of timers, or None before it is open."""
+        return self._node.timers if self._node.is_open else None
+
+    @property
+    def broker_name(self) -> str:
+        """Name of the broker."""
+        return self._node.config.node.broker_name
+
+    def positions(self, *, group: str | None) -> Sequence[Position]:
+        """Where groups stand."""
+        node = self._node
+        return list(positions(node.progress, EmbeddedQueues(node.store), group=group)) if node.is_open else ()
+
+    def lag(self, *, group: str | None, limit: int) -> LagAnswer | None:
+        """How far groups are behind, judged."""
+        return lag_of(self._node, limit=limit, group=group)
+
+    def connections(self) -> Sequence[ConnectionView]:
+        """Every open connection."""
+        if self._node.state == "starting":
+            return ()
+        return [
+            ConnectionView(
+                address=each.address,
+                service=service,
+                since_ms=each.since_ms,
+                requests=each.requests,
+                state=each.doing,
+                client=each.client or None,
+            )
+            for service, each in self._node.connections()
+        ]
+
+    def store(self) -> StoreView | None:
+        """What is known of the data directory."""
+        node = self._node
+        if not node.is_open:
+            return None
+        path = node.config.node.data
+        return StoreView(
+            path=path,
+            used_bytes=node.store.used_bytes,
+            free_bytes=node.seams.disk.free_bytes(path),
+            flush=node.config.node.flush,
+        )
+
+    def searchable(self) -> Searchable | None:
+        """Return the store, None before it is open."""
+        return self._node.store if self._node.is_open else None
+
+    def troubles(self) -> Troubles:
+        """Return what the node says of its troubles."""
+        return troubles_of(self._node, self._reloader.configuration)
+
+    def memory(self) -> MemoryView:
+        """What is held in memory, against the ceiling."""
+        budget = self._node.budget
+        return MemoryView(held_bytes=budget.used, max_bytes=budget.limit, pressure=budget.level.name.lower())
+
+    async def reload(self) -> ReloadResult:
+        """Do what SIGHUP does; the file is read and applied in one turn of the loop."""
+        await asyncio.sleep(0)
+        return self._reloader.reload()
+
+
+def ranges(topic: Topic) -> list[QueueRange]:
+    """Return what a topic's queues hold."""
+    return [QueueRange(queue=each.queue_id, min=each.min_offset, max=each.max_offset) for each in topic.queues]

@@ -1,0 +1,208 @@
+"""Dead letters, and what a redrive did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, UnsetType
+
+from broker.views import View
+
+
+class RedrivenView(View, frozen=True, kw_only=True):
+    """When and as what a dead letter was redriven last; null where that is not known any more.
+
+    Attributes:
+        at_ms: When.
+        topic: To which topic.
+        queue: To which queue of it.
+        offset: Offset of the message that was sent.
+        id: Its offsetMsgId.
+    """
+
+    at_ms: int | None
+    topic: str | None
+    queue: int | None
+    offset: int | None
+    id: str | None
+
+
+class DeadLetterView(View, frozen=True, kw_only=True):
+    """One dead letter; of one whose record is damaged or gone there is where it stood, and nothing else.
+
+    Attributes:
+        queue: Queue of the dead-letter topic.
+        offset: Its offset there.
+        readable: Whether its record can be read.
+        id: Its offsetMsgId.
+        unique_key: UNIQ_KEY of the message.
+        key: The message's key; "" without one.
+        tags: Its tags; "" without any.
+        topic: Topic that it came from; "" when that is not known.
+        origin_queue: Queue of that topic; null when that is not known.
+        reason: Why it was given up.
+        attempts: Failed attempts.
+        died_ms: When it was given up.
+        born_ms: When its producer made it.
+        body_bytes: Size of its body, in bytes.
+        cut: Whether user properties had to go when it died.
+        redriven: Its last redrive; null when there was none.
+    """
+
+    queue: int
+    offset: int
+    readable: bool
+    id: str | UnsetType = UNSET
+    unique_key: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    tags: str | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    origin_queue: int | UnsetType | None = UNSET
+    reason: str | UnsetType = UNSET
+    attempts: int | UnsetType = UNSET
+    died_ms: int | UnsetType = UNSET
+    born_ms: int | UnsetType = UNSET
+    body_bytes: int | UnsetType = UNSET
+    cut: bool | UnsetType = UNSET
+    redriven: RedrivenView | UnsetType | None = UNSET
+
+
+class DeadLettersAnswer(View, frozen=True, kw_only=True):
+    """A page of a group's dead letters.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        group: The group.
+        looked_at: How many were looked at for the page.
+        cursor: Where the next page begins; null after the last one.
+        dead_letters: Those that were asked for, the oldest first.
+    """
+
+    now_ms: int
+    group: str
+    looked_at: int
+    cursor: str | None
+    dead_letters: Sequence[DeadLetterView]
+
+
+class DeadLetterGroup(View, frozen=True, kw_only=True):
+    """A group that has a dead-letter topic.
+
+    Attributes:
+        group: The group.
+        dead_letters: Dead letters that are there now.
+        ever_total: Dead letters that were there ever.
+        first_ms: When the first one that is there died; null without one.
+        last_ms: When the last one died; null without one.
+    """
+
+    group: str
+    dead_letters: int
+    ever_total: int
+    first_ms: int | None
+    last_ms: int | None
+
+
+class DeadLetterGroupsAnswer(View, frozen=True, kw_only=True):
+    """Groups that have dead letters.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        groups: By name.
+    """
+
+    now_ms: int
+    groups: Sequence[DeadLetterGroup]
+
+
+class DeadLetterKind(View, frozen=True, kw_only=True):
+    """Dead letters of one topic and reason.
+
+    Attributes:
+        topic: Topic that they came from.
+        reason: Why they were given up.
+        count: How many.
+        redriven: How many of them were redriven.
+    """
+
+    topic: str
+    reason: str
+    count: int
+    redriven: int
+
+
+class DeadLetterFigures(DeadLetterGroup, frozen=True, kw_only=True):
+    """A group's dead letters, counted.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        unreadable: Those whose record is damaged or gone.
+        redriven: Those that were redriven.
+        kinds: By topic and reason, the most frequent first; 50 of them, and the others as one.
+    """
+
+    now_ms: int
+    unreadable: int
+    redriven: int
+    kinds: Sequence[DeadLetterKind]
+
+
+class RedriveTarget(View, frozen=True, kw_only=True):
+    """Where a dead letter goes.
+
+    Attributes:
+        topic: To which topic.
+        queue: To which queue of it.
+        offset: Offset of the message; absent when it is only shown.
+        id: Its offsetMsgId; absent when it is only shown.
+    """
+
+    topic: str
+    queue: int
+    offset: int | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+
+
+class RedriveOutcome(DeadLetterView, frozen=True, kw_only=True):
+    """What became of one dead letter; what is refused stays where it is.
+
+    Attributes:
+        outcome: `redriven`, `would_redrive`, `already` or `refused`.
+        target: Where it went, or would go; absent of others.
+        kind: Of a refused one: `origin_unknown`, `no_topic`, `system_topic`, `message_type`, `unstorable` or
+            `unreadable`; absent of others.
+        why: Why it was refused; absent of others.
+    """
+
+    outcome: str
+    target: RedriveTarget | UnsetType = UNSET
+    kind: str | UnsetType = UNSET
+    why: str | UnsetType = UNSET
+
+
+class RedriveResult(View, frozen=True, kw_only=True):
+    """What a page of a redrive did.
+
+    Attributes:
+        group: The group.
+        dry_run: Whether it was only shown.
+        looked_at: How many dead letters were looked at.
+        redriven: How many were sent.
+        would_redrive: How many would be sent.
+        already: How many were passed over, since they were redriven before.
+        refused: How many were refused.
+        stopped: Why the store takes nothing now (full disk); the page ends there. Null when it takes them.
+        cursor: Where the next page begins; null after the last one.
+        results: Those that were wanted.
+    """
+
+    group: str
+    dry_run: bool
+    looked_at: int
+    redriven: int
+    would_redrive: int
+    already: int
+    refused: int
+    stopped: str | None
+    cursor: str | None
+    results: Sequence[RedriveOutcome]

@@ -1,0 +1,115 @@
+"""Consumption lag: what the rules say of each queue of each group (docs/lag.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.views import View
+
+
+class LagQueue(View, frozen=True, kw_only=True):
+    """One queue of one group, judged. `pyddmq lag explain NAME` explains statuses, causes and figures.
+
+    Attributes:
+        group: The group.
+        topic: The topic.
+        queue: Number of the queue.
+        time_ms: When its newest sample was read.
+        status: What the rules say of it.
+        level: `OK`, `WARN`, `ERR` or `UNKNOWN`: what that makes of the group.
+        cause: Why, where one fits; null: none does.
+        evidence: The figures that speak for the cause; "" without one.
+        advice: What to do.
+        lag: Messages from the committed offset to the end; null, as all that follows: not known.
+        unfinished: What of that is really left.
+        filtered_lag: What of the lag the subscription's filter takes.
+        in_flight: Messages that are out.
+        time_lag_ms: Age of the oldest unfinished message.
+        time_lag_low_ms: It is at least so much.
+        time_lag_high_ms: It is at most so much.
+        time_lag_method: `message`, `interpolated`, `bounded` or `none`.
+        produce_rate: Messages per second that come.
+        consume_rate: Messages per second that are finished.
+        velocity: Messages per second by which the lag rises.
+        catch_up_s: Seconds until it is caught up at these rates.
+        retention_ratio: Part of the kept messages that is lag, in percent.
+        loss_eta_s: Seconds until retention takes what is not finished, at these rates.
+        lost: Messages that retention took unfinished, of all time.
+        committed: The committed offset.
+        end: End of the queue.
+        held_key: Order key whose first message holds others up, or has failed, for longest.
+        samples: Samples in the window.
+    """
+
+    group: str
+    topic: str
+    queue: int
+    time_ms: int
+    status: str
+    level: str
+    cause: str | None
+    evidence: str
+    advice: str
+    lag: int | None
+    unfinished: int | None
+    filtered_lag: int | None
+    in_flight: int | None
+    time_lag_ms: int | None
+    time_lag_low_ms: int | None
+    time_lag_high_ms: int | None
+    time_lag_method: str
+    produce_rate: float | None
+    consume_rate: float | None
+    velocity: float | None
+    catch_up_s: float | None
+    retention_ratio: float | None
+    loss_eta_s: float | None
+    lost: int | None
+    committed: int | None
+    end: int | None
+    held_key: str | None
+    samples: int | None
+
+
+class LagGroup(View, frozen=True, kw_only=True):
+    """A group over all its queues.
+
+    Attributes:
+        group: The group.
+        status: The worst of its queues'.
+        level: What that makes of it.
+        lag: Sum over the queues in which it is known; null: in none.
+        unfinished: Likewise.
+        time_lag_ms: The largest that is known; null: none is.
+    """
+
+    group: str
+    status: str
+    level: str
+    lag: int | None
+    unfinished: int | None
+    time_lag_ms: int | None
+
+
+class LagAnswer(View, frozen=True, kw_only=True):
+    """Where groups stand, and what that means.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        enabled: Whether the node samples at all (`lag.enabled`).
+        every_ms: How far apart samples are.
+        trouble: Why the last ones are not in the lag journal; null: they are.
+        level: The worst of the groups'; UNKNOWN where none is ERR and something is not known.
+        groups: By name.
+        queues_total: How many queues there are.
+        queues: By group, topic and number.
+    """
+
+    now_ms: int
+    enabled: bool
+    every_ms: int
+    trouble: str | None
+    level: str
+    groups: Sequence[LagGroup]
+    queues_total: int
+    queues: Sequence[LagQueue]

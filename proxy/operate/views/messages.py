@@ -1,0 +1,84 @@
+"""Stored messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from broker.views import View
+
+
+class MessageView(View, frozen=True, kw_only=True):
+    """A stored message, with all that its record says.
+
+    Attributes:
+        topic: Its topic.
+        queue: Its queue.
+        offset: Its offset in the queue.
+        id: Its offsetMsgId: store host and commit-log offset.
+        unique_key: UNIQ_KEY, the id that its producer was told; "" without one.
+        key: Its keys; null without any.
+        tag: Its tags; null without any.
+        store_ms: When it was stored.
+        store_host: Address of the broker that stored it.
+        born_ms: When its producer made it, by the producer's clock.
+        born_host: Address of the producer.
+        physical: Commit-log offset of its record.
+        bytes: Size of its record, in bytes.
+        sys_flag: RocketMQ's system flag.
+        flag: RocketMQ's flag of the user's.
+        reconsume_times: RocketMQ's count of redeliveries.
+        prepared_offset: Commit-log offset of the record that it replaces; 0 for none.
+        properties: All properties, by name.
+        body_problem: Why the body cannot be unpacked: `body` is as stored then. Absent where it can.
+        body_bytes: Size of its body, unpacked, in bytes.
+        body: The body, or its beginning.
+        body_encoding: `utf-8`, or `base64` for other bytes.
+        body_cut: Whether it is only the beginning.
+    """
+
+    topic: str
+    queue: int
+    offset: int
+    id: str
+    unique_key: str
+    key: str | None
+    tag: str | None
+    store_ms: int
+    store_host: str
+    born_ms: int
+    born_host: str
+    physical: int
+    bytes: int
+    sys_flag: int
+    flag: int
+    reconsume_times: int
+    prepared_offset: int
+    properties: Mapping[str, str]
+    body_problem: str | UnsetType = UNSET
+    body_bytes: int
+    body: str
+    body_encoding: Literal["utf-8", "base64"]
+    body_cut: bool
+
+
+class MessagesAnswer(View, frozen=True, kw_only=True):
+    """Messages that were found.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        log_end: Commit-log offset behind the last message that is visible.
+        messages: In the order of the log; with a key the newest first.
+        cursor: Handed in again it goes on behind them; null at the end.
+        damaged: Records that were left out because they cannot be read.
+        unsearched_bytes: Bytes of the log that a search by key could not look at; messages may be missing then.
+    """
+
+    now_ms: int
+    log_end: int
+    messages: Sequence[MessageView]
+    cursor: int | None = None
+    damaged: int = 0
+    unsearched_bytes: int = 0

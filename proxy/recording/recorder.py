@@ -1,0 +1,261 @@
+"""Recorder: notes every some seconds where all groups of a node stand, and hands that to the lag journal.
+
+A round is made in steps of about a millisecond: between two of them the loop serves everybody else. The next one is
+due `every` after it, up to a tenth sooner or later, so that the nodes of a cluster do not all do so together. Whatever
+goes wrong, the node goes on without that round, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.later import Later
+from broker.runtime.metrics import declare
+from broker.runtime.seams import Scheduler
+from broker.runtime.steps import Ended, step
+from conf.lag import LagConfig
+from lag.blocks import Gap
+from lag.journal.columns import queue_sample
+from lag.journal.files import Tier
+from lag.journal.reader import JournalReader, Wanted
+from lag.journal.writer import FILE_MS, FOLDER, JournalWriter, Origin, WriterLimits
+from lag.rules.limits import Limits
+from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
+from proxy.recording.events import Notes, RetentionNotes
+from proxy.recording.node import Observed, SampleSink
+from proxy.recording.queue_samples import QueueSampler
+from proxy.recording.scheduled_samples import ScheduledSampler
+from proxy.recording.tiers import TierRounds
+from proxy.recording.windows import Windows
+
+ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node noted where its groups stand")
+DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Of those, rounds that could not be written to the lag journal")
+QUEUES = declare("pyddmq_lag_queues", "Queues of groups that the last round noted", kind="gauge")
+BUSY_US = declare("pyddmq_lag_round_microseconds_total", "Time that the node's loop spent on rounds, in microseconds")
+
+STEP_SECONDS = 0.001
+STEP_PIECES = 64
+"""Pieces of a step at most, a queue each: what bounds it where the clock stands still."""
+FIRST_SECONDS = 1.0
+"""The first round comes so soon after the start."""
+JITTER = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one round found.
+
+    Attributes:
+        time_ms: When it began, wall clock.
+        queues: All queues.
+        scheduled: What waits by its own time.
+    """
+
+    time_ms: int
+    queues: list[tuple[QueueKey, QueueSample]]
+    scheduled: list[ScheduledSample]
+
+
+def _journal(node: Observed, runtime: Runtime) -> SampleSink:
+    """Begin a journal of the node's own, as configured."""
+    config = node.config
+    origin = Origin(
+        cluster=config.node.broker_cluster, node=config.node.broker_name, epoch=runtime.random.getrandbits(64)
+    )
+    limits = WriterLimits(interval_ms=config.lag.every_ms)
+    return JournalWriter(runtime.disk, f"{config.node.data}/{FOLDER}", origin, limits, syncs=runtime.syncs)
+
+
+class Recorder:
+    """Records one node.
+
+    Attributes:
+        notes: Takes what happens to the node and its groups.
+        last: The last round; None before the first.
+        windows: The last samples of each queue.
+        trouble: Why that is not in the journal; None: it is.
+
+    Args:
+        node: The node; looked at from `start` on.
+        runtime: The node's.
+        sink: Makes what keeps the rounds: the journal in the data directory, when absent.
+    """
+
+    def __init__(
+        self,
+        node: Observed,
+        runtime: Runtime,
+        *,
+        sink: Callable[[Observed, Runtime], SampleSink] = _journal,
+    ) -> None:
+        self.notes = Notes(runtime.clock)
+        self.last: Round | None = None
+        self.windows = Windows()
+        self.trouble: str | None = None
+        self._node = node
+        self._runtime = runtime
+        self._steps: Scheduler = runtime.scheduler
+        self._make_sink = sink
+        self._sink: SampleSink | None = None
+        self._config: LagConfig | None = None
+        self._queues: QueueSampler | None = None
+        self._scheduled: ScheduledSampler | None = None
+        self._next = Later(runtime.scheduler, self._begin)
+        self._going_on: Generator[None, None, None] | None = None
+        self._recalled = False
+        self._tiers = TierRounds(runtime)
+        metrics = runtime.metrics
+        self._rounds, self._dropped = metrics.counter(ROUNDS), metrics.counter(DROPPED)
+        self._queues_seen, self._busy_us = metrics.counter(QUEUES), metrics.counter(BUSY_US)
+
+    def start(self, steps: Scheduler | None = None) -> None:
+        """Begin, once the node's store is open and its groups read; `steps` runs the steps of a round."""
+        self._steps = steps or self._steps
+        self._queues = QueueSampler(self._node, self._runtime.clock)
+        self._scheduled = ScheduledSampler(self._node, self._runtime.clock)
+        self._node.store.retention.holds.append(RetentionNotes(self.notes))
+        self.notes.add(EventKind.START, detail="the node serves")
+        self.configure()
+
+    def configure(self) -> None:
+        """Bring the settings in force after a reload to bear."""
+        before, self._config = self._config, self._node.config.lag
+        if before is not None and (before.enabled, before.every_ms) == (self._config.enabled, self._config.every_ms):
+            return
+        self._end(write=True)
+        if self._config.enabled:
+            self._sink = self._make_sink(self._node, self._runtime)
+            self._next.after(FIRST_SECONDS if before is None else self._seconds())
+        else:
+            self.last = self.trouble = None
+            self.windows.clear()
+            self._queues_seen.value = 0
+
+    def stop(self) -> None:
+        """Do nothing any more, and write nothing: as a kill."""
+        self._next.cancel()
+        if self._going_on is not None:
+            self._going_on.close()
+            self._going_on = None
+        self._tiers.abandon()
+
+    def close(self) -> None:
+        """Note that the node stops, and end the journal's file."""
+        self.notes.add(EventKind.STOP, detail="the node was stopped")
+        self._end(write=True)
+
+    def _end(self, *, write: bool) -> None:
+        self.stop()
+        sink, self._sink = self._sink, None
+        if sink is not None and write:
+            for event in self.notes.take():
+                sink.note(event)
+            sink.close(self._runtime.clock.wall_ms())
+
+    def _seconds(self) -> float:
+        """Time to the next round."""
+        assert self._config is not None, "it was started"
+        return self._config.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
+
+    def _begin(self) -> None:
+        self._going_on = self._round()
+        self._step()
+
+    def _step(self) -> None:
+        """Do pieces of the round for as long as a step may take."""
+        going_on, clock = self._going_on, self._runtime.clock
+        if going_on is None:
+            return
+        began = clock.monotonic()
+        try:
+            ended = False
+            for _ in range(STEP_PIECES):
+                ended = isinstance(step(going_on), Ended)
+                if ended or clock.monotonic() - began >= STEP_SECONDS:
+                    break
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+            self._runtime.limited_log.fault("lag_round_failed", error, kind="round")
+            self._dropped.add()
+            self._renew()
+            self._over()
+        else:
+            if ended:
+                self._over()
+            else:
+                self._steps.call_soon(self._step)
+        self._busy_us.add(round((clock.monotonic() - began) * 1_000_000))
+
+    def _renew(self) -> None:
+        """Begin another file: the round that failed may have begun to be written."""
+        if self._sink is not None:
+            self._sink.close(self._runtime.clock.wall_ms())
+            self._sink = self._make_sink(self._node, self._runtime)
+
+    def _over(self) -> None:
+        self._going_on = None
+        if self._sink is not None:
+            self._next.after(self._seconds())
+
+    def _round(self) -> Generator[None, None, None]:
+        """Look at everything once, and write it."""
+        sink, queues, scheduled = self._sink, self._queues, self._scheduled
+        assert sink is not None, "it is enabled"
+        assert queues is not None, "it was started"
+        assert scheduled is not None, "it was started"
+        if not self._recalled:
+            self._recalled = True
+            yield from self._recall()
+        self._rounds.add()
+        time_ms = self._runtime.clock.wall_ms()
+        self.notes.look_at_clock()
+        samples = yield from queues.round()
+        waiting = []
+        for read in scheduled.round():
+            sample = read()
+            if sample is not None:
+                waiting.append(sample)
+            yield
+        self.notes.look_at_queues([key for key, _ in samples])
+        self.last = Round(time_ms=time_ms, queues=samples, scheduled=waiting)
+        self.windows.round(samples)
+        self._queues_seen.value = len(samples)
+        yield
+        yield from self._write(sink, self.last)
+        if isinstance(sink, JournalWriter):
+            yield from self._tiers.round(self._node, sink.current)
+
+    def _recall(self) -> Generator[None, None, None]:
+        """Fill the windows with what the journal has of an earlier process: trends do not begin anew at a restart."""
+        node, now_ms = self._node.config.node, self._runtime.clock.wall_ms()
+        reader = JournalReader(self._runtime.disk, f"{node.data}/{FOLDER}")
+        since_ms = now_ms - Limits().window_ms
+        # A file holds an hour; all of it is asked for, so that each of its snapshots is a step.
+        for block in reader.blocks(Wanted(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms)):
+            yield
+            if isinstance(block, Gap) or block.tier is not Tier.RAW or block.time_ms < since_ms:
+                continue
+            if (block.head.cluster, block.head.node) != (node.broker_cluster, node.broker_name):
+                continue
+            for event in block.events:
+                self.windows.note(event)
+            for place, time_ms, row in block.queues:
+                if time_ms <= now_ms:
+                    self.windows.add(place, queue_sample(time_ms, row))
+
+    def _write(self, sink: SampleSink, found: Round) -> Generator[None, None, None]:
+        for event in self.notes.take():
+            self.windows.note(event)
+            sink.note(event)
+        sink.begin(found.time_ms)
+        for at in range(0, len(found.queues), STEP_PIECES):
+            rows = found.queues[at : at + STEP_PIECES]
+            sink.add([((key.group, key.topic, key.queue), sample) for key, sample in rows])
+            yield
+        kept = sink.end(found.scheduled)
+        self.trouble = sink.trouble
+        if not kept:
+            self._dropped.add()
+            self._runtime.limited_log.note("lag_journal_not_written", fault=sink.trouble or "unknown")

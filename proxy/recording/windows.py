@@ -1,0 +1,98 @@
+"""The last samples of each queue, in memory: what the rules judge a running node by.
+
+A window reaches as far back as the rules look, with one sample before it. Where there are many queues, or rounds follow
+each other quickly, its samples are further apart: no rule needs more than some tens of one queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from lag.rules.limits import Limits
+from lag.rules.queue_rules import QueueLag, judge_topic
+from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
+
+SAMPLES_MAX = 100_000
+"""Samples of all queues together: some tens of megabytes."""
+QUEUE_SAMPLES = (4, 40)
+"""Samples of one queue: at least, and at most."""
+
+Place = tuple[str, str, int]
+"""Group, topic, number of the queue."""
+
+
+class Windows:
+    """The windows of one node.
+
+    Args:
+        window_ms: How far back the rules look.
+    """
+
+    def __init__(self, window_ms: int = Limits().window_ms) -> None:
+        self._window_ms = window_ms
+        self._samples: dict[Place, deque[QueueSample]] = {}
+        self._resets: dict[Place, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def round(self, queues: Iterable[tuple[QueueKey, QueueSample]]) -> None:
+        """Take a round; queues that are not in it any more are forgotten."""
+        found = {(key.group, key.topic, key.queue): sample for key, sample in queues}
+        for place in [place for place in self._samples if place not in found]:
+            del self._samples[place]
+            self._resets.pop(place, None)
+        for place, sample in found.items():
+            self.add(place, sample)
+
+    def add(self, place: Place, sample: QueueSample) -> None:
+        """Take one sample, the newest of its queue."""
+        window = self._samples.setdefault(place, deque())
+        if window and sample.time_ms < window[-1].time_ms:
+            # The clock was set back: nothing from before it can be compared.
+            window.clear()
+        least, most = QUEUE_SAMPLES
+        spacing_ms = self._window_ms / max(least, min(most, SAMPLES_MAX // len(self._samples)))
+        if len(window) >= 2 and sample.time_ms - window[-2].time_ms < spacing_ms:
+            window[-1] = sample
+        else:
+            window.append(sample)
+        while len(window) > 2 and window[1].time_ms < sample.time_ms - self._window_ms:
+            window.popleft()
+
+    def note(self, event: LagEvent) -> None:
+        """Take notice of a reset by an operator, which is no fault of the group's."""
+        if event.kind is EventKind.RESET:
+            self._resets[event.group, event.topic, event.queue] = event.time_ms
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._samples.clear()
+        self._resets.clear()
+
+    def judged(
+        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None
+    ) -> list[tuple[Place, QueueLag, QueueSample]]:
+        """Judge every queue, or those of a group, beside the others of its topic.
+
+        Args:
+            now_ms: The moment that is judged.
+            limits_of: Thresholds of a group and topic.
+            group: Only this one.
+
+        Returns:
+            Place, verdict and newest sample, by place.
+        """
+        topics: dict[tuple[str, str], dict[int, list[QueueSample]]] = {}
+        for (name, topic, queue), window in sorted(self._samples.items()):
+            if group in (None, name):
+                topics.setdefault((name, topic), {})[queue] = list(window)
+        found = []
+        for (name, topic), queues in topics.items():
+            resets = {queue: at for queue in queues if (at := self._resets.get((name, topic, queue))) is not None}
+            # A round may have begun after the moment: nothing is newer than now.
+            latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
+            for queue, verdict in judge_topic(queues, latest_ms, limits_of(name, topic), resets).items():
+                found.append(((name, topic, queue), verdict, queues[queue][-1]))
+        return found
