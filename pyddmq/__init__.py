@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyddmq.client import (
+        AsyncTransactionListener,
         CallRejected,
         CallTimedOut,
         CancelOutcome,
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
         Connection,
         ConnectionLost,
         Consumer,
+        FetchedMessage,
+        FetchedQueue,
+        Fetcher,
         GroupStats,
         IllegalMessage,
         LocalState,
@@ -50,10 +54,13 @@ if TYPE_CHECKING:
     )
     from pyddmq.client.async_consumer import AsyncConsumer
     from pyddmq.client.async_producer import AsyncProducer
+    from pyddmq.client.async_transaction_producer import AsyncTransactionProducer
 
 __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncTransactionListener",
+    "AsyncTransactionProducer",
     "CallRejected",
     "CallTimedOut",
     "CancelOutcome",
@@ -63,6 +70,9 @@ __all__ = [
     "Connection",
     "ConnectionLost",
     "Consumer",
+    "FetchedMessage",
+    "FetchedQueue",
+    "Fetcher",
     "GroupStats",
     "IllegalMessage",
     "LocalState",
@@ -91,7 +101,11 @@ __all__ = [
     "parse_address",
 ]
 
-_OF_ASYNCIO = {"AsyncConsumer": "async_consumer", "AsyncProducer": "async_producer"}
+_OF_ASYNCIO = {
+    "AsyncConsumer": "async_consumer",
+    "AsyncProducer": "async_producer",
+    "AsyncTransactionProducer": "async_transaction_producer",
+}
 """What is imported apart from the rest, since it brings asyncio along."""
 _MODULES = ("actions", "broker", "client", "codes")
 

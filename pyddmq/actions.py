@@ -121,14 +121,14 @@ class Job(Protocol):
         """Go on with the next action, after this one answered ASYNCHRONIZED. Without effect in any other state."""
 
     def finish(self, success: bool, reason: str = "") -> bool:
-        """Settle a job that an action kept with ASYNCHRONIZED.
+        """Complete a job that an action kept with ASYNCHRONIZED.
 
         Args:
             success: True: consumed. False: a business failure, retried after the next entry of retryIntervals.
             reason: What failed, for the dead letter.
 
         Returns:
-            Whether this call settled it; a second one changes nothing (W36).
+            Whether this call completed it; a second one changes nothing (W36).
         """
 
 
@@ -173,6 +173,10 @@ class Action:
         Returns:
             What becomes of the job. After ASYNCHRONIZED the action calls `job.resume()` or `job.finish(success)`,
             once, from the loop's thread.
+
+        Raises:
+            Unprocessable: No attempt can ever process the message: it is dead-lettered at once.
+            Exception: Any other is a failed attempt. `TypeError`: the class has neither this nor `act_many`.
         """
         raise TypeError(f"{type(self).__name__} overrides neither act nor act_many")
 

@@ -29,7 +29,7 @@ class ResultCode(enum.IntEnum):
     OK = 0, "stored, or nothing to store", False
     FAIL_UNKNOWN = 10, "the store could not take it", True
     FAIL_ILLEGAL_MSG = 11, "the message breaks a rule", False
-    FAIL_TIMEOUT = 12, "not settled within its timeout; it may be stored all the same", True
+    FAIL_TIMEOUT = 12, "the outcome was not known within its timeout; it may be stored all the same", True
     FAIL_TOPIC_NOT_ALLOWED = 13, "the topic takes no messages here", False
     FAIL_TOPIC_NOT_EXIST = 14, "no such topic", False
     FAIL_REFUSED_BY_RATE_LIMITER = 15, "above the topic's or the node's rate", True
@@ -95,3 +95,7 @@ class PullCode(enum.IntEnum):
     GROUP_DISABLED = 5, "the group or its topic is disabled", False
     ACKS_REFUSED = 6, "results cannot be recorded: the disk is full", True
     STORE_FAILED = 7, "results cannot be recorded until the node is restarted: a write failed", False
+    LOW_LEVEL = 10, "the group is low level: fetch and ack", False
+    NOT_LOW_LEVEL = 11, "the group is not low level: pull and submit", False
+    NO_SUCH_QUEUE = 12, "a named queue is not of this node", False
+    OTHER_CLUSTER = 13, "the node serves another broker cluster", False

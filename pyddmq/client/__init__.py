@@ -30,13 +30,22 @@ from pyddmq.client.errors import (
     TopicNotFound,
     Unreachable,
 )
+from pyddmq.client.fetcher import Fetcher
+from pyddmq.client.fetches import FetchedMessage, FetchedQueue
 from pyddmq.client.producer import Producer
 from pyddmq.client.pulls import GroupStats, PulledMessage
 from pyddmq.client.sends import OutgoingMessage, SendReceipt
 from pyddmq.client.transaction_producer import TransactionProducer
-from pyddmq.client.transactions import LocalState, TransactionListener, TransactionMessage, TransactionResult
+from pyddmq.client.transactions import (
+    AsyncTransactionListener,
+    LocalState,
+    TransactionListener,
+    TransactionMessage,
+    TransactionResult,
+)
 
 __all__ = [
+    "AsyncTransactionListener",
     "CallRejected",
     "CallTimedOut",
     "CancelOutcome",
@@ -46,6 +55,9 @@ __all__ = [
     "Connection",
     "ConnectionLost",
     "Consumer",
+    "FetchedMessage",
+    "FetchedQueue",
+    "Fetcher",
     "GroupStats",
     "IllegalMessage",
     "LocalState",

@@ -208,7 +208,7 @@ class AsyncConsumer(Pulls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._current is not None:
-            self._settle(self._current, success=error is None, reason="" if error is None else reason_of(error))
+            self._complete(self._current, success=error is None, reason="" if error is None else reason_of(error))
         try:
             await self.close()
         except ClientError as closing:

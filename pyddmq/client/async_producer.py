@@ -37,6 +37,8 @@ class AsyncProducer:
     for its answer harms no other send: its message is not sent if it had not gone out, and else is stored or not.
     """
 
+    _service = "ProducerService"
+
     def __init__(
         self,
         address: str,
@@ -73,7 +75,7 @@ class AsyncProducer:
         self.address = address
         self._timeout_ms = timeout_ms
         self._sends = OrderedSends(
-            AsyncConnection(address, self._idl.ProducerService, protocol=protocol),
+            AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol),
             Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
             in_flight_max=in_flight_max,
             deduplicate=deduplicate,

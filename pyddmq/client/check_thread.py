@@ -1,8 +1,4 @@
-"""Answers the node's checks in the background: fetches them over a connection of its own, asks the listener, answers.
-
-Answers ride on the next fetch. A fetch that was not answered keeps them, and they go out again over a new connection:
-telling a decision twice does no harm.
-"""
+"""Answers the node's checks in a thread: fetches them over a connection of its own, asks the listener, answers."""
 
 from __future__ import annotations
 
@@ -10,13 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pyddmq.client.checks import Checks, checked_message
 from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse, Unreachable
-from pyddmq.client.transactions import LocalState, TransactionListener, TransactionMessage, judged, remark_of
+from pyddmq.client.transactions import TransactionListener
 
-PAUSE_MS_FIRST = 100
-PAUSE_MS_MAX = 5000
-_ANSWER_MARGIN_MS = 5000
 _CLOSE_STEP_SECONDS = 0.05
 
 
@@ -25,36 +19,26 @@ class CheckThread:
 
     Args:
         connection: Its own; nobody else uses it.
-        wire: The interface definitions.
-        group: The producer group.
+        checks: What is asked and answered.
         listener: Knows what became of transactions.
-        batch_size: Checks of one fetch at most; another process may ask for those that are left.
-        linger_ms: How long a fetch waits at the node.
         on_error: Told of each fetch that failed; called in the thread.
     """
 
     def __init__(
         self,
         connection: Connection,
-        wire: Any,
-        *,
-        group: str,
+        checks: Checks,
         listener: TransactionListener,
-        batch_size: int,
-        linger_ms: int,
+        *,
         on_error: Callable[[Exception], None] | None,
     ) -> None:
         self._connection = connection
-        self._wire = wire
-        self._group = group
+        self._checks = checks
         self._listener = listener
-        self._batch_size = batch_size
-        self._linger_ms = linger_ms
         self._on_error = on_error
         self._closing = threading.Event()
         self._fetching = False
-        self._answers: list[Any] = []
-        self._thread = threading.Thread(target=self._run, name=f"checks-of-{group}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"checks-of-{checks.group}", daemon=True)
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -82,57 +66,43 @@ class CheckThread:
         return False
 
     def _run(self) -> None:
-        pause_ms = PAUSE_MS_FIRST
         while not self._closing.is_set():
             try:
-                checks = self._fetch(self._batch_size, self._linger_ms)
+                checks = self._fetch()
             except ClientError as error:
                 if self._closing.is_set():
                     break
                 if self._on_error is not None:
                     self._on_error(error)
-                self._closing.wait(pause_ms / 1000)
-                pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+                self._closing.wait(self._checks.pause_seconds())
                 continue
-            pause_ms = PAUSE_MS_FIRST
             for check in checks:
-                self._answers.append(self._answer(check))
+                self._checks.answered(check, self._answer(check))
                 if self._closing.is_set():
                     # The node asks another process, or this one again, once the lease has passed.
                     break
         self._tell_rest()
 
-    def _fetch(self, batch_size: int, linger_ms: int) -> list[Any]:
-        request = self._wire.CheckRequest(
-            producerGroup=self._group,
-            maxBatchSize=batch_size,
-            maxLingerTime=linger_ms,
-            answers=self._answers or None,
-        )
+    def _fetch(self) -> list[Any]:
         self._fetching = True
         try:
-            checks = self._connection.call(
-                "fetchChecks", {"request": request}, timeout_ms=linger_ms + _ANSWER_MARGIN_MS
+            timeout_ms = self._checks.fetch_timeout_ms
+            return self._checks.fetched(
+                self._connection.call("fetchChecks", self._checks.fetch(), timeout_ms=timeout_ms)
             )
         finally:
             self._fetching = False
-        self._answers.clear()
-        return list(checks or ())
 
-    def _answer(self, check: Any) -> Any:
-        state, remark = LocalState.UNKNOWN, ""
+    def _answer(self, check: Any) -> object:
         try:
-            state, remark = judged(self._listener.check(checked_message(check)))
+            return self._listener.check(checked_message(check))
         except Exception as error:
-            # Whatever the program's own code raises is an answer: not known.
-            remark = remark_of(error)
-        return self._wire.EndTransaction(
-            producerGroup=self._group, handle=check.handle, state=int(state), fromCheck=True, remark=remark or None
-        )
+            # Whatever the program's own code raises is an answer.
+            return error
 
     def _tell_rest(self) -> None:
         """Tell the last answers one by one: a fetch might bring new checks that nobody would answer."""
-        for answer in self._answers:
+        for answer in self._checks.answers:
             try:
                 self._tell(answer)
             except ClientError as error:
@@ -142,24 +112,9 @@ class CheckThread:
         self._connection.close()
 
     def _tell(self, answer: Any) -> None:
+        timeout_ms = self._checks.tell_timeout_ms
         try:
-            self._connection.call("endTransaction", {"decision": answer}, timeout_ms=_ANSWER_MARGIN_MS)
+            self._connection.call("endTransaction", {"decision": answer}, timeout_ms=timeout_ms)
         except Unreachable:
             # The connection may have been the one that `close` interrupted.
-            self._connection.call("endTransaction", {"decision": answer}, timeout_ms=_ANSWER_MARGIN_MS)
-
-
-def checked_message(check: Any) -> TransactionMessage:
-    """Message of a TransactionCheck, as thriftpy2 built it."""
-    message = check.message
-    return TransactionMessage(
-        transaction_id=check.transactionId or "",
-        topic=message.topic or "",
-        body=message.body if message.body is not None else b"",
-        key=message.key,
-        tags=message.tags,
-        properties=message.properties or {},
-        queue=-1 if message.partitionId is None else message.partitionId,
-        check_times=check.checkTimes or 0,
-        born_ms=check.bornTimestamp or 0,
-    )
+            self._connection.call("endTransaction", {"decision": answer}, timeout_ms=timeout_ms)

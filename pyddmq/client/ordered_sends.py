@@ -331,7 +331,7 @@ class OrderedSends:
         send.undecided = error.undecided
         known = self._is_known and self._deduplicate
         left = asyncio.get_running_loop().time() < send.patience_ends
-        if self._resending.is_over(error, send.attempts, is_known=known, patience_left=left):
+        if self._resending.is_over(send.method, error, send.attempts, is_known=known, patience_left=left):
             self._end(send, error)
             return
         if self._resending.on_resend is not None:

@@ -71,7 +71,7 @@ class Producer(DelayedSends):
             protocol: "binary" or "compact".
             on_resend: Called with the failure before each resend.
             deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md).
-            patience_ms: How long a send goes on, beyond `resends`, while nobody answers or the node starts or stops.
+            patience_ms: How long a send goes on, beyond `resends`, while no node answers, or it starts or stops.
                 Only where the node is known to store nothing twice: it has told so since the producer was made.
             in_flight_max: Sends of `send_soon` under way at the same time.
 
@@ -330,9 +330,7 @@ class Producer(DelayedSends):
                     continue
                 is_known = self._is_known and self._deduplicate
                 patience_left = time.monotonic() < patience_ends
-                if self._resending.is_over(error, attempts, is_known=is_known, patience_left=patience_left):
-                    raise
-                if not self._may_repeat(method, error):
+                if self._resending.is_over(method, error, attempts, is_known=is_known, patience_left=patience_left):
                     raise
                 if not self._pause_after(error, attempts):
                     raise
@@ -345,10 +343,6 @@ class Producer(DelayedSends):
             self._numbers = Numbers()
         for message, key in zip(messages, self._numbers.keys(len(messages)), strict=True):
             message.uniqKey = key
-
-    def _may_repeat(self, method: str, error: ClientError) -> bool:
-        """Whether a call that failed so may be made again."""
-        return True
 
     def _pause_after(self, error: Exception, attempts: int) -> bool:
         """Tell of a failure and wait; False when the producer is being closed."""

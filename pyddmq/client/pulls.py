@@ -11,7 +11,8 @@ from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.reasons import reason_text
 from pyddmq.client.results import PendingResults, QueueResult
 
-VERSION = "pyddmq-python"
+VERSION = "pyddmq-python 0.2.0"
+"""What the node shows of this client, at most 64 characters; a test holds the number against that of the package."""
 
 LINGER_MS_MIN = 20
 """R48: what a node waits at least."""
@@ -107,7 +108,7 @@ class Pulls:
 
     def ack(self, message: PulledMessage) -> None:
         """Note that a message is done; told to the node with the next pull, flush or close."""
-        self._settle(message, success=True)
+        self._complete(message, success=True)
 
     def fail(self, message: PulledMessage, reason: str = "") -> None:
         """Note that a message failed; the node delivers it again after the next of the retryIntervals.
@@ -117,14 +118,14 @@ class Pulls:
             reason: A few words for people. They stand in the dead letter if this was the last attempt; of more than 300
                 characters the beginning.
         """
-        self._settle(message, success=False, reason=reason)
+        self._complete(message, success=False, reason=reason)
 
     def skip(self, message: PulledMessage) -> None:
         """Report nothing for the message in hand (S3): the node's timeout decides."""
         if self._current is message:
             self._current = None
 
-    def _settle(self, message: PulledMessage, *, success: bool, reason: str = "") -> None:
+    def _complete(self, message: PulledMessage, *, success: bool, reason: str = "") -> None:
         self._results.add(
             message.topic,
             message.qid,

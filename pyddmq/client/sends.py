@@ -21,6 +21,8 @@ IN_FLIGHT_MAX = 64
 """Sends of one producer that are under way at the same time, where nothing else is said."""
 ANSWER_MARGIN_MS = 1000
 """What a client waits for the answer of a send, beyond the node's own time for it."""
+HALF = "sendHalfSync"
+"""The call that stores the half of a transaction."""
 _PAUSE_MS_MAX = 1000
 
 
@@ -104,16 +106,17 @@ class Resending:
         if min(self.resends, self.pause_ms, self.patience_ms) < 0:
             raise ClientMisuse("resends, resend_pause_ms and patience_ms must be 0 or above")
 
-    def is_over(self, error: ClientError, attempts: int, *, is_known: bool, patience_left: bool) -> bool:
+    def is_over(self, method: str, error: ClientError, attempts: int, *, is_known: bool, patience_left: bool) -> bool:
         """Whether a send has failed for good.
 
         Args:
+            method: What was called: a half that may be stored is not sent again where that could make a second one.
             error: What became of its last attempt.
             attempts: How many there were.
             is_known: The node knows the message by its number, so that sending it again stores nothing twice.
             patience_left: Patience has not passed since its first attempt.
         """
-        if not error.retriable:
+        if not error.retriable or (method == HALF and error.undecided and not is_known):
             return True
         is_patient = is_known and patience_left and isinstance(error, Unreachable | NodeShuttingDown)
         return attempts > self.resends and not is_patient

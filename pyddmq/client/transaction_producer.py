@@ -7,22 +7,19 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from pyddmq.client.check_thread import CheckThread
+from pyddmq.client.checks import CLOSE_SECONDS, Checks, decision_of, state_of
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
-from pyddmq.client.delays import body_bytes
 from pyddmq.client.errors import ClientError, ClientMisuse
 from pyddmq.client.producer import Producer
-from pyddmq.client.sends import OutgoingMessage
+from pyddmq.client.sends import HALF, OutgoingMessage
 from pyddmq.client.transactions import (
-    LocalState,
     TransactionListener,
-    TransactionMessage,
     TransactionResult,
-    judged,
-    remark_of,
+    executed_message,
+    half_arguments,
+    transaction_result,
 )
-
-_CLOSE_SECONDS = 10.0
 
 
 class TransactionProducer(Producer):
@@ -84,19 +81,12 @@ class TransactionProducer(Producer):
             deduplicate=deduplicate,
             patience_ms=patience_ms,
         )
-        if not group:
-            raise ClientMisuse("a transaction producer needs the name of its producer group")
-        if check_batch_size <= 0 or check_linger_ms < 0:
-            raise ClientMisuse("check_batch_size must be above 0 and check_linger_ms 0 or above")
         self.group = group
         self._listener = listener
         self._checks = CheckThread(
             Connection(address, self._idl.TransactionProducerService, protocol=protocol),
-            self._idl,
-            group=group,
-            listener=listener,
-            batch_size=check_batch_size,
-            linger_ms=check_linger_ms,
+            Checks(self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms),
+            listener,
             on_error=on_check_error,
         )
         self._started = threading.Event()
@@ -130,33 +120,23 @@ class TransactionProducer(Producer):
             raise ClientMisuse("this producer is closed: make a new one")
         self.start()
         timeout_ms = timeout_ms or self._timeout_ms
-        half, attempts = self._send_half(message, timeout_ms)
-        transaction_id = half.transactionId or ""
-        shown = TransactionMessage(
-            transaction_id=transaction_id,
-            topic=message.topic,
-            body=body_bytes(message.body),
-            key=message.key,
-            tags=message.tags,
-            properties=dict(message.properties or {}),
-        )
+        sent = self._encode(message)
+        half, attempts = self._call(HALF, half_arguments(sent, self.group, timeout_ms), timeout_ms, [sent])
+        answer: object
         try:
-            state, remark = judged(self._listener.execute(shown, arg))
+            answer = self._listener.execute(executed_message(message, half), arg)
         except Exception as error:
             # The half is stored: whatever the program's own code raises must not look like a failed send.
-            state, remark = LocalState.UNKNOWN, remark_of(error)
-        problem = self._decide(half.handle or "", state, remark, timeout_ms)
-        return TransactionResult(
-            status="SEND_OK",
-            message_id=transaction_id,
-            queue_offset=-1 if half.offset is None else half.offset,
-            transaction_id=transaction_id,
-            state=state,
-            remark=remark,
-            decided=not problem and state is not LocalState.UNKNOWN,
-            problem=problem,
-            attempts=attempts,
-        )
+            answer = error
+        state, remark = state_of(answer)
+        decision = decision_of(self._idl, self.group, half.handle or "", state, remark, from_check=False)
+        problem = ""
+        try:
+            self._call("endTransaction", {"decision": decision}, timeout_ms)
+        except (ClientError, ClientMisuse) as error:
+            # Misuse: another thread has closed the producer meanwhile.
+            problem = str(error)
+        return transaction_result(half, state, remark, problem, attempts)
 
     def close(self) -> None:
         """End the background thread, once the check it is at has been answered, and close both connections.
@@ -165,30 +145,9 @@ class TransactionProducer(Producer):
             ClientMisuse: Called from `check`.
         """
         if self._started.is_set():
-            self._checks.close(_CLOSE_SECONDS)
+            self._checks.close(CLOSE_SECONDS)
         super().close()
 
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def _send_half(self, message: OutgoingMessage, timeout_ms: int) -> tuple[Any, int]:
-        sent = self._encode(message)
-        arguments = {"message": sent, "producerGroup": self.group, "timeout": timeout_ms}
-        return self._call("sendHalfSync", arguments, timeout_ms, [sent])
-
-    def _may_repeat(self, method: str, error: ClientError) -> bool:
-        """See `Producer`: a half that may be stored is not sent again where that could make a second one."""
-        return method != "sendHalfSync" or not error.undecided or (self._is_known and self._deduplicate)
-
-    def _decide(self, handle: str, state: LocalState, remark: str, timeout_ms: int) -> str:
-        """Tell the decision; returns why that failed, "" when it is kept."""
-        decision = self._idl.EndTransaction(
-            producerGroup=self.group, handle=handle, state=int(state), fromCheck=False, remark=remark or None
-        )
-        try:
-            self._call("endTransaction", {"decision": decision}, timeout_ms)
-        except (ClientError, ClientMisuse) as error:
-            # Misuse: another thread has closed the producer meanwhile.
-            return str(error)
-        return ""

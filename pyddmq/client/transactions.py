@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
 
+from pyddmq.client.delays import body_bytes
+from pyddmq.client.sends import OutgoingMessage
+
 
 class LocalState(IntEnum):
     """What became of a local transaction; the numbers are RocketMQ's in a record's flags and on the wire.
@@ -71,6 +74,29 @@ class TransactionListener(Protocol):
         """
 
 
+class AsyncTransactionListener(Protocol):
+    """What a program gives to an `AsyncTransactionProducer`; as `TransactionListener`, in the producer's event loop."""
+
+    async def execute(self, message: TransactionMessage, arg: Any) -> LocalState | None:
+        """Run the local transaction of a half that is stored; see `TransactionListener.execute`.
+
+        Awaited in the task that sends. What is cancelled there is left to `check`.
+
+        Args:
+            message: The message with its transaction id.
+            arg: What `send_in_transaction` was given.
+        """
+
+    async def check(self, message: TransactionMessage) -> LocalState | None:
+        """Say what became of a local transaction; see `TransactionListener.check`.
+
+        Awaited in a task of its own, one check after the other.
+
+        Args:
+            message: The message with its transaction id and the number of the check.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionResult:
     """What became of a message that was sent in a transaction.
@@ -99,6 +125,39 @@ class TransactionResult:
 
 
 REMARK_CHARS_MAX = 1000
+
+
+def half_arguments(message: Any, group: str, timeout_ms: int) -> dict[str, object]:
+    """Return the arguments of the call that stores a half."""
+    return {"message": message, "producerGroup": group, "timeout": timeout_ms}
+
+
+def executed_message(message: OutgoingMessage, half: Any) -> TransactionMessage:
+    """Message of a half that the node has just stored, as `execute` sees it."""
+    return TransactionMessage(
+        transaction_id=half.transactionId or "",
+        topic=message.topic,
+        body=body_bytes(message.body),
+        key=message.key,
+        tags=message.tags,
+        properties=dict(message.properties or {}),
+    )
+
+
+def transaction_result(half: Any, state: LocalState, remark: str, problem: str, attempts: int) -> TransactionResult:
+    """Build what `send_in_transaction` returns; `problem` is why the decision was not kept, "" when it is."""
+    transaction_id = half.transactionId or ""
+    return TransactionResult(
+        status="SEND_OK",
+        message_id=transaction_id,
+        queue_offset=-1 if half.offset is None else half.offset,
+        transaction_id=transaction_id,
+        state=state,
+        remark=remark,
+        decided=not problem and state is not LocalState.UNKNOWN,
+        problem=problem,
+        attempts=attempts,
+    )
 
 
 def judged(answer: object) -> tuple[LocalState, str]:

@@ -1,0 +1,306 @@
+"""A synchronous client of a low-level group: it fetches queues by offsets that it keeps, and acks positions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from pyddmq import idl
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.connection import Connection
+from pyddmq.client.errors import ClientError, ClientMisuse, Refused, Unreachable, pull_refusal
+from pyddmq.client.fetches import FetchedMessage, FetchedQueue, Hand, Queue, offsets_of, queues_of
+from pyddmq.client.pulls import LINGER_MS_MIN, PAUSE_MS_FIRST, PAUSE_MS_MAX, VERSION
+from pyddmq.codes import PullCode
+
+_numbers = count()
+
+
+class Fetcher:
+    """Fetches from one node for one low-level group; a context manager.
+
+    The node gives it some of the group's queues, which are nobody else's until it is silent for 30 s; with `named` it
+    reads exactly the queues that it seeks, beside anybody. It is for one thread at a time: another one that makes a
+    call meanwhile is told so (`ClientMisuse`). For more threads make more of them, each with a consumer_id of its own;
+    with `named` they may share one.
+
+    Attributes:
+        group: The group.
+        consumer_id: The name under which its queues are its own, also over a new connection or process.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        group: str,
+        *,
+        consumer_id: str | None = None,
+        cluster: str = "",
+        named: bool = False,
+        batch_size: int = 1000,
+        linger_ms: int = 50,
+        timeout_ms: int = 5000,
+        patience_ms: int = 30_000,
+        protocol: WireProtocol = "binary",
+    ) -> None:
+        """Set up; the connection is opened by the first call.
+
+        Args:
+            address: `host:port` of the node's consumer port.
+            group: The group; its topics have `actions: [LowLevel]`.
+            consumer_id: Name of this fetcher; one of its own when absent, `pid@host#n`.
+            cluster: The node's brokerCluster, to be told when it is another one; empty: any.
+            named: Read exactly the queues that `seek` or `fetch` name, owning none.
+            batch_size: Messages per queue and fetch at most; maxPullBatchSize may lower it where `named` is false.
+            linger_ms: How long a fetch without messages waits at the node.
+            timeout_ms: How long an answer may take beyond the linger.
+            patience_ms: How long `messages` goes on without any answer before it raises.
+            protocol: "binary" or "compact".
+
+        Raises:
+            ClientMisuse: A malformed address, unknown protocol or number out of range.
+        """
+        if batch_size <= 0 or linger_ms < 0 or timeout_ms <= 0 or patience_ms < 0:
+            raise ClientMisuse("batch_size and timeout_ms must be above 0, linger_ms and patience_ms 0 or above")
+        self.group = group
+        self.consumer_id = consumer_id or f"{os.getpid()}@{socket.gethostname()}#{next(_numbers)}"
+        self._cluster = cluster
+        self._named = named
+        self._batch_size = batch_size
+        self._linger_ms = linger_ms
+        self._timeout_ms = timeout_ms
+        self._patience_ms = patience_ms
+        self._idl: Any = idl.load("consumer")
+        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol)
+        self._hand = Hand()
+        self._calling = threading.Lock()
+        self._stopping = threading.Event()
+        self._current: FetchedMessage | None = None
+        self._closed = False
+
+    def fetch(
+        self,
+        positions: Mapping[Queue, int] | None = None,
+        *,
+        count_max: int | None = None,
+        linger_ms: int | None = None,
+    ) -> list[FetchedQueue]:
+        """Fetch what comes next of each queue.
+
+        Where nothing is there it returns after the linger, whatever the node does: so a loop around it does not spin.
+
+        Args:
+            positions: Offsets to go on from in place of its own, by (topic, qid); with `named` only those are read.
+            count_max: Messages per queue, in place of batch_size.
+            linger_ms: In place of the fetcher's.
+
+        Returns:
+            One entry per queue that it owns, or that was named; also of those without a message.
+
+        Raises:
+            Unreachable: No answer; nothing was moved, and the next fetch asks for the same.
+            PullRefused: The node cannot serve the group, or one of the named queues.
+            ClientMisuse: The fetcher is closed, another thread is making a call, or an offset is below 0.
+        """
+        with self._in_use():
+            asked = self._hand.positions() if positions is None else offsets_of(positions)
+            if positions is not None:
+                self._hand.seek(positions)
+                if not self._named:
+                    asked = self._hand.positions()
+            wait_ms = self._linger_ms if linger_ms is None else linger_ms
+            began = time.monotonic()
+            response = self._call(
+                "fetch",
+                self._idl.FetchRequest(
+                    consumerId=self.consumer_id,
+                    groupId=self.group,
+                    cluster=self._cluster,
+                    fetchOffset=asked,
+                    maxBatchSize=count_max or self._batch_size,
+                    maxLingerTime=wait_ms,
+                    version=VERSION,
+                    onlyNamed=self._named,
+                ),
+                wait_ms,
+            )
+            if response.code:
+                texts = (known.text for known in PullCode if known == response.code)
+                raise pull_refusal(response.code, next(texts, "the node refuses the fetch"))
+            queues = queues_of(response)
+            self._hand.take(queues, keeps_others=self._named)
+        moved = any(asked.get(each.topic, {}).get(each.qid) not in (None, each.next_offset) for each in queues)
+        if not moved and not any(each.messages for each in queues):
+            # A node that answers empty at once (draining, or another maker's) is not hammered.
+            self._stopping.wait(max(0.0, began + max(wait_ms, LINGER_MS_MIN) / 1000 - time.monotonic()))
+        return queues
+
+    def seek(self, positions: Mapping[Queue, int]) -> None:
+        """Go on from these offsets, by (topic, qid); what was in hand of those queues is not any more.
+
+        Raises:
+            ClientMisuse: An offset is below 0.
+        """
+        offsets_of(positions)
+        self._hand.seek(positions)
+
+    def rewind(self) -> None:
+        """Go on from the first message of each queue that was not acked, which comes again with all behind it."""
+        self._current = None
+        self._hand.rewind()
+
+    def ack(self, message: FetchedMessage) -> bool:
+        """Note that a message is done; `flush` tells the node.
+
+        The position of its queue moves when all before it are done, too: what was never acked is never passed over.
+
+        Returns:
+            False where it is not in hand any more: its queue is another fetcher's, who gets it again.
+        """
+        if self._current is message:
+            self._current = None
+        return self._hand.finish(message)
+
+    def skip(self, message: FetchedMessage) -> None:
+        """Leave a message undone: the position of its queue stays before it, and `rewind` brings it again."""
+        if self._current is message:
+            self._current = None
+
+    def ack_positions(self, positions: Mapping[Queue, int]) -> bool:
+        """Tell the node of positions that the caller keeps: by (topic, qid) the next offset to consume.
+
+        Returns:
+            False where any of them did not count: the queue is another fetcher's, is unknown, or has no such offset.
+
+        Raises:
+            Unreachable: No answer; whether they were taken is not known. They may be told again.
+        """
+        with self._in_use():
+            counted = bool(self._ack(positions))
+            if counted:
+                self._hand.acked(positions)
+        return counted
+
+    def flush(self) -> bool:
+        """Tell the node of all positions that moved; they are durable when this returns True.
+
+        Returns:
+            False where any of them did not count; they are kept until a fetch says whose queues those are.
+
+        Raises:
+            Unreachable: No answer; they are kept for the next call.
+        """
+        positions = self._hand.due()
+        return not positions or self.ack_positions(positions)
+
+    def __iter__(self) -> Iterator[FetchedMessage]:
+        return self.messages()
+
+    def messages(self, *, idle_ms: int | None = None) -> Iterator[FetchedMessage]:
+        """Deliver message after message, fetching as needed and telling the node of positions before each fetch.
+
+        Going on to the next message acks the one before, unless `skip` was called for it. Leaving a `with` block with
+        an exception leaves the message in hand undone.
+
+        Args:
+            idle_ms: End after this long without a message; None for never (until `stop`).
+
+        Raises:
+            Unreachable: No answer for `patience_ms`.
+            PullRefused: The node cannot serve the group, and waiting did not or will not change that.
+        """
+        idle_left_ms = idle_ms
+        while not self._stopping.is_set():
+            found = False
+            for queue in self._patiently():
+                for message in queue.messages:
+                    found = True
+                    self._current = message
+                    yield message
+                    if self._current is message:
+                        self.ack(message)
+                    if self._stopping.is_set():
+                        return
+            if found:
+                idle_left_ms = idle_ms
+            elif idle_left_ms is not None:
+                idle_left_ms -= max(self._linger_ms, LINGER_MS_MIN)
+                if idle_left_ms <= 0:
+                    return
+
+    def _patiently(self) -> list[FetchedQueue]:
+        """Tell of positions, then fetch; go on after failures that another try may cure."""
+        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
+        while True:
+            try:
+                self.flush()
+                return self.fetch()
+            except (Unreachable, Refused) as error:
+                if not error.retriable or waited_ms >= self._patience_ms:
+                    raise
+            if self._stopping.wait(pause_ms / 1000):
+                return []
+            waited_ms += pause_ms
+            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+
+    def stop(self) -> None:
+        """Let `messages` end after the message in hand; may be called from any thread."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Tell the node of what is done, and close the connection. Others get its queues when it was silent for 30 s.
+
+        Raises:
+            ClientError: It could not be told: those messages come again.
+        """
+        self._stopping.set()
+        if self._closed:
+            return
+        try:
+            self.flush()
+        finally:
+            self._closed = True
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._current is not None and error is None:
+            self.ack(self._current)
+        try:
+            self.close()
+        except ClientError as closing:
+            if error is None:
+                raise
+            error.add_note(f"besides, positions were not told: {closing}")
+
+    def _ack(self, positions: Mapping[Queue, int]) -> Any:
+        result = self._idl.AckResult(
+            consumerId=self.consumer_id, groupId=self.group, cluster=self._cluster, offsets=offsets_of(positions)
+        )
+        return self._connection.call("ack", {"result": result}, timeout_ms=self._timeout_ms)
+
+    def _call(self, method: str, request: Any, wait_ms: int) -> Any:
+        return self._connection.call(method, {"request": request}, timeout_ms=self._timeout_ms + wait_ms)
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Keep other threads from making a call meanwhile. Raises ClientMisuse: one of them is, or it is closed."""
+        if self._closed:
+            raise ClientMisuse("this fetcher is closed: make a new one")
+        if not self._calling.acquire(blocking=False):
+            raise ClientMisuse("this fetcher is making a call in another thread: give each thread one of its own")
+        try:
+            yield
+        finally:
+            self._calling.release()
