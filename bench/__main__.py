@@ -12,15 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import profile, report, runs
-from bench.hostile import ATTACK, BUSY_ATTACK, TINY_ATTACK, hostile
-from bench.processes import BenchError, Cores, Node, cores, redis_version
+from bench.measures import runs
+from bench.measures.hostile import ATTACK, BUSY_ATTACK, TINY_ATTACK, hostile
+from bench.measures.runs import Figures, Kind
+from bench.measures.timer_figures import TimerPlan
+from bench.measures.timers import timers
 from bench.progress import say
+from bench.reports import report
 from bench.rocketmq.jars import VERSION, RocketMQMissing, fetch, fetched, java_version
 from bench.rocketmq.timers import PRECISIONS_MS, rocketmq_timers
-from bench.runs import Figures, Kind
-from bench.timer_figures import TimerPlan
-from bench.timers import timers
+from bench.servers import profile
+from bench.servers.processes import BenchError, Cores, Node, cores, redis_version
 
 MEASURES = ("publish", "pull", "latency", "memory", "timers")
 BESIDE_REDIS = ("publish", "pull", "latency", "memory")

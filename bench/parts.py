@@ -14,8 +14,8 @@ from time import process_time
 
 import structlog
 
-from bench.compact import Message, publish_frame
-from bench.load import PROPERTIES, TAG, body_of, key_of
+from bench.clients.compact import Message, publish_frame
+from bench.clients.load import PROPERTIES, TAG, body_of, key_of
 from broker.features import ALL
 from broker.log.encoder import Stamp
 from broker.runtime.metrics import Metrics
@@ -85,14 +85,13 @@ def _publish(frame: bytes, many: bool, store: Store, checks: MessageChecks, spen
     marks.append(process_time())
     measured = store._encoder.measure(puts, stamp, atomic=many)
     marks.append(process_time())
-    physicals = store.room.reserve(puts, measured.sizes, atomic=many)
-    buffers, _, flags = store._encoder.encode(puts, measured, physicals, stamp, store.staged.touched)
+    physicals = store.segment_space.reserve(puts, measured.sizes, atomic=many)
+    buffers, _, flags = store._encoder.encode(puts, measured, physicals, stamp, store.commit.touched)
     marks.append(process_time())
     tails, sizes, keys = measured
-    store._log.stage(physicals, sizes, buffers)
     store.index.feed.add(tails, keys, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
+    store.commit.stage(physicals, sizes, buffers, None)
     marks.append(process_time())
-    store.pending = True
     store.flush()
     marks.append(process_time())
     for name, (before, after) in zip(PARTS, pairwise(marks), strict=True):

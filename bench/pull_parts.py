@@ -18,13 +18,14 @@ from typing import Any
 import structlog
 
 from actions.registry import Registry
-from bench.compact import Pulled, pull_frame, scan_pull_reply
-from bench.load import PROPERTIES, TAG, body_of, key_of
+from bench.clients.compact import Pulled, pull_frame, scan_pull_reply
+from bench.clients.load import PROPERTIES, TAG, body_of, key_of
 from bench.watch import Watch
 from broker.features import ALL
 from broker.format.properties import encode_properties
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
@@ -34,7 +35,9 @@ from proxy.port.server import Commons, ThriftServer
 from proxy.services import consumer_service
 from proxy.services.consumer_service import ConsumerService
 from upstream.delivery.group import ConsumerGroup
-from upstream.delivery.group_parts import Runtime
+from upstream.delivery.group_parts import NodeSeams
+from upstream.embedded.broker import EmbeddedBroker
+from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.progress import Progress
 
 MESSAGES = 4_800
@@ -92,7 +95,7 @@ def _measure_once(batch: int, messages: int, caches: bytes, *, parked: bool) -> 
     watch.watch(service, "_send", "reply")
     watch.watch(vars(service)["_lingers"], "send", "reply")
     watch.watch(progress, "flush", "journal")
-    [subscription] = {lane.subscription for lane in group.lanes()}
+    [subscription] = {group_queue.subscription for group_queue in group.group_queues()}
     watch.watch(subscription, "pump", "read ahead")
     [listener] = store.topics["bench"].listeners
     store.topics["bench"].listeners[:] = [lambda: watch.run("wake", listener)]
@@ -143,7 +146,11 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
     for at in range(0, messages, _BATCH):
         _store_batch(store, clock, at, _BATCH)
         store.flush()
-    progress = Progress.open("/bench", store=store, disk=disk, clock=clock, metrics=metrics, scheduler=scheduler)
+    progress = Progress.open(
+        "/bench",
+        queues=EmbeddedQueues(store),
+        runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
+    )
     subscription = {
         "topic": "bench",
         "orderKey": "KEY",
@@ -154,13 +161,12 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
     }
     group = ConsumerGroup(
         GroupConfig.model_validate({"group": _GROUP, "topics": [subscription]}),
-        runtime=Runtime(
-            store=store,
+        node=NodeSeams(
+            broker=EmbeddedBroker(
+                store, clock=clock, scheduler=scheduler, metrics=metrics, limited_log=RateLimitedLog(clock)
+            ),
             progress=progress,
-            clock=clock,
-            scheduler=scheduler,
-            metrics=metrics,
-            notices=Notices(clock),
+            runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
         ),
         make_actions=Registry().make,
         qid_prefix="c_b_",
@@ -170,22 +176,16 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         {},
         limits=ServerLimits(),
         commons=Commons(
-            clock=clock,
-            scheduler=scheduler,
-            metrics=metrics,
+            runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
             request_turn=lambda: None,
         ),
     )
     server.service_of_pulls = ConsumerService(
         {_GROUP: group},
-        store=store,
-        clock=clock,
-        scheduler=scheduler,
-        metrics=metrics,
-        notices=Notices(clock),
         linger_ms_max=_LINGER_MS,
         acks_refused=lambda: progress.failed,
         budget=server.budget,
+        runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
     )
     server.serve(server.service_of_pulls.handlers())
     group.start()

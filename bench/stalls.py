@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.clients import ClientProcess, Target, open_loop_publish, parked_pull
-from bench.processes import Cores, Node, cores, wait_for
-from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, node_config
-from bench.timer_figures import wall_ms
-from bench.timers import publish_timers, pull_timers
+from bench.clients.processes import ClientProcess, Target, open_loop_publish, parked_pull
+from bench.measures.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, node_config
+from bench.measures.timer_figures import wall_ms
+from bench.measures.timers import publish_timers, pull_timers
+from bench.servers.processes import Cores, Node, cores, wait_for
 
 PARTS_MAX = 5
 """Parts of a callback that the table names."""

@@ -13,13 +13,14 @@ from typing import Any
 
 import structlog
 
-from bench.load import body_of, key_of
+from bench.clients.load import body_of, key_of
 from bench.watch import Watch
 from broker.features import ALL
 from broker.format.properties import encode_properties
-from broker.opening.opening import run_to_end
+from broker.log.group_commit import CommitDriver
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
@@ -49,7 +50,7 @@ def measure(step: int, passes: int = PASSES, *, messages: int = MESSAGES, delays
 
 def _measure_timers(step: int, messages: int) -> dict[str, float]:
     store, clock, scheduler, given = _store()
-    timers = run_to_end(Timers.opening(store, **given))
+    timers = run_now(Timers.opening(store, **given))
     timers.start()
     puts = _puts(store, messages)
     due_ms = clock.wall_ms() + _WAIT_MS
@@ -59,7 +60,7 @@ def _measure_timers(step: int, messages: int) -> dict[str, float]:
     timers.stop()
     clock.advance(1.0)
     watch, due = Watch(PARTS), timers.due
-    due.pace.most = step
+    due.step_size.most = step
     watch.watch(due, "_take", "take")
     watch.watch(due, "release_plain", "release")
     watch.watch(store, "append", "append")
@@ -73,12 +74,12 @@ def _measure_timers(step: int, messages: int) -> dict[str, float]:
 
 def _measure_delays(step: int, messages: int) -> dict[str, float]:
     store, clock, _, given = _store()
-    delays = run_to_end(Delays.opening(store, **given))
+    delays = run_now(Delays.opening(store, **given))
     _append(store, [store.waiting(DelayedPuts).put(put, 1) for put in _puts(store, messages)])
     delays.start()
     clock.advance(store.waiting(DelayedPuts).levels.ms(1) / 1000)
     watch = Watch(DELAY_PARTS)
-    delays.due.pace.most = step
+    delays.due.step_size.most = step
     watch.watch(delays.due._plain, "release", "release")
     watch.watch(store, "append", "append")
     while delays.levels[1].pending:
@@ -94,8 +95,14 @@ def _store() -> tuple[Store, ManualClock, ManualScheduler, dict[str, Any]]:
     store = Store.open(
         "/bench", options=StoreOptions(), features=ALL, disk=disk, clock=clock, random=Random(1), metrics=metrics
     )
-    store.on_pending = lambda: None
-    shared = {"disk": disk, "clock": clock, "scheduler": scheduler, "metrics": metrics, "notices": Notices(clock)}
+    store.commit.driver = CommitDriver()
+    shared = {
+        "disk": disk,
+        "clock": clock,
+        "scheduler": scheduler,
+        "metrics": metrics,
+        "limited_log": RateLimitedLog(clock),
+    }
     return store, clock, scheduler, shared
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from bench.processes import BenchError
+from bench.servers.processes import BenchError
 
 HERE = Path(__file__).parent
 VERSION = "5.3.3"

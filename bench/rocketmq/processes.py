@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.processes import BenchError, bound_to
 from bench.rocketmq.jars import Programs
+from bench.servers.processes import BenchError, bound_to
 from broker.tools.interchange import broker_conf
 
 END_SECONDS_MAX = 60

@@ -1,4 +1,4 @@
-"""Timers of Apache RocketMQ by its own clients: the load and the measures of bench/timers.py, beside the node's.
+"""Timers of Apache RocketMQ by its own clients: load and measures as in bench/measures/timers.py, beside the node's.
 
 The broker keeps to the server's core as the node does, answers a publish when it is on disk (SYNC_FLUSH), and has its
 defaults but for `timerPrecisionMs`: the width of a slot of its wheel, which is delivered as a whole. It takes no timers
@@ -16,12 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.processes import BenchError, Cores, process_cpu_seconds, process_memory, wait_for
-from bench.progress import say
-from bench.rocketmq.jars import HERE, Programs, compile_programs, fetch
-from bench.rocketmq.processes import Broker, LineClient, NameServer
-from bench.runs import GROUP, LEAD_NS, TOPIC, Figures
-from bench.timer_figures import (
+from bench.measures.runs import GROUP, LEAD_NS, TOPIC, Figures
+from bench.measures.timer_figures import (
     BURST_TOPIC,
     DELIVERED_MAX_PER_SECOND,
     OTHER_RATE,
@@ -36,6 +32,10 @@ from bench.timer_figures import (
     steady_figures,
     wall_ms,
 )
+from bench.progress import say
+from bench.rocketmq.jars import HERE, Programs, compile_programs, fetch
+from bench.rocketmq.processes import Broker, LineClient, NameServer
+from bench.servers.processes import BenchError, Cores, process_cpu_seconds, process_memory, wait_for
 
 PRECISIONS_MS = (1_000, 100)
 """RocketMQ's default, and the finest that it takes (store/timer/TimerMessageStore: 100, 200, 500 or 1,000)."""

@@ -178,7 +178,7 @@ class Node:
         config: YAML text.
         core: The core for the server.
         profile: File that cProfile writes when the node stops; it profiles from `begin_profile` on.
-        stalls: File that has what held the node's loop up, from `begin_profile` on (`bench.stalled`).
+        stalls: File that has what held the node's loop up, from `begin_profile` on (`bench.servers.stalled`).
     """
 
     def __init__(
@@ -188,9 +188,9 @@ class Node:
         self._file.write_text(config)
         command = [str(Path(sys.executable).parent / "pyddmq")]
         if profile is not None:
-            command = [sys.executable, "-m", "bench.profiled", str(profile)]
+            command = [sys.executable, "-m", "bench.servers.profiled", str(profile)]
         elif stalls is not None:
-            command = [sys.executable, "-m", "bench.stalled", str(stalls)]
+            command = [sys.executable, "-m", "bench.servers.stalled", str(stalls)]
         command += ["serve", "--config", str(self._file), "--data", str(folder / "data"), "--json"]
         self.process = ServerProcess(command, core=core, log=folder / "node.log", read_line=True)
         ready = self.addresses = json.loads(self.process.first_line)

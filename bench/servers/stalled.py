@@ -1,4 +1,4 @@
-"""`python -m bench.stalled FILE serve ...`: the product's command, noting what holds its loop up, from a SIGUSR1 on.
+"""`python -m bench.servers.stalled FILE serve ...`: the command, noting what holds its loop up, from a SIGUSR1 on.
 
 Every callback of the loop and every receipt of a connection is noted with what of it were calls to the system, by file,
 and passes of the garbage collector. A SIGUSR2 writes FILE, as JSON.

@@ -10,11 +10,11 @@ import pstats
 from pathlib import Path
 from typing import Literal
 
-from bench import runs
-from bench.processes import Cores
+from bench.measures import runs
+from bench.servers.processes import Cores
 
 ROWS = 30
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(measure: Literal["publish", "pull"], folder: Path, where: Cores, *, batch: int, count: int) -> str:

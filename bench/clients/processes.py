@@ -13,8 +13,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
 from typing import Any, Literal, NamedTuple
 
-from bench.load import Connection, NodeConnection, RedisConnection, body_of, stamp_of
-from bench.processes import BenchError
+from bench.clients.load import Connection, NodeConnection, RedisConnection, body_of, stamp_of
+from bench.servers.processes import BenchError
 
 PULL_LINGER_MS = 2_000
 QUIET_PULLS_MAX = 60

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Sequence
 from typing import Protocol
 
-from bench import resp
-from bench.compact import (
+from bench.clients import resp
+from bench.clients.compact import (
     Message,
     Pulled,
     check_publish_reply,

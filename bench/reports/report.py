@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bench import timer_report
-from bench.behind import behind
-from bench.processes import BenchError, Cores, redis_version
-from bench.runs import Figures
-from broker.runtime.leaves import LeafState, states
+from bench.measures.runs import Figures
+from bench.reports import timer_report
+from bench.reports.behind import behind
+from bench.servers.processes import BenchError, Cores, redis_version
+from broker.runtime.accelerators import AcceleratorState, states
 
 _MIB = 1024 * 1024
 LOAD_MAX = 0.5
@@ -45,7 +45,7 @@ def environment(folder: Path, where: Cores) -> dict[str, Any]:
 def _leaves_compiled() -> str:
     """Return how many leaves a node runs compiled here, of how many that it has."""
     import_module("proxy.node.assembly")
-    return f"{sum(state is LeafState.COMPILED for state in states.values())} of {len(states)}"
+    return f"{sum(state is AcceleratorState.COMPILED for state in states.values())} of {len(states)}"
 
 
 def _version(distribution: str) -> str | None:

@@ -11,15 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.clients import ClientProcess, Target, open_loop_publish, parked_pull
-from bench.processes import BenchError, Cores, Node
-from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config, percentiles
+from bench.clients.processes import ClientProcess, Target, open_loop_publish, parked_pull
+from bench.measures.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config, percentiles
+from bench.servers.processes import BenchError, Cores, Node
 
 ATTACK = ("idle", "10000", "drip", "1000", "bomb", "1000", "slow_header", "200")
 BUSY_ATTACK = ("stats", "4", "unknown", "4", "offsets", "4", "slow_post", "300")
 """Clients that ask for much without end; a few of them use all that the node gives."""
 TINY_ATTACK = ("idle", "20", "drip", "20", "bomb", "20")
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 
 
 def hostile(folder: Path, where: Cores, *, rate: int, seconds: float, attack: tuple[str, ...]) -> Figures:

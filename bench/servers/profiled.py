@@ -1,4 +1,4 @@
-"""`python -m bench.profiled FILE serve ...`: the product's command under cProfile, from a SIGUSR1 on until it ends.
+"""`python -m bench.servers.profiled FILE serve ...`: the command under cProfile, from a SIGUSR1 on until it ends.
 
 So that start, warm-up and preparation are not in the profile, which is written to FILE at the end.
 """

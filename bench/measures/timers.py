@@ -12,13 +12,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from bench.clients import PULL_LINGER_MS, QUIET_PULLS_MAX, ClientProcess, Target, open_loop_publish
-from bench.compact import Message, publish_frame
-from bench.load import NodeConnection, body_of, key_of, stamp_of
-from bench.processes import BenchError, Cores, Node
-from bench.progress import say
-from bench.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config
-from bench.timer_figures import (
+from bench.clients.compact import Message, publish_frame
+from bench.clients.load import NodeConnection, body_of, key_of, stamp_of
+from bench.clients.processes import PULL_LINGER_MS, QUIET_PULLS_MAX, ClientProcess, Target, open_loop_publish
+from bench.measures.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config
+from bench.measures.timer_figures import (
     BURST_TOPIC,
     DELIVERED_MAX_PER_SECOND,
     EMPTY_STARTS,
@@ -34,6 +32,8 @@ from bench.timer_figures import (
     steady_figures,
     wall_ms,
 )
+from bench.progress import say
+from bench.servers.processes import BenchError, Cores, Node
 
 OTHER_GROUP = b"bench-other"
 _OTHER = """\

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bench.runs import Figures, Kind, percentiles
+from bench.measures.runs import Figures, Kind, percentiles
 
 PENDING_FROM_MS = 3_600_000
 PENDING_SPREAD_MS = 4 * 3_600_000

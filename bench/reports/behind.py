@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from bench.runs import Figures
-from bench.timer_report import name_of
+from bench.measures.runs import Figures
+from bench.reports.timer_report import name_of
 
 _EQUAL = 0.01
 """What differs by less is no difference."""

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.clients import ClientProcess, Target, open_loop_publish, parked_pull, publish_load, pull_load
-from bench.load import RedisConnection
-from bench.processes import Cores, Cost, Memory, Node, Redis, ServerProcess
+from bench.clients.load import RedisConnection
+from bench.clients.processes import ClientProcess, Target, open_loop_publish, parked_pull, publish_load, pull_load
+from bench.servers.processes import Cores, Cost, Memory, Node, Redis, ServerProcess
 
 Kind = Literal["pyddmq", "redis", "rocketmq"]
 

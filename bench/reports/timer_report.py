@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from bench.runs import Figures
+from bench.measures.runs import Figures
 
 _MIB = 1024 * 1024
 _RANKS = ("p50", "p99", "p99.9", "max")

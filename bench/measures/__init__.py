@@ -1,0 +1,1 @@
+"""The measurements: each loads a server and returns figures."""

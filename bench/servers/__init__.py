@@ -1,0 +1,1 @@
+"""The servers that are measured, and how they are watched from inside."""
