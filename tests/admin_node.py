@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
-from proxy.node.startup import RecoveryView
+from broker.views import QueueRange
 from proxy.node.trouble_facts import Troubles
-from proxy.operate.view import (
-    ConnectionView,
-    Delivery,
-    GroupView,
-    MemoryView,
-    PositionView,
-    QueueLag,
-    QueueRange,
-    ReloadOutcome,
-    State,
-    StoreView,
-    StuckKey,
-    StuckView,
-    SubscriptionView,
-    TopicView,
-)
+from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
+from proxy.operate.views.topics import TopicView
+from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
 
 NOW_MS = 1_760_000_000_000
 
@@ -58,20 +48,20 @@ class PlainNode:
         self.state: State = "ready"
         self.reasons: Sequence[str] = ()
         self.recovery: RecoveryView | None = None
-        self.version = "0.1.0"
+        self.version = "0.2.0"
         self.clock = FixedClock()
-        self.notices = Notices(self.clock)
+        self.limited_log = RateLimitedLog(self.clock)
         self.started_monotonic = 100.0
         self.metrics = Metrics()
         self.topic_list: list[TopicView] = []
         self.group_list: list[GroupView] = []
-        self.stuck_list: list[StuckView] = []
-        self.position_list: list[PositionView] = []
+        self.stuck_list: list[StuckMessage] = []
+        self.position_list: list[Position] = []
         self.connection_list: list[ConnectionView] = []
         self.store_view: StoreView | None = StoreView(
             path="/srv/data", used_bytes=134_217_728, free_bytes=83_000_000_000, flush="sync"
         )
-        self.outcome = ReloadOutcome(accepted=True, changes=("group billing: concurrency 8 -> 16",))
+        self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
         self.messages: Searchable | None = None
         self.troubles_view = Troubles()
@@ -82,17 +72,21 @@ class PlainNode:
 
     def groups(self, *, details_max: int) -> Sequence[GroupView]:
         return [
-            dataclasses.replace(group, in_flight=group.in_flight[:details_max], in_flight_total=len(group.in_flight))
+            replace(group, in_flight=group.in_flight[:details_max], in_flight_total=len(group.in_flight))
             for group in self.group_list
         ]
 
-    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckView], int] | None:
+    def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckMessage], int] | None:
         if group is not None and group not in {each.group for each in self.group_list}:
             return None
         found = [each for each in self.stuck_list if group in (None, each.group)]
         return found[:count_max], len(found)
 
-    def positions(self, *, group: str | None) -> Sequence[PositionView]:
+    def lag(self, *, group: str | None, limit: int) -> LagAnswer | None:
+        """Nothing is sampled."""
+        return None
+
+    def positions(self, *, group: str | None) -> Sequence[Position]:
         return [each for each in self.position_list if group in (None, each.group)]
 
     def connections(self) -> Sequence[ConnectionView]:
@@ -126,7 +120,7 @@ class PlainNode:
     def memory(self) -> MemoryView:
         return self.memory_view
 
-    async def reload(self) -> ReloadOutcome:
+    async def reload(self) -> ReloadResult:
         self.reloads += 1
         return self.outcome
 
@@ -135,11 +129,14 @@ def busy_node() -> PlainNode:
     """Return a node with two groups, a stuck key, deliveries and clients."""
     node = PlainNode()
     node.topic_list = [
-        TopicView(topic="%DLQ%permits-audit", queues=[QueueRange(queue=0, min=0, max=3)], system=True),
+        TopicView(
+            topic="%DLQ%permits-audit", queues=[QueueRange(queue=0, min=0, max=3)], system=True, kind="dead letters"
+        ),
         TopicView(
             topic="permits",
             queues=[QueueRange(queue=n, min=5, max=1_005 + n) for n in range(2)],
             system=False,
+            kind="user",
             message_type="FIFO",
         ),
     ]
@@ -149,6 +146,8 @@ def busy_node() -> PlainNode:
         state="running",
         in_flight=3,
         waiting=40,
+        lag=105,
+        lag_seconds=312.5,
         queues=[
             QueueLag(qid=qid, committed=900, produced=1_005, lag=105, lag_seconds=312.5),
             QueueLag(qid="pyddmq_broker-0_1", committed=1_006, produced=1_006, lag=0, lag_seconds=0.0),
@@ -161,6 +160,7 @@ def busy_node() -> PlainNode:
                 offset=900,
                 attempts=2,
                 holder="127.0.0.1:50312",
+                holder_client="carrera-go 1.2",
                 since_ms=NOW_MS - 312_500,
                 waiting=37,
             ),
@@ -171,9 +171,23 @@ def busy_node() -> PlainNode:
         stuck_keys_total=2,
     )
     out = [
-        Delivery(topic="permits", qid=qid, offset=900, holder="127.0.0.1:50312", since_ms=NOW_MS - 312_500),
-        Delivery(topic="permits", qid=qid, offset=931, holder="127.0.0.1:50312", since_ms=NOW_MS - 400),
+        Delivery(
+            topic="permits",
+            qid=qid,
+            offset=900,
+            holder="127.0.0.1:50312",
+            holder_client="carrera-go 1.2",
+            since_ms=NOW_MS - 312_500,
+        ),
         Delivery(topic="permits", qid=qid, offset=940, holder="10.0.0.7:41020", since_ms=NOW_MS - 1_500),
+        Delivery(
+            topic="permits",
+            qid=qid,
+            offset=931,
+            holder="127.0.0.1:50312",
+            holder_client="carrera-go 1.2",
+            since_ms=NOW_MS - 400,
+        ),
     ]
     billing = SubscriptionView(topic="orders", state="running", in_flight=0, waiting=0, queues=[])
     node.group_list = [
@@ -182,7 +196,12 @@ def busy_node() -> PlainNode:
     ]
     node.connection_list = [
         ConnectionView(
-            address="127.0.0.1:50312", service="consumer", since_ms=NOW_MS - 900_000, requests=311, state="parked"
+            address="127.0.0.1:50312",
+            service="consumer",
+            since_ms=NOW_MS - 900_000,
+            requests=311,
+            state="parked",
+            client="carrera-go 1.2",
         ),
         ConnectionView(
             address="127.0.0.1:50313", service="producer", since_ms=NOW_MS - 60_000, requests=12, state="idle"

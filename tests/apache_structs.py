@@ -87,6 +87,8 @@ ConsumedMessage = _make(
     _text(3, "tag"),
     _i64(4, "offset"),
     _map(5, "properties"),
+    _i64(101, "storeTimestamp"),
+    _i64(102, "bornTimestamp"),
     _i64(103, "delivery"),
 )
 Context = _make("Context", _text(1, "groupId"), _text(2, "topic"), _text(3, "qid"))
@@ -128,6 +130,7 @@ FetchRequest = _make(
     _i32(10, "maxBatchSize"),
     _i32(11, "maxLingerTime"),
     _text(60, "version"),
+    (101, TType.BOOL, "onlyNamed", None, None),
 )
 QidResponse = _make(
     "QidResponse",

@@ -123,6 +123,19 @@ def need_module(name: str, hint: str = "") -> ModuleType:
         raise
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal tests out to workers by file, and all those of Spark to one: a session costs more than what it is for."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduler: Any = importlib.import_module("xdist.scheduler")
+
+    made = scheduler.LoadFileScheduling(config, log)
+    by_file = made._split_scope
+    made._split_scope = lambda nodeid: "tests/spark" if nodeid.startswith("tests/spark/") else by_file(nodeid)
+    return made
+
+
 REPORTED_CHARACTERS = 4_000
 
 
@@ -142,9 +155,9 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="module", params=("pure", "compiled"))
-def each_leaf_way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run a module's tests twice: with the leaves in Python, and compiled."""
-    from tests.leaf_ways import need_compiled, running
+def each_accelerator_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a module's tests twice: with the accelerators in Python, and compiled."""
+    from tests.accelerator_ways import need_compiled, running
 
     if request.param == "compiled":
         need_compiled()

@@ -18,7 +18,8 @@ from conf import Config
 from conf.loader import loads
 from proxy.node.alarms import alarms_of
 from proxy.node.node import Node, Seams
-from proxy.node.reload import Reloader, ReloadResult
+from proxy.node.reload import Reloader
+from proxy.node.views import ReloadResult
 from proxy.port.network import AsyncioNetwork
 from tests.patient import PATIENCE_SECONDS
 

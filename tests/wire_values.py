@@ -11,8 +11,8 @@ from broker.format.record import CRC_PREFIX, HEADER, MAGIC_V1, batch_property
 from proxy.wire import BINARY, COMPACT, Call
 from proxy.wire import binary as codes
 from proxy.wire.call import CALL, message_head
-from proxy.wire.generic_write import encode_struct
-from proxy.wire.tables import Field, StructType, Type, method, struct_type
+from proxy.wire.generic.tables import Field, StructType, Type, method, struct_type
+from proxy.wire.generic.write import encode_struct
 from pyddmq import idl
 
 PROTOCOLS = (COMPACT, BINARY)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxy.process.exit_codes import ExitCode
+from pyddmq.client.pulls import VERSION
 from tests.acceptance.conftest import CONFIGURATION, FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, quiet_ports
 
@@ -125,6 +126,7 @@ def test_unacked_messages_show_as_in_flight(node: NodeProcess) -> None:
     assert (subscription["topic"], subscription["lag"], subscription["inFlight"]) == ("orders", 1, 1)
     words = command("groups", "billing", *node.admin())
     assert (words.code, "In flight" in words.out, "billing" in words.out) == (ExitCode.OK, True, True)
+    assert f"({VERSION})" in words.out
 
 
 def test_status_commands_print_tables_and_json(node: NodeProcess) -> None:

@@ -80,7 +80,7 @@ def test_what_is_copied_is_there_and_not_left_out() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
     copied = [text.split() for name, text in instructions() if name == "COPY" and "--from=" not in text]
-    needed = [*packages, "pyproject.toml", "hatch_build.py", "compile_leaves.py"]
+    needed = [*packages, "pyproject.toml", "hatch_build.py", "compile_accelerators.py"]
     needed += [source for *sources, _ in copied for source in sources if source != "."]
     assert CONFIGURATION.relative_to(ROOT).as_posix() in needed
     needed.append(project["project"]["readme"])

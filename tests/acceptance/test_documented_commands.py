@@ -14,7 +14,15 @@ from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import StartNode
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/cli.md", "docs/delays.md", "docs/timers.md", "docs/loops.md", "docs/operations.md")
+PAGES = (
+    "README.md",
+    "docs/cli.md",
+    "docs/delays.md",
+    "docs/timers.md",
+    "docs/loops.md",
+    "docs/operations.md",
+    "docs/lag.md",
+)
 FOLLOWED = ("docs/tutorial.md", "docs/howto/")
 """`test_pages` does all that these say."""
 OWN_TESTS = ("serve", "demo")
@@ -60,6 +68,10 @@ def test_documented_commands_run(start_node: StartNode, monkeypatch: pytest.Monk
                 # It would wait for more for ever.
                 assert run(["send", "orders", "{}"]) == ExitCode.OK
                 words += ["--count", "1"]
+            if words[:2] == ["lag", "check"]:
+                # Of a node that has just started too little is known.
+                assert run(words) in (ExitCode.OK, 3), (page, words)
+                continue
             # What the page does to a stuck message is done to somebody's own group.
             wanted = ExitCode.NOT_FOUND if page == "docs/operations.md" and "billing" in words else ExitCode.OK
             assert run(words) == wanted, (page, words)

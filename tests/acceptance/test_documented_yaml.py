@@ -52,9 +52,9 @@ def names_in(document: Any) -> set[str]:
 
 
 def test_alerts_watch_metrics_that_there_are() -> None:
-    """Each expression names what docs/metrics.md lists."""
+    """Each expression names what docs/metrics.md lists, or one of the series of a histogram there."""
     documents = [yaml.safe_load(text) for page, text in blocks() if page == OF_PROMETHEUS]
     watched = set().union(*(names_in(each) for each in documents if isinstance(each, dict)))
     listed = set(re.findall(r"`(pyddmq_\w+)", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
     assert len(watched) > 8
-    assert watched <= listed
+    assert {re.sub(r"_seconds_(bucket|sum|count)$", "_seconds", name) for name in watched} <= listed

@@ -17,8 +17,9 @@ from tests.acceptance.conftest import NodeProcess, StartNode
 
 NOBODY = "nobody"
 ID = "0" * 32
-NOT_ABOUT_NAMES = {"topics create", "config check"}
-"""Commands with an argument that may be new, or is a file; those of `store` name data directories, whose code is 6."""
+NOT_ABOUT_NAMES = {"topics create", "config check", "lag explain"}
+"""Commands with an argument that may be new, is a file, or is asked of no node; those of `store` name
+data directories, whose code is 6."""
 
 OF_A_NODE: dict[str, list[list[str]]] = {
     "send": [[NOBODY, "x"]],
@@ -30,6 +31,7 @@ OF_A_NODE: dict[str, list[list[str]]] = {
     "groups dead-letter": [["billing", "--topic", "orders", "--queue", "99", "--offset", "0"]],
     "groups pause": [[NOBODY], ["billing", "--topic", NOBODY]],
     "groups resume": [[NOBODY]],
+    "lag show": [[NOBODY]],
     "topics show": [[NOBODY]],
     "topics alter": [[NOBODY, "--queues", "9"]],
     "topics delete": [[NOBODY, "--yes", NOBODY]],

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from compile_leaves import sources, target_of
+from compile_accelerators import sources, target_of
 from tests.acceptance.conftest import FREE_PORTS, environment
 from tests.patient import PATIENCE_SECONDS
 
@@ -175,7 +175,7 @@ def test_installed_package_runs_the_leaves_that_were_compiled(commands: Path) ->
     """Each lies beside its room, where it is found, and is of the sources beside it; building the wheel made them."""
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources()]
     code = (
-        "import pyddmq.broker, proxy, sys; from broker.runtime.leaves import compiled\n"
+        "import pyddmq.broker, proxy, sys; from broker.runtime.accelerators import compiled\n"
         f"print([compiled(module)[0].value for module in {modules}], proxy.__file__)"
     )
     wanted = ["compiled" if target_of(path).exists() else "absent" for path in sources()]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.cli.admin_client import post
+from proxy.operate.views.changes import PauseResult
 from pyddmq import OutgoingMessage
 from tests.acceptance.conftest import FREE_PORTS, NodeProcess, StartNode, command
 from tests.patient import LINGER_MS, Consumer, Producer
@@ -91,7 +92,7 @@ def test_stuck_key_is_shown_and_ended_three_ways(node: NodeProcess) -> None:
     assert wrong.code == 5
     assert "finished already" in wrong.err
     behind = command("groups", "skip", "billing", *place, "2", *node.admin())
-    assert "waits behind another message of key 'k': queue 0, offset 1" in behind.err
+    assert "waits for an earlier message of key 'k': queue 0, offset 1" in behind.err
     assert groups(node, "skip", "billing", *place, "1")["changed"] is True
     assert rest(node, 2) == [2, 3]
     counters = command("stats", *node.admin(), "--json").json_lines()[0]["counters"]
@@ -202,7 +203,7 @@ def test_changes_need_the_token_of_the_file(
     assert "PYDDMQ_ADMIN_TOKEN" in refused.err
     assert command("groups", *node.admin()).code == 0
     monkeypatch.setenv("PYDDMQ_ADMIN_TOKEN_FILE", str(token))
-    assert post(node.ready["admin"], "/api/groups/pause", {"group": "billing"})["changed"] is True
+    assert post(node.ready["admin"], "/api/groups/pause", {"group": "billing"}, PauseResult).changed is True
     assert "sesame" not in node.log_path.read_text()
     node.stop()
     missing = CONFIGURATION.replace("topics:", f"node: {{adminTokenFile: {tmp_path}/none}}\ntopics:", 1)

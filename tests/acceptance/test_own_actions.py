@@ -53,10 +53,10 @@ def _shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
 
 
-def test_example_with_options_filters_and_buries(start_node: StartNode) -> None:
+def test_example_with_options_filters_and_dead_letters(start_node: StartNode) -> None:
     """An order above the configured amount is consumed, one without an amount is a dead letter, the rest comes."""
     (configuration,) = (block for block in blocks("yaml") if "shop.actions:SmallOrders" in block)
-    reader = '  - {group: buried, topics: [{topic: "%DLQ%small-orders", actions: [PullServer]}]}\n'
+    reader = '  - {group: dead-lettered, topics: [{topic: "%DLQ%small-orders", actions: [PullServer]}]}\n'
     node = start_node(configuration=configuration + reader)
     bodies = [b'{"amount": 7}', b'{"amount": 501}', b'{"amount": "much"}', b'{"amount": 500}']
     with Producer(node.ready["producer"]) as producer:
@@ -64,7 +64,7 @@ def test_example_with_options_filters_and_buries(start_node: StartNode) -> None:
             producer.send("orders", body, key="k")
     with Consumer(node.ready["consumer"], "small-orders") as consumer:
         assert taken(consumer, 2) == [bodies[0], bodies[3]]
-    with Consumer(node.ready["consumer"], "buried") as consumer:
+    with Consumer(node.ready["consumer"], "dead-lettered") as consumer:
         dead = next(iter(consumer.messages()))
     assert (dead.body, dead.properties["DLQ_REASON"]) == (bodies[2], "amount is missing or no whole number")
 

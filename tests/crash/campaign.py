@@ -60,6 +60,8 @@ SMALL = {
 
 GROUPS = ("by-key", "by-path", "free", LOOPS)
 WAIT_SHARE = 0.15
+LOOK_SECONDS = 0.02
+"""How often what is in the middle is counted, at the most: of a long campaign that takes milliseconds."""
 RECENT = 300
 """Of so many of the latest publishes those that wait are counted."""
 SETTLED_MS = 3_000
@@ -85,6 +87,8 @@ class Campaign:
             monotonic seconds, the ack journal was not synced: no ack that was answered before may be gone (D9).
         timeout_ms: Of deliveries; on a slow disk long enough for replies that wait for it.
         ack_flush: `sync`: no power loss may take an ack; `async`: those of its last moments may go (D9).
+        strict_seconds: For how long a kill at random is put off until work of every kind is in the middle. On a disk or
+            a machine so slow that nothing that waits is in time, it would never come.
     """
 
     def __init__(
@@ -97,9 +101,11 @@ class Campaign:
         power: Callable[[], float] | None = None,
         timeout_ms: int = TIMEOUT_MS,
         ack_flush: str = "async",
+        strict_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._timeout_ms = timeout_ms
         self._ack_flush = ack_flush
+        self._strict_seconds = strict_seconds
         wanted = self._settings = self._wanted()
         self._node = NodeProcess(folder, wanted, data=data)
         self._random = Random(f"crash {seed}")
@@ -284,20 +290,26 @@ class Campaign:
             )
 
     async def _busy(self, *, strictly: bool) -> dict[str, int]:
-        """Wait until things have happened; `strictly`: and publishes, deliveries, pulls and acks are in the middle.
+        """Wait until things have happened; `strictly`: and work of every kind is in the middle, if it comes to that.
 
         Returns:
             What is in the middle, counted once: what waits is due a moment later.
         """
         aim = self._progress() + self._random.randrange(50, 400 if strictly else 150)
         outstanding: dict[str, int] = {}
+        now = asyncio.get_running_loop().time
+        began: float | None = None
+        looked = -LOOK_SECONDS
 
         def busy() -> bool:
-            nonlocal outstanding
-            if self._progress() < aim:
+            nonlocal outstanding, began, looked
+            if self._progress() < aim or now() - looked < LOOK_SECONDS:
                 return False
             outstanding = self._outstanding()
-            return not strictly or (self._pulls() > 0 and all(outstanding.values()))
+            looked = now()
+            began = began or looked
+            all_kinds = self._pulls() > 0 and all(outstanding.values())
+            return all_kinds or not strictly or looked - began > self._strict_seconds
 
         await self._wait(busy)
         return outstanding

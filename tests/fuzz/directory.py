@@ -20,8 +20,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from broker.errors import StoreError
-from broker.format.record import CRC_BYTES, crc32, crc_property
+from broker.format.record import CRC_BYTES, crc_property
 from broker.runtime.state_file import sealed
+from broker.runtime.sums import crc32
 from broker.testing import ManualClock, SimDisk
 from broker.testing.sim_disk import SimFile
 from broker.tools.check import Check

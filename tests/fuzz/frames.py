@@ -137,7 +137,7 @@ def _stream(world: HostileWorld, server: ThriftServer, service: str, data: bytes
     _check_replies(bytes(peer.written))
     connection.connection_lost(None)
     world.run(0.001)
-    node.budget.settle()
+    node.budget.recount()
     assert node.budget.used == sum(group.live_jobs for group in node.groups.values()) * JOB_BYTES, (
         "memory is still held"
     )

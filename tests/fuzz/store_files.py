@@ -11,11 +11,12 @@ import struct
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.properties import parse_properties
-from broker.format.record import CRC_BYTES, MAGICS, RECORD_OVERHEAD_BYTES, crc32, crc_property, split, sum_matches
+from broker.format.record import CRC_BYTES, MAGICS, RECORD_OVERHEAD_BYTES, crc_property, split, sum_matches
 from broker.format.record import queue_id as queue_id_of
 from broker.format.record import queue_offset as queue_offset_of
 from broker.query import by_key
 from broker.queues.consume_queue import FILLER
+from broker.runtime.sums import crc32
 from broker.store import Store
 from broker.testing import SimDisk
 from tests.fuzz.image import Image, disk_of, image_of, put

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from broker.runtime import names
 from tests.fuzz import store_files
 from tests.fuzz.targets import CORPUS, TARGETS, kept
 
+MEMORY_BYTES_MAX = 16 << 20
 KEPT = [(name, path) for name in TARGETS for path in kept(name)]
 
 
@@ -24,6 +26,18 @@ def test_every_target_has_seeds_and_they_are_small() -> None:
     """A search starts from real calls and files; together they stay below 200 KB."""
     assert all(any(kept(name)) for name in TARGETS)
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 200_000
+
+
+@pytest.mark.parametrize("path", list(kept("acks")), ids=lambda path: path.name)
+def test_journal_of_a_few_bytes_takes_no_memory_for_what_it_says(path: Path) -> None:
+    """A range of a thousand million offsets is some bytes of a forged journal."""
+    tracemalloc.start()
+    try:
+        TARGETS["acks"](path.read_bytes())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MEMORY_BYTES_MAX
 
 
 @pytest.mark.parametrize("seed", ["lives-0", "topics-0", "topics-2"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from proxy.wire.call import COMPACT
-from proxy.wire.generic import encode_call
+from proxy.wire.generic.calls import encode_call
 
 
 def stats() -> bytes:

@@ -10,9 +10,9 @@ import pytest
 
 from proxy.admin import guard as guard_module
 from proxy.admin.server import AdminServer
-from proxy.operate.changes import AdminToken
+from proxy.operate.changes.desk import AdminToken
 from tests.admin_node import busy_node
-from tests.integration.test_admin_messages import filled
+from tests.integration.proxy.admin.test_admin_messages import filled
 from tests.patient import PATIENCE_SECONDS
 
 PAGES = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 
@@ -172,11 +172,12 @@ def test_call_that_breaks_in_the_middle_of_its_steps_ends_its_connection(monkeyp
     world = HostileWorld()
     client, other = world.connect("consumer"), world.connect("consumer")
 
-    def broken(*_: object) -> None:
+    def broken() -> Generator[None, None, None]:
+        yield
         raise RuntimeError("broken")
 
     def steps(connection: Connection, call: Call) -> None:
-        connection.work(iter(broken, None))
+        connection.work(broken())
 
     handlers = {**world.node.consumer_service.handlers(), "submit": steps}
     world.node.consumer.serve(handlers)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.runtime.steps import StepRunner
 from proxy.services.delay_service import DelayService
 from proxy.wire import Call
 from tests.hostile.sim import HostileWorld, Raw
@@ -48,8 +49,8 @@ def test_repeated_adds_and_cancels_keep_no_frames(monkeypatch: pytest.MonkeyPatc
     call_later, repeat = world.loop.call_later, DelayService._repeat
 
     def noted(delay: float, callback: Any, *args: Any, **more: Any) -> Any:
-        if getattr(callback, "__func__", None) is DelayService._step:
-            kept.append(frames_below(args))
+        if getattr(callback, "__func__", None) is StepRunner.run:
+            kept.append(frames_below(list(args[0].gi_frame.f_locals.values())))
         return call_later(delay, callback, *args, **more)
 
     def repeated(service: DelayService, *args: Any) -> None:

@@ -40,7 +40,7 @@ def test_account_is_empty_again_after_everybody_left() -> None:
     for client in (producer, consumer, partial):
         client.transport.abort()
     world.run(1.0)
-    world.node.budget.settle()
+    world.node.budget.recount()
     assert world.node.budget.used == JOB_BYTES
 
 

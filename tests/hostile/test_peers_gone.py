@@ -48,7 +48,7 @@ def test_messages_leave_for_nobody_whose_end_lies_unread_in_the_socket() -> None
     healthy = world.connect("consumer")
     messages = world.pull(healthy).value.messages
     assert [each.value for each in messages] == [str(number).encode() for number in range(24)]
-    jobs = [job for lane in world.node.groups["billing"].lanes() for job in lane.live.values()]
+    jobs = [job for group_queue in world.node.groups["billing"].group_queues() for job in group_queue.live.values()]
     assert {job.deliveries for job in jobs} == {1}
 
 
@@ -88,7 +88,7 @@ def test_reset_gives_back_what_the_peer_acknowledged_nothing_of(arrived: bool) -
     healthy = world.connect("consumer")
     messages = world.pull(healthy).value.messages
     assert len(messages or ()) == (0 if arrived else 1)
-    (job,) = (job for lane in world.node.groups["billing"].lanes() for job in lane.live.values())
+    (job,) = (job for group_queue in world.node.groups["billing"].group_queues() for job in group_queue.live.values())
     assert job.deliveries == 1
 
 

@@ -17,12 +17,12 @@ from random import Random
 from broker.errors import DamagedRecord
 from broker.features import ALL
 from broker.format.record import split
-from broker.opening.opening import run_to_end
 from broker.query import by_key
 from broker.runtime.disk import RealDisk, RealFile
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Buffer
+from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import DAMAGED, FILES_DAMAGED, HOLES, UNREADABLE
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store, StoreOptions
@@ -303,8 +303,10 @@ def with_timers(root: str, disk: RealDisk, clock: ManualClock) -> tuple[Store, T
     scheduler, metrics = ManualScheduler(clock), Metrics()
     store = opened(root, disk, metrics, clock)
     store.create_topic("t", 1)
-    steps = Timers.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=Notices(clock))
-    return store, run_to_end(steps), scheduler
+    steps = Timers.opening(
+        store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, limited_log=RateLimitedLog(clock)
+    )
+    return store, run_now(steps), scheduler
 
 
 SCENARIOS = {each.__name__: each for each in (reading, recovering, walking, queues, indexes, small_files, timers)}

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.tools.check import Check, Finding, Severity
 from tests.integration.store_tools import ROOT, append, bodies, open_store
+from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.journal_format import BLOCK_HEADER, read_block
 from upstream.progress.progress import Progress
 from upstream.tools.store_check import check_data
@@ -29,12 +31,9 @@ def open_progress(disk: SimDisk, store: Store, metrics: Metrics | None = None, *
     clock = ManualClock()
     return Progress.open(
         root,
-        store=store,
-        disk=disk,
-        clock=clock,
-        metrics=metrics or Metrics(),
-        scheduler=ManualScheduler(clock),
+        queues=EmbeddedQueues(store),
         segment_bytes=8192,
+        runtime=runtime_of(disk, clock, metrics=metrics or Metrics(), scheduler=ManualScheduler(clock)),
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.opening.opening import run_to_end
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import open_store
@@ -48,8 +48,10 @@ def broker(
     disk, clock, metrics = disk or SimDisk(), clock or ManualClock(START_MS), Metrics()
     store = open_store(disk, clock=clock, metrics=metrics, **options)
     scheduler = ManualScheduler(clock)
-    delays = run_to_end(
-        Delays.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=Notices(clock))
+    delays = run_now(
+        Delays.opening(
+            store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, limited_log=RateLimitedLog(clock)
+        )
     )
     store.create_topic(TOPIC, 1)
     if start:

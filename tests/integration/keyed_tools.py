@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from broker.deduplication.deduplication import Deduplication, WindowLimits
 from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Disk
+from broker.runtime.seams import Clock, Disk
+from broker.runtime.steps import run_now
 from broker.store import Store
+from broker.testing import ManualClock
 from proxy.services.keyed_sends import KeyedSends
 from proxy.services.publishing import Publishing
 
@@ -25,16 +27,23 @@ def keys(first: int, count: int, name: bytes = NAME) -> list[bytes]:
 
 
 def memory(
-    store: Store, disk: Disk, *, metrics: Metrics | None = None, limits: WindowLimits | None = None
+    store: Store,
+    disk: Disk,
+    *,
+    clock: Clock | None = None,
+    metrics: Metrics | None = None,
+    limits: WindowLimits | None = None,
 ) -> Deduplication:
     """Open what a store remembers of deduplicating producers."""
-    steps = Deduplication.opening(store, disk=disk, metrics=metrics or Metrics(), limits=limits or WindowLimits())
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            made: Deduplication = end.value
-            return made
+    return run_now(
+        Deduplication.opening(
+            store,
+            disk=disk,
+            clock=clock or ManualClock(),
+            metrics=metrics or Metrics(),
+            limits=limits or WindowLimits(),
+        )
+    )
 
 
 def keyed_sends(store: Store, publishing: Publishing, *, disk: Disk, metrics: Metrics) -> KeyedSends:

@@ -9,9 +9,9 @@ from typing import Any
 from broker.format.properties import encode_properties, find_property
 from broker.format.record import split, store_timestamp
 from broker.log.put import Put
-from broker.opening.opening import run_to_end
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.recurring.cancel import DelayCancels
 from broker.scheduled.recurring.loops import Loops
@@ -113,14 +113,15 @@ def world(disk: SimDisk | None = None, clock: ManualClock | None = None, **optio
     """Open a store of a topic with one queue, and deliver."""
     disk, clock, metrics = disk or SimDisk(), clock or ManualClock(START_S * 1000), Metrics()
     store = open_store(disk, clock=clock, metrics=metrics, **{"segment_bytes": 16384, **options})
-    scheduler, notices = ManualScheduler(clock), Notices(clock)
-    loops = Loops(store, clock=clock, metrics=metrics, notices=notices)
-    timers = run_to_end(
-        Timers.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=notices)
+    scheduler, limited_log = ManualScheduler(clock), RateLimitedLog(clock)
+    loops = Loops(store, clock=clock, metrics=metrics, limited_log=limited_log)
+    timers = run_now(
+        Timers.opening(
+            store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, limited_log=limited_log, follower=loops
+        )
     )
-    timers.due.follower = loops
     store.create_topic(TOPIC, 1)
-    run_to_end(returning(store, disk=disk))
+    run_now(returning(store, disk=disk))
     timers.start()
     scheduler.run_until_idle()
     return World(store, timers, loops, disk, clock, scheduler, metrics)

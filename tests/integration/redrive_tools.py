@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from broker.errors import NO_SPACE
 from broker.format.message import Message
 from broker.log.awaited import saved
-from broker.opening.opening import run_to_end
 from broker.query import at_offset
 from broker.retry.dead_letter import dead_letter
 from broker.retry.letters import Wanted
 from broker.retry.redrive import Redrives
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from proxy.operate.dead_letters import LetterPage, Redrive
+from proxy.operate.lookups.dead_letters import LetterPage
+from proxy.operate.lookups.redrives import Redrive
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import drive, make_durable, put_durably
 
 BIG = {"segment_bytes": 1 << 20}
 
 
-class Buried:
+class Failed:
     """What `dead_letter` asks of a message."""
 
     def __init__(self, message: Message, attempts: int) -> None:
@@ -29,7 +32,7 @@ class Buried:
         self.physical, self.attempts = message.physical, attempts
 
 
-def bury(
+def dead_lettered(
     store: Store,
     body: bytes,
     *,
@@ -43,7 +46,7 @@ def bury(
     put = put_durably(store, scheduler, "t", body, queue_id=queue_id, **options)
     first = at_offset(store, "t", queue_id, put.offset)
     record = store.read(first.physical, first.size)
-    made, born_ms, host = dead_letter(store, "g", Buried(first, 3), reason, record)
+    made, born_ms, host = dead_letter(store, "g", Failed(first, 3), reason, record)
     [position] = store.append([made], born_ms=born_ms, born_host=host)
     make_durable(store, scheduler)
     return at_offset(store, "%DLQ%g", 0, position.offset)
@@ -59,14 +62,14 @@ def opened(disk: SimDisk | None = None, clock: ManualClock | None = None, **opti
 def redrives(store: Store, disk: SimDisk) -> Redrives:
     """What was redriven in it, as a start finds it."""
     found = Redrives(store, disk=disk)
-    run_to_end(found.opening())
+    run_now(found.opening())
     return found
 
 
 def redrive(
     store: Store, known: Redrives, *, scheduler: ManualScheduler | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Run one page to its end."""
+    """Run one page to its end; return its result as JSON has it."""
     scheduler = scheduler or ManualScheduler(ManualClock())
     page = LetterPage(store, "g", Wanted(**options.pop("wanted", {})), cursor=None, limit=1000)
     settings: dict[str, Any] = {"to": None, "again": False, "dry": False}
@@ -77,9 +80,10 @@ def redrive(
     make_durable(store, scheduler)
     if not settings["dry"]:
         try:
-            drive(saved(store, known.saving()), scheduler)
+            drive(saved(store, known.writing()), scheduler)
         except OSError as error:
             # As the node does: a full disk costs the checkpoint alone.
             if error.errno not in NO_SPACE:
                 raise
-    return work.document()
+    answer: dict[str, Any] = msgspec.to_builtins(work.result())
+    return answer

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.log.landed import seconds_early
-from broker.opening.opening import run_to_end
+from broker.log.group_commit import seconds_early
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.steps import run_now
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.timers import Timers
 from broker.testing import ManualClock, ManualScheduler, SimDisk
@@ -57,8 +57,10 @@ def broker(
     store = open_store(disk, clock=clock, metrics=metrics, **options)
     clock.sleep(seconds_early(store.recovery.store_ms, clock))
     scheduler = ManualScheduler(clock)
-    timers = run_to_end(
-        Timers.opening(store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, notices=Notices(clock))
+    timers = run_now(
+        Timers.opening(
+            store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, limited_log=RateLimitedLog(clock)
+        )
     )
     store.create_topic(TOPIC, 1)
     if start:

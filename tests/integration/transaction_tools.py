@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.log.put import Put
-from broker.opening.opening import run_to_end
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
@@ -51,7 +51,7 @@ class Broker:
         """Decide, and let turns pass until that is answered."""
         found: list[EndOutcome] = []
         self.transactions.end(handle, group=group, state=state, done=found.append, **options)
-        if self.store.syncs is None:
+        if self.store.commit.syncs is None:
             self.scheduler.run_until_idle()
         else:
             let_pass(self.scheduler, lambda: bool(found))
@@ -121,11 +121,11 @@ def broker(
         "clock": clock,
         "scheduler": scheduler,
         "metrics": metrics,
-        "notices": Notices(clock),
+        "limited_log": RateLimitedLog(clock),
     }
-    delays = run_to_end(Delays.opening(store, **seams))
+    delays = run_now(Delays.opening(store, **seams))
     offsets = ConsumerOffsets.open(ROOT, disk=disk, clock=clock)
-    transactions = run_to_end(Transactions.opening(store, offsets=offsets, settings=checks, **seams))
+    transactions = run_now(Transactions.opening(store, offsets=offsets, settings=checks, **seams))
     store.create_topic(TOPIC, 1)
     store.create_topic("filling", 1)
     delays.start()

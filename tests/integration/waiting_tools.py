@@ -18,11 +18,13 @@ from broker.log.put import Position, Put
 from broker.queues.consume_queue import FILLER_SIZE
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Syncs
+from broker.runtime.steps import Ended, step
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import ROOT, bodies
+from tests.integration.turns import Turns, take_over
 from tests.stopping import end_run
 
 TOPIC = "t"
@@ -43,17 +45,13 @@ def let_pass(scheduler: ManualScheduler, until: Callable[[], bool]) -> None:
 
 def drive(steps: AwaitedSteps[Result], scheduler: ManualScheduler) -> Result:
     """Make a change in its steps, letting time pass where it waits for the disk; return its result."""
-    while True:
-        try:
-            awaited = next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        if awaited is not None:
+    while not isinstance(made := step(steps), Ended):
+        if made is not None:
             told: list[bool] = []
-            awaited.then(partial(told.append, True))
+            made.then(partial(told.append, True))
             let_pass(scheduler, partial(bool, told))
         scheduler.run_until_idle()
+    return made.result
 
 
 def retain(store: Store, scheduler: ManualScheduler, *, between: Callable[[], object] = lambda: None) -> None:
@@ -64,26 +62,15 @@ def retain(store: Store, scheduler: ManualScheduler, *, between: Callable[[], ob
 
 def flush_in_background(store: Store, syncs: Syncs, scheduler: ManualScheduler) -> None:
     """Have what is appended to a store flushed as a node does it."""
-
-    def pending() -> None:
-        scheduler.call_soon(store.begin_flush)
-
-    def durable() -> None:
-        store.begin_flush()
-        store.settle()
-        store.begin_flush()
-
-    store.syncs = syncs
-    store.landed.on_shown = durable
-    store.on_pending = pending
+    take_over(store, Turns(lambda: scheduler.call_soon(store.commit.begin)), syncs=syncs)
 
 
 def make_durable(store: Store, scheduler: ManualScheduler) -> None:
     """Have what is staged made durable: at once, or where the store syncs in the background, by the end of a sync."""
-    if store.syncs is None:
+    if store.commit.syncs is None:
         store.flush()
         return
-    store.begin_flush()
+    store.commit.begin()
     let_pass(scheduler, lambda: not store.unsettled)
 
 
@@ -103,7 +90,7 @@ def put_durably(
 ) -> Position:
     """`Store.put`, and where the store syncs in the background, as a node does it; raises the same."""
     waits = {"delay_level": delay_level, "deliver_at_ms": deliver_at_ms, "delay_ms": delay_ms}
-    if store.syncs is None:
+    if store.commit.syncs is None:
         options: dict[str, Any] = {"key": key, "tags": tags, "queue_id": queue_id, "properties": properties, **waits}
         return store.put(topic, body, **options)
     target = store.topics[topic]
@@ -165,7 +152,7 @@ class WaitingStore(ABC):
     def save_beside(self) -> Self:
         """Have state files saved beside the loop, by syncs so slow that messages come and fall due meanwhile."""
         random = Random(self.disk.operations)
-        self.store.savings.syncs = SimSyncs(self.disk, self.scheduler, random, seconds_max=2.0)
+        self.store.file_writes.syncs = SimSyncs(self.disk, self.scheduler, random, seconds_max=2.0)
         return self
 
     def close(self) -> None:

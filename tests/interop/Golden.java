@@ -448,6 +448,8 @@ public final class Golden {
             pulls.ask("getConsumeStats", struct(1, struct(text(1, "billing"), text(2, "orders"))));
             pulls.ask("pull", struct(1, struct(text(1, "nobody"))));
             pulls.ask("fetch", struct(1, struct(text(1, "1@host#0"), text(2, "billing"), text(3, "c"))));
+            pulls.ask("fetch", struct(1, struct(text(1, "1@host#0"), text(2, "reports"), text(3, "pyddmq"), i32(10, 16))));
+            pulls.ask("unheardOf", struct(1, struct(text(1, "billing"))));
             sends.close();
             pulls.close();
         }

@@ -10,23 +10,23 @@ import pytest
 from broker.format.properties import find_property
 from broker.format.record import split
 from broker.log.put import Put
-from broker.opening.opening import run_to_end
 from broker.options import StoreOptions
 from broker.query import by_unique_key
 from broker.queues.time_search import offset_at
 from broker.retention import RetentionLimits
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
+from broker.runtime.steps import run_now
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
 from broker.scheduled.recurring.returning import returning
-from broker.scheduled.timer.keeper import TimerKeeper
+from broker.scheduled.timer.retention_hold import TimerHold
 from broker.testing import ManualClock
 from broker.tools.check import Check
 from broker.tools.interchange import adopted, names_of
-from broker.transaction.keeper import TransactionKeeper
+from broker.transaction.retention_hold import TransactionHold
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, STORE_HOST, open_store
 from tests.interop.sides import copied, settings_for
@@ -45,9 +45,9 @@ class OursWithLoops(Ours):
 
     def __init__(self, root: Path, wall_ms: int) -> None:
         super().__init__(root, wall_ms)
-        self.loops = Loops(self.store, clock=self.clock, metrics=Metrics(), notices=Notices(self.clock))
-        self.timers.due.follower = self.loops
-        run_to_end(returning(self.store, disk=RealDisk()))
+        self.loops = Loops(self.store, clock=self.clock, metrics=Metrics(), limited_log=RateLimitedLog(self.clock))
+        self.timers.due._follower = self.loops
+        run_now(returning(self.store, disk=RealDisk()))
         self.scheduler.run_until_idle()
 
     def ids(self) -> list[str]:
@@ -170,7 +170,7 @@ def test_timers_and_halves_that_retention_moved_are_served_there(rocket: Surroun
     ours.half(b"our undecided")
     ours.scheduler.run_until_idle()
     retention = ours.store.retention
-    retention.keepers += [TimerKeeper(ours.timers, Metrics()), TransactionKeeper(ours.transactions, Metrics())]
+    retention.holds += [TimerHold(ours.timers, Metrics()), TransactionHold(ours.transactions, Metrics())]
     retention.limits = RetentionLimits(log_bytes=2 * OPTIONS.segment_bytes)
     while ours.store.min_offset == 0:
         for _ in range(8):

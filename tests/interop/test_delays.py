@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from broker.format.record import split
-from broker.opening.opening import run_to_end
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
+from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
@@ -29,9 +29,9 @@ def delivering(store: Store, clock: ManualClock) -> tuple[Delays, ManualSchedule
     """Deliver what is pending, at moments that the test chooses."""
     scheduler = ManualScheduler(clock)
     steps = Delays.opening(
-        store, disk=RealDisk(), clock=clock, scheduler=scheduler, metrics=Metrics(), notices=Notices(clock)
+        store, disk=RealDisk(), clock=clock, scheduler=scheduler, metrics=Metrics(), limited_log=RateLimitedLog(clock)
     )
-    delays = run_to_end(steps)
+    delays = run_now(steps)
     delays.start()
     return delays, scheduler
 

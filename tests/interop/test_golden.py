@@ -27,6 +27,9 @@ groups:
   - group: billing
     topics:
       - {topic: orders, retryIntervals: [5, -1], maxPullBatchSize: 32}
+  - group: reports
+    topics:
+      - {topic: orders, actions: [LowLevel], maxPullBatchSize: 32}
 """
 
 
@@ -85,18 +88,18 @@ def test_libthrift_reads_golden_frames_and_our_additions(compiled: Programs) -> 
 
 
 def test_libthrift_talks_with_a_node(compiled: Programs, tmp_path: Path) -> None:
-    """TSocket and TFramedTransport, both protocols: publish, pull, results on a pull, submit, stats, refusals."""
+    """TSocket and TFramedTransport, both protocols: publish, pull, submit, stats, fetch, refusals."""
     with RunningNode(YAML, tmp_path) as node:
         lines = golden(compiled, "live", node.producer, node.consumer).splitlines()
     answers = [json.loads(line) for line in lines]
-    assert len(answers) == 2 * 13
-    for protocol, start, some in (("binary", 0, answers[:13]), ("compact", 5, answers[13:])):
-        assert [each[2] for each in some] == [*range(1, 8), *range(1, 7)], "every answer is that of its call"
+    assert len(answers) == 2 * 15
+    for protocol, start, some in (("binary", 0, answers[:15]), ("compact", 5, answers[15:])):
+        assert [each[2] for each in some] == [*range(1, 8), *range(1, 9)], "every answer is that of its call"
         check_conversation(protocol, start, [each[1:2] + each[3:] for each in some])
 
 
 def check_conversation(protocol: str, start: int, answers: list[Any]) -> None:
-    """Check the 13 answers that one connection pair got, as [type, struct]."""
+    """Check the 15 answers that one connection pair got, as [type, struct]."""
     codes = [fields["0"][1]["1"] for _, (_, fields) in answers[:7]]
     assert codes == [["i32", code] for code in (0, 0, 0, 0, 11, 14, 33)]
     first, second = (fields["0"][1] for _, (_, fields) in answers[7:9])
@@ -116,4 +119,9 @@ def check_conversation(protocol: str, start: int, answers: list[Any]) -> None:
     qid = text("pyddmq_broker-0_0")
     assert row["3"] == row["4"] == ["map", [[qid, ["i64", str(start + 5)]]]]
     assert answers[11][1][1]["1"][1]["1"][0] == "i32", "a PullException has a code"
-    assert answers[12][0] == 3, "a TApplicationException"
+    refused, fetched = (fields["0"][1] for _, (_, fields) in answers[12:14])
+    assert refused["1"] == ["i32", 13], "another cluster's"
+    assert "1" not in fetched, "served"
+    [(_, queue)] = fetched["10"][1]
+    assert [each[1]["4"] for each in queue["10"][1]] == [["i64", str(number)] for number in range(5 + start)]
+    assert answers[14][0] == 3, "a TApplicationException"

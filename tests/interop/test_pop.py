@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
+from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
@@ -13,6 +14,7 @@ from broker.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import open_store
 from tests.interop.sides import settings_for
+from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.progress import Progress
 
 pytestmark = pytest.mark.long
@@ -41,7 +43,9 @@ def test_what_was_popped_and_not_acknowledged_comes_again_here_and_there(rocket:
     metrics = Metrics()
     scheduler = ManualScheduler(ManualClock())
     progress = Progress.open(
-        str(root), store=store, disk=RealDisk(), clock=SystemClock(), metrics=metrics, scheduler=scheduler
+        str(root),
+        queues=EmbeddedQueues(store),
+        runtime=runtime_of(RealDisk(), SystemClock(), metrics=metrics, scheduler=scheduler),
     )
     tracker = progress.tracker(GROUP, TOPIC, 0, first_offset=lambda: 0)
     again = [number for number in range(POPPED) if not tracker.is_finished(number)]

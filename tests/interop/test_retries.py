@@ -1,4 +1,4 @@
-"""What one side sent back or buried, the other consumes again or redrives, once."""
+"""What one side sent back or dead-lettered, the other consumes again or redrives, once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from broker.consumer import ConcurrentContext, ConcurrentStatus, ConsumedMessage, Consumers
-from broker.opening.opening import run_to_end
 from broker.query import at_offset
 from broker.retry.letters import letters
 from broker.retry.redrive import Redrives
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
@@ -41,15 +41,15 @@ class Ours:
         self.store.create_topic(TOPIC, 1)
         clock, disk, metrics = ManualClock(SystemClock().wall_ms()), RealDisk(), Metrics()
         self.scheduler = ManualScheduler(clock)
-        notices = Notices(clock)
-        self._delays = run_to_end(
+        limited_log = RateLimitedLog(clock)
+        self._delays = run_now(
             Delays.opening(
-                self.store, disk=disk, clock=clock, scheduler=self.scheduler, metrics=metrics, notices=notices
+                self.store, disk=disk, clock=clock, scheduler=self.scheduler, metrics=metrics, limited_log=limited_log
             )
         )
         self._delays.start()
         self._consumers = Consumers.open(
-            self.store, disk=disk, clock=clock, scheduler=self.scheduler, metrics=metrics, notices=notices
+            self.store, disk=disk, clock=clock, scheduler=self.scheduler, metrics=metrics, limited_log=limited_log
         )
         self.got: Got = []
 
@@ -106,7 +106,7 @@ def test_failed_messages_change_sides(rocket: Surroundings) -> None:
     ours.scheduler.advance(130)
     assert ours.got == [(TOPIC, b"theirs pending", 1)]
     redrives = Redrives(ours.store, disk=RealDisk())
-    run_to_end(redrives.opening())
+    run_now(redrives.opening())
     found = list(letters(ours.store, ours.store.topics[f"%DLQ%{GROUP}"]))
     assert [(each.topic, each.attempts) for each in found] == [(TOPIC, 2), (TOPIC, 2)]
     for letter in found:

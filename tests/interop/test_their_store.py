@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from bench.processes import BenchError
+from bench.servers.processes import BenchError
 from broker.errors import StoreGeometryDiffers
 from broker.format.body import SYS_COMPRESSED, SYS_COMPRESSION_MASK
 from broker.format.record import split, sys_flag
 from broker.opening.store_json import Geometry
 from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
@@ -32,6 +33,7 @@ from tests.interop.rocketmq import Broker, Client, Message
 from tests.interop.sides import assert_rolled, assert_same, by_arrival, copied, settings_for
 from tests.patient import until
 from tests.running_node import RunningNode
+from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.progress import Progress
 
 pytestmark = pytest.mark.long
@@ -251,7 +253,9 @@ def open_progress(root: Path, store: Store) -> Progress:
     """Open the progress of all groups over a store."""
     scheduler = ManualScheduler(ManualClock())
     return Progress.open(
-        str(root), store=store, disk=RealDisk(), clock=SystemClock(), metrics=Metrics(), scheduler=scheduler
+        str(root),
+        queues=EmbeddedQueues(store),
+        runtime=runtime_of(RealDisk(), SystemClock(), metrics=Metrics(), scheduler=scheduler),
     )
 
 

@@ -16,12 +16,12 @@ import pytest
 from broker.features import features
 from broker.format.record import split, store_timestamp
 from broker.log.put import Put
-from broker.opening.opening import run_to_end
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
+from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.names import TimerOptions
@@ -78,12 +78,12 @@ class Ours:
             "clock": clock,
             "scheduler": self.scheduler,
             "metrics": Metrics(),
-            "notices": Notices(clock),
+            "limited_log": RateLimitedLog(clock),
         }
         offsets = ConsumerOffsets.open(str(root), disk=RealDisk(), clock=clock)
-        self.delays = run_to_end(Delays.opening(self.store, **parts))
-        self.timers = run_to_end(Timers.opening(self.store, **parts))
-        self.transactions = run_to_end(Transactions.opening(self.store, offsets=offsets, settings=CHECKS, **parts))
+        self.delays = run_now(Delays.opening(self.store, **parts))
+        self.timers = run_now(Timers.opening(self.store, **parts))
+        self.transactions = run_now(Transactions.opening(self.store, offsets=offsets, settings=CHECKS, **parts))
         for part in (self.delays, self.timers, self.transactions):
             part.start()
         self.scheduler.run_until_idle()
@@ -105,7 +105,7 @@ class Ours:
         found: list[EndOutcome] = []
         self.transactions.end(handle, group=GROUP, state=state, from_check=True, done=found.append)
         self.scheduler.run_until_idle()
-        assert found[0].settled
+        assert found[0].resolved
 
     def checks(self) -> list[Check]:
         """Checks for the producers of the group that are due now."""
@@ -113,7 +113,7 @@ class Ours:
 
     def undecided(self) -> list[str]:
         """States of the undecided transactions, as they are listed."""
-        return [each.state for each in run_to_end(self.transactions.pending()).found]
+        return [each.state for each in run_now(self.transactions.pending()).found]
 
     def stored(self) -> dict[bytes, list[int]]:
         """When the messages of the topic were stored, by body."""

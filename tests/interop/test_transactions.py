@@ -8,12 +8,12 @@ import pytest
 
 from broker.format.record import split
 from broker.log.put import Put
-from broker.opening.opening import run_to_end
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
 from broker.transaction.names import State
@@ -44,9 +44,9 @@ def served(store: Store) -> tuple[Transactions, ManualScheduler]:
         clock=clock,
         scheduler=scheduler,
         metrics=Metrics(),
-        notices=Notices(clock),
+        limited_log=RateLimitedLog(clock),
     )
-    transactions = run_to_end(steps)
+    transactions = run_now(steps)
     transactions.start()
     return transactions, scheduler
 
@@ -87,8 +87,8 @@ def test_what_rocketmq_left_undecided_is_decided_here(rocket: Surroundings) -> N
     scheduler.advance(7)
     checks = transactions.fetch_checks(THEIR_GROUP, 9)
     assert [(check.body, check.topic, check.times) for check in checks] == [(b"half", TOPIC, 1)] * 3
-    assert decide(transactions, checks[0].handle, State.COMMIT, THEIR_GROUP).settled
-    assert decide(transactions, checks[1].handle, State.ROLLBACK, THEIR_GROUP).settled
+    assert decide(transactions, checks[0].handle, State.COMMIT, THEIR_GROUP).resolved
+    assert decide(transactions, checks[1].handle, State.ROLLBACK, THEIR_GROUP).resolved
     transactions.close()
     store.close()
     with rocket.broker("again", settings_for(root)), rocket.client() as client:
@@ -113,8 +113,8 @@ def ours_first(root: Path) -> None:
         [position] = store.append([put], born_ms=SystemClock().wall_ms(), born_host=store.options.store_host)
         store.flush()
         handles.append(transactions.handle_of(position))
-    assert decide(transactions, handles[0], State.COMMIT, THEIR_GROUP).settled
-    assert decide(transactions, handles[1], State.ROLLBACK, THEIR_GROUP).settled
+    assert decide(transactions, handles[0], State.COMMIT, THEIR_GROUP).resolved
+    assert decide(transactions, handles[1], State.ROLLBACK, THEIR_GROUP).resolved
     transactions.close()
     store.close()
 

@@ -1,7 +1,7 @@
-"""Turns of a store as a node ends them: syncs of the log, and savings of state files, go on beside what else happens.
+"""Turns of a store as a node ends them: syncs of the log, and writes of state files, go on beside what else happens.
 
 So a kill point lies between the beginning of a sync and its end as well, with other files changed in between. The syncs
-of savings are slow: messages come, fall due and are delivered while a file is half saved.
+of file writes are slow: messages come, fall due and are delivered while a file is half saved.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from broker.log.group_commit import CommitDriver
 from broker.store import Store
 from broker.testing import ManualScheduler, SimDisk, SimSyncs
+from tests.integration.turns import take_over
 from tests.integration.waiting_tools import let_pass
 
-SAVING_SECONDS_MAX = 0.5
+WRITE_SECONDS_MAX = 0.5
 
 
-class Beside:
+class Beside(CommitDriver):
     """Ends the turns of one store.
 
     Args:
@@ -42,36 +44,36 @@ class Beside:
         self._scheduler = scheduler
         self._before = before
         self._after = after
-        store.syncs = SimSyncs(disk, scheduler, random)
-        store.savings.syncs = SimSyncs(disk, scheduler, random, seconds_max=SAVING_SECONDS_MAX)
-        store.on_pending = self._soon
-        store.landed.on_shown = self._durable
-        store.landed.alarms, store.landed.on_early = scheduler, self._begin
+        self._flush = store.commit.begin
+        store.commit.begin = self._begin  # type: ignore[method-assign]
+        take_over(store, self, syncs=SimSyncs(disk, scheduler, random), alarms=scheduler)
+        store.file_writes.syncs = SimSyncs(disk, scheduler, random, seconds_max=WRITE_SECONDS_MAX)
 
-    def _soon(self) -> None:
+    def on_staged(self) -> None:
+        """Flush it at the end of the turn."""
         self._scheduler.call_soon(self._begin)
 
-    def _begin(self) -> None:
+    def on_told(self, raised: Exception | None) -> None:
+        """Look at what it led to."""
+        if raised is not None:
+            raise raised
+        self._after()
+
+    def _begin(self) -> bool:
         if self._store.pending:
             self._before()
-            self._store.begin_flush()
-
-    def _durable(self) -> None:
-        self._begin()
-        self._store.settle()
-        self._after()
-        self._begin()
+        return self._flush()
 
     def under_way(self) -> str:
         """What is under way now."""
         names = {
-            "flush": bool(self._store._begun),
+            "flush": self._store.commit.is_under_way,
             "staged": self._store.pending,
-            "saving": self._store.savings._syncing is not None,
+            "writing": self._store.file_writes._syncing is not None,
         }
         return " ".join(name for name, holds in names.items() if holds)
 
     def saved(self) -> None:
-        """Let time pass until no saving is under way."""
-        savings = self._store.savings
-        let_pass(self._scheduler, lambda: savings._saving is None)
+        """Let time pass until no file write is under way."""
+        file_writes = self._store.file_writes
+        let_pass(self._scheduler, lambda: file_writes._writing is None)

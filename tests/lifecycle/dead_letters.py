@@ -12,7 +12,7 @@ from broker.retention import RetentionLimits
 from broker.retry.letters import letter_topic, letters
 from broker.store import Store
 from broker.testing import ManualScheduler
-from tests.integration.redrive_tools import bury, opened, redrive, redrives
+from tests.integration.redrive_tools import dead_lettered, opened, redrive, redrives
 from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import make_durable, retain
 from tests.lifecycle.scenario import DERIVED, Scenario
@@ -44,7 +44,7 @@ class DeadLetters(Scenario):
 
     def _redrive_some(self) -> None:
         for body in (b"a", b"b", b"c"):
-            self._bury(body)
+            self._dead_letter(body)
         self._redrive(b"a", dry=True)
         self._walk.went(b"a", self._state(b"a"), "dry run")
         self._redrive(b"a")
@@ -84,7 +84,7 @@ class DeadLetters(Scenario):
             (b"e", "kill, and the log has the record"),
             (b"f", "power loss, and the log has no record"),
         ):
-            self._bury(body)
+            self._dead_letter(body)
             self.account.unsure((body, 1))
             self.disk.fail("sync", path_part="/commitlog/")
             [letter] = [each for each in self._letters() if self._body(each) == body]
@@ -115,7 +115,7 @@ class DeadLetters(Scenario):
         for body in (b"a", b"b", b"c"):
             self._walk.went(body, self._state(body), "its log file goes")
         self._store.retention.limits = RetentionLimits()
-        self._bury(b"d")
+        self._dead_letter(b"d")
         self._redrive(b"d")
         self._walk.saw(b"d", self._state(b"d"))
 
@@ -135,10 +135,10 @@ class DeadLetters(Scenario):
         self.moment.stop()
         self._open()
 
-    def _bury(self, body: bytes) -> None:
+    def _dead_letter(self, body: bytes) -> None:
         # The dead letter's own record decides whether there is one to redrive.
         self.account.asked((body, 1))
-        bury(self._store, body, scheduler=self._scheduler)
+        dead_lettered(self._store, body, scheduler=self._scheduler)
         self.account.answered((body, 1))
         self._walk.saw(body, self._state(body))
 

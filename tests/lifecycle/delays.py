@@ -13,12 +13,13 @@ from broker.format.message import message_of
 from broker.format.record import split, store_timestamp
 from broker.retention import RetentionLimits
 from broker.scheduled.cancelling import CancelOutcome
-from broker.scheduled.delay.keeper import DelayKeeper
 from broker.scheduled.delay.level_queue import DelayLevel
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.delay.retention_hold import DelayHold
 from broker.store import Store
 from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import ROOT
+from tests.integration.turns import Turns, take_over
 from tests.integration.waiting_tools import drive, put_durably, retain
 from tests.lifecycle.scenario import DERIVED, Scenario
 from tests.lifecycle.walk import Walk
@@ -92,7 +93,7 @@ class Delays(Scenario):
         self._see()
 
     def _refuse(self) -> None:
-        """A message whose topic is gone: aside, tried again, put again, delivered in the end."""
+        """A message whose topic is gone: refused, tried again, put again, delivered in the end."""
         made = self._made
         made.store.create_topic(GONE, 1)
         self._send(b"g", 2, GONE)
@@ -206,9 +207,9 @@ class Delays(Scenario):
     def _open(self, *, start: bool = True) -> None:
         made = self._made = broker(self.disk, self.clock, start=False)
         store = made.store
-        store.on_pending = partial(_soon, made, self._turn_end)
+        take_over(store, Turns(partial(_soon, made, self._turn_end)))
         self.moment.run(store, made.scheduler, before=self._before_flush, after=self._see)
-        store.retention.keepers.append(DelayKeeper(made.delays, made.metrics))
+        store.retention.holds.append(DelayHold(made.delays, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=3 * store.options.segment_bytes)
         store.create_topic("other", 1)
         if start:
@@ -280,7 +281,7 @@ class Delays(Scenario):
             return "undecided"
         if self._made.delays.due.delivery.in_flight and offset < level.next:
             return "delivering"
-        return "aside" if offset in level.aside else "waiting"
+        return "refused" if offset in level.refused else "waiting"
 
     def _tell(self) -> None:
         tell(self, self._made.store)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import split, store_timestamp
 from broker.retention import RetentionLimits
-from broker.transaction.keeper import TransactionKeeper
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, State
 from broker.transaction.outcomes import End, EndOutcome
+from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.states import Known
 from tests.integration.store_tools import ROOT
@@ -125,7 +125,7 @@ class Halves(Scenario):
         store.checkpoint()
         self.moment.saved()
         tell(self, made)
-        store.retention.keepers.append(TransactionKeeper(made.transactions, made.metrics))
+        store.retention.holds.append(TransactionHold(made.transactions, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
         retain(store, made.scheduler)
         store.retention.limits = RetentionLimits()
@@ -196,7 +196,7 @@ class Halves(Scenario):
         if state is not State.UNKNOWN:
             self._ask_for(body, not_before)
         outcome = self._made.end(self._handles[body], state, from_check=from_check)
-        assert outcome.settled, outcome
+        assert outcome.resolved, outcome
         if state is State.COMMIT:
             self.account.answered(body)
             self._committed.add(body)
@@ -263,7 +263,7 @@ class Halves(Scenario):
         if body in self._rolled_back or body in self._committed:
             self.account.open_ones.add(f"the check of {body!r}, which was decided")
         self.account.possible.setdefault(body, 0)
-        if made.commit(handle, from_check=True).settled:
+        if made.commit(handle, from_check=True).resolved:
             self.account.answered(body)
 
     def _contradict(self, made: Broker, body: bytes, handle: str) -> None:

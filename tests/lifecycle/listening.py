@@ -44,7 +44,7 @@ class Program(World):
         self.settle()
 
     def concurrent(self, client: str = "a", *, group: str = "g", **options: Any) -> ConcurrentConsumer:
-        """Start a concurrent consumer, and let what it buries at once be durable."""
+        """Start a concurrent consumer, and let what it dead-letters at once be durable."""
         consumer = super().concurrent(client, group=group, **options)
         self.settle()
         return consumer
@@ -52,7 +52,7 @@ class Program(World):
     def orderly(
         self, client: str = "a", *, group: str = "g", topics: dict[str, str] | None = None, **options: Any
     ) -> OrderlyConsumer:
-        """Start an orderly consumer, and let what it buries at once be durable."""
+        """Start an orderly consumer, and let what it dead-letters at once be durable."""
         consumer = super().orderly(client, group=group, topics=topics, **options)
         self.settle()
         return consumer

@@ -258,7 +258,7 @@ class Loops(Scenario):
         timers = self._made.timers
         if physical in self._cancels and not timers.parts.is_pending(physical, offset):
             return "cancelled"
-        return "aside" if physical in timers.due.aside else "waiting"
+        return "refused" if physical in timers.due.refused else "waiting"
 
     def finish(self) -> None:
         """Start, with the topic that was gone, wait for the last of all, and ask again for what was cancelled."""

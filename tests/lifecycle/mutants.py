@@ -14,14 +14,14 @@ import broker.scheduled.timer.opening
 from broker.consumer.retry_counts import RetryCounts
 from broker.deduplication.deduplication import Deduplication
 from broker.errors import StoreError
-from broker.log.flight import Flight
+from broker.log.group_commit import GroupCommit
 from broker.opening.queue_build import QueueBuild
 from broker.retry.finished import Finished
 from broker.retry.redrive import Redrives
 from broker.scheduled.delay.due import DueDelays
 from broker.scheduled.delay.level_queue import DelayLevel
 from broker.scheduled.release_plain import Plain, PlainRelease
-from broker.scheduled.timer.coming import Coming
+from broker.scheduled.timer.pending.coming import Coming
 from broker.store import Store
 from broker.transaction.names import Fate
 from broker.transaction.ops import OpWriter
@@ -98,7 +98,7 @@ def _hurried(due: Any) -> Any:
 def _settled_first(release: Any) -> Any:
     def settle(due: DueDelays, messages: Any) -> Plain:
         for message in messages:
-            due.levels[message.level].settle(message.offset)
+            due.levels[message.level].complete(message.offset)
         made: Plain = release(due, messages)
         return made
 
@@ -149,8 +149,8 @@ def _remembered_only(append: Any) -> Any:
 def _superseded_ignored(apply: Any) -> Any:
     """A start does not ask the log what was replaced."""
 
-    def skip(parts: Any, _: int, asides: dict[int, tuple[int, int]]) -> Any:
-        return apply(parts, parts.store.end, asides)
+    def skip(parts: Any, _: int, refused: dict[int, tuple[int, int]]) -> Any:
+        return apply(parts, parts.store.end, refused)
 
     return skip
 
@@ -189,11 +189,12 @@ def _decisions_forgotten(steps: Any) -> Any:
 def _told_at_the_beginning(_: Any) -> Any:
     """A flush settles when its sync begins."""
 
-    def begin(flight: Flight, log: Any, syncs: Any, done: Callable[[OSError | None], None]) -> None:
+    def begin(commit: GroupCommit) -> None:
+        log, syncs = commit._log, commit.syncs
         segment = log.unsynced
-        if segment is not None:
+        if segment is not None and syncs is not None:
             syncs.begin(segment.file, lambda error: log.synced(segment) if error is None else None)
-        done(None)
+        commit._sync_ended(None)
 
     return begin
 
@@ -212,7 +213,7 @@ def _rollback_unwritten(add: Any) -> Any:
     return answer
 
 
-_EARLY = _patched(Flight, "sync", _told_at_the_beginning)
+_EARLY = _patched(GroupCommit, "_sync_oldest", _told_at_the_beginning)
 _SETTLED_EARLY: dict[type[Scenario], str] = {
     Delays: "lost",
     Timers: "lost",

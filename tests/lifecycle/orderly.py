@@ -115,7 +115,7 @@ class OrderlyRetries(Listening):
         self._world.advance(0.2)
 
     def _fail_for_good(self) -> None:
-        """The second one is buried before anybody gets it, the last one after a kill that takes the commit."""
+        """The second one is dead-lettered before anybody gets it, the last one after a kill that takes the commit."""
         self._send(b"\x00packed", sys_flag=0x1)
         self._fail(b"b", RETRIES)
         self._walk.went(b"b", self._state(b"b"), LAST_FAILURE, DEAD)
@@ -140,10 +140,10 @@ class OrderlyRetries(Listening):
         self._walk.went(b"f", self._state(b"f"), "the disk is full, and")
         self.disk.capacity_bytes = None
         self._start()
-        self._walk.went(b"f", self._state(b"f"), "`consumer_retries.json` says that its burial", DEAD)
+        self._walk.went(b"f", self._state(b"f"), "`consumer_retries.json` says that its dead letter", DEAD)
 
     def _kill(self) -> None:
-        """While a listener runs, and while a burial waits for space: the next process goes on with that."""
+        """While a listener runs, and while a dead letter waits for space: the next process goes on with that."""
         self._send(b"p")
         self._handed(b"p")
         self._again()
@@ -160,7 +160,7 @@ class OrderlyRetries(Listening):
         self._again()
         self._walk.went(b"p", self._state(b"p"), "kill, power loss")
         self._start()
-        self._walk.went(b"p", self._state(b"p"), "`consumer_retries.json` says that its burial", DEAD)
+        self._walk.went(b"p", self._state(b"p"), "`consumer_retries.json` says that its dead letter", DEAD)
 
     def _fail_syncs(self) -> None:
         """A sync fails while a dead letter is written: a life each, since the store writes no more."""
@@ -187,7 +187,7 @@ class OrderlyRetries(Listening):
             self._walk.went(body, self._state(body), event)
             self._start()
             self._world.scheduler.run_until_idle()
-        self._walk.went(b"w", self._state(b"w"), "`consumer_retries.json` says that its burial", DEAD)
+        self._walk.went(b"w", self._state(b"w"), "`consumer_retries.json` says that its dead letter", DEAD)
 
     # How it runs
 
@@ -230,7 +230,7 @@ class OrderlyRetries(Listening):
         if isinstance(work, OrderlyWork):
             if body in self._running():
                 return "running"
-            if work._burying and work._burying[0][0].offset == offset:
+            if work._to_dead_letter and work._to_dead_letter[0][0].offset == offset:
                 return "burying" if self._world.store.failed is None else "undecided"
         return "finished" if offset < (self._world.committed() or 0) else "unfinished"
 

@@ -30,6 +30,6 @@ SCENARIOS: Sequence[type[Scenario]] = (
 )
 
 ELSEWHERE: Mapping[str, str] = {
-    "delivery.md: Life of a job": "tests/unit/test_state.py: states of a process, which end with it",
+    "delivery.md: Life of a job": "tests/unit/upstream/delivery/test_state.py: states of a process, which end with it",
 }
 """Tables that are in the code themselves, where a test compares the two."""

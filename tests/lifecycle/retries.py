@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.consumer import ConcurrentConsumer, ConcurrentStatus
-from broker.consumer.burial import Burial
 from broker.consumer.concurrent import ConcurrentWork
+from broker.consumer.dead_lettering import DeadLettering
 from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.queues.topics import dead_letter_topic, retry_topic
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
@@ -99,7 +99,7 @@ class Retries(Listening):
             self._walk.went(body, self._state(body), "the disk is full, and")
         self.disk.capacity_bytes = None
         self._consumer = self._world.concurrent(reconsume_max=1)
-        self._walk.went(b"h", self._state(b"h"), "`consumer_retries.json` says that its burial", DEAD)
+        self._walk.went(b"h", self._state(b"h"), "`consumer_retries.json` says that its dead letter", DEAD)
         self._handed(b"f")
         self._end(b"f")
         self._walk.saw(b"f", self._state(b"f"))
@@ -162,7 +162,7 @@ class Retries(Listening):
                 self._end(body)
                 self._walk.saw(body, self._state(body))
             elif body == b"w":
-                self._walk.went(body, self._state(body), "`consumer_retries.json` says that its burial", DEAD)
+                self._walk.went(body, self._state(body), "`consumer_retries.json` says that its dead letter", DEAD)
 
     def _kill(self) -> None:
         for body in (b"p", b"q", b"r"):
@@ -237,7 +237,7 @@ class Retries(Listening):
             if leaving is not None and self._world.store.failed is not None:
                 return "undecided"
             if leaving is not None:
-                return "burying" if isinstance(leaving, Burial) else "sending back"
+                return "burying" if isinstance(leaving, DeadLettering) else "sending back"
             if body in self._running():
                 return "running"
             if offset < work.reader.next and offset not in work._unfinished:

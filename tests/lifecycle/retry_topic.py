@@ -1,4 +1,4 @@
-"""docs/retries.md: messages of a subscription with `retryTopic`: sent back, retried in place, buried."""
+"""docs/retries.md: messages of a subscription with `retryTopic`: sent back, retried in place, dead-lettered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Life(RetryWorld):
 
     def turn_end(self) -> None:
         """End the turn, and wait for what it leads to."""
-        if self.store.syncs is None:
+        if self.store.commit.syncs is None:
             super().turn_end()
             return
         self.progress.flush()
@@ -235,8 +235,10 @@ class RetryTopicRetries(Scenario):
         tracker = life.progress.trackers[GROUP, topic, queue_id]
         if tracker.is_finished(offset):
             return "finished" if ("success", body) in self.account.visible else "lost"
-        lane = next(each for each in life.group.lanes() if (each.topic, each.queue_id) == (topic, queue_id))
-        job = lane.live.get(offset)
+        group_queue = next(
+            each for each in life.group.group_queues() if (each.topic, each.queue_id) == (topic, queue_id)
+        )
+        job = group_queue.live.get(offset)
         if job is None:
             return "unfinished"
         states = {State.OUT: "out", State.SENDING: "sending", State.BURYING: "burying", State.UNDECIDED: "undecided"}
@@ -263,6 +265,6 @@ class RetryTopicRetries(Scenario):
         for queue in topic.queues if topic else ():
             for physical, size, _ in queue.read(0, queue.max_offset):
                 self.account.see(physical, bytes(split(life.store.read(physical, size))[0]))
-        for lane in life.group.lanes():
-            if lane.tracker.unfinished(lane.queue.max_offset):
-                self.account.open_ones.add((lane.topic, lane.queue_id))
+        for group_queue in life.group.group_queues():
+            if group_queue.tracker.unfinished(group_queue.queue.max_offset):
+                self.account.open_ones.add((group_queue.topic, group_queue.queue_id))

@@ -43,7 +43,7 @@ class Moment:
     Args:
         seed: Of all that is drawn.
         stop_at: Number of that change.
-        beside: Syncs and savings go on beside the loop, as in a node; else each is made at once.
+        beside: Syncs and file writes go on beside the loop, as in a node; else each is made at once.
     """
 
     def __init__(self, seed: int, *, stop_at: int | None = None, beside: bool = False) -> None:
@@ -74,7 +74,7 @@ class Moment:
         return "" if self._turns is None else self._turns.under_way()
 
     def saved(self) -> None:
-        """Wait for the savings that are under way."""
+        """Wait for the file writes that are under way."""
         if self._turns is not None:
             self._turns.saved()
 

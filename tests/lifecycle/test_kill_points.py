@@ -17,7 +17,7 @@ WAYS = [(kind, beside) for kind in SCENARIOS for beside in (False, True)]
 KINDS = pytest.mark.parametrize(
     ("kind", "beside"), WAYS, ids=[f"{kind.__name__}{'-beside' if beside else ''}" for kind, beside in WAYS]
 )
-"""Each run with every sync made at once, and with syncs and savings beside the loop."""
+"""Each run with every sync made at once, and with syncs and file writes beside the loop."""
 POINTS = 16
 LEAST_MET = 20
 PARTS = 4
@@ -66,13 +66,13 @@ def test_kill_at_some_changes_breaks_nothing(kind: type[Scenario], seed: int, *,
 
 
 @pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
-def test_kill_points_lie_within_flushes_and_savings(kind: type[Scenario]) -> None:
+def test_kill_points_lie_within_flushes_and_file_writes(kind: type[Scenario]) -> None:
     """Runs beside the loop are worth something: many a change of the disk comes while a sync is under way."""
     found = met(kind, 1)
     print(kind.__name__, dict(found))
     assert sum(count for under_way, count in found.items() if "flush" in under_way) >= LEAST_MET
     if kind.saves:
-        assert sum(count for under_way, count in found.items() if "saving" in under_way) >= LEAST_MET
+        assert sum(count for under_way, count in found.items() if "writing" in under_way) >= LEAST_MET
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

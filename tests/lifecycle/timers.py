@@ -9,14 +9,15 @@ import pytest
 
 from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
 from broker.format.message import message_of
-from broker.log.landed import AHEAD_MAX_US
+from broker.log.group_commit import AHEAD_MAX_US
 from broker.retention import RetentionLimits
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.keeper import TimerKeeper
 from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.retention_hold import TimerHold
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import TOPIC, Broker, broker
+from tests.integration.turns import Turns, take_over
 from tests.integration.waiting_tools import drive, put_durably, retain
 from tests.lifecycle.delays import GONE, tell
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
@@ -98,7 +99,7 @@ class Timers(Scenario):
         for body in (b"g", b"h"):
             self._send(body, 1500, GONE)
         made.store.topic_changes.delete(GONE)
-        made.timers.due.aside_max = 1
+        made.timers.due.refused_max = 1
         self._advance(1.6)
         made.scheduler.advance(10)
         self._went(b"g", "10 s have passed", REFUSED)
@@ -110,7 +111,7 @@ class Timers(Scenario):
         self._advance(20)
 
     def _retain(self) -> None:
-        """Log files go below what waits and what is aside."""
+        """Log files go below what waits and what is refused."""
         made, store = self._made, self._made.store
         store.create_topic(GONE, 1)
         self._send(b"old", 30_000)
@@ -123,7 +124,7 @@ class Timers(Scenario):
         store.checkpoint()
         self.moment.saved()
         self._see()
-        store.retention.keepers.append(TimerKeeper(made.timers, made.metrics))
+        store.retention.holds.append(TimerHold(made.timers, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
         before = store.min_offset
         retain(store, made.scheduler, between=self._see)
@@ -225,7 +226,7 @@ class Timers(Scenario):
 
     def _open(self, *, start: bool = True) -> None:
         made = self._made = broker(self.disk, self.clock, start=False)
-        made.store.on_pending = partial(self._soon, made)
+        take_over(made.store, Turns(partial(self._soon, made)))
         self.moment.run(made.store, made.scheduler, before=self._before_flush, after=self._see)
         made.store.create_topic("other", 1)
         if start:
@@ -304,7 +305,7 @@ class Timers(Scenario):
         for key in self._records:
             state, was = self._state(key), self._walk.states.get(key, "")
             again = len(self._records[key]) > before.get(key, 0)
-            if (was, state) == ("pending", "aside"):
+            if (was, state) == ("pending", "refused"):
                 self._walk.went(key, state, TIME, REFUSED)
             elif state != was and state == "cancelled" and key in self._ending:
                 self._walk.went(key, state, self._ending[key])
@@ -353,8 +354,8 @@ class Timers(Scenario):
             return "cancelled"
         if self._made.store.failed is not None:
             return "undecided"
-        if physical in timers.due.aside:
-            return "delivering" if timers.due.delivery.in_flight else "aside"
+        if physical in timers.due.refused:
+            return "delivering" if timers.due.delivery.in_flight else "refused"
         if timers.parts.is_pending(physical, offset):
             return "pending"
         by_ms = self.clock.wall_ms() + AHEAD_MAX_US // 1000

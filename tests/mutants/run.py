@@ -15,7 +15,18 @@ from typing import NamedTuple
 
 from tests.mutants.mutant import ROOT, Mutant
 
-LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", ".fuzz", "__pycache__", "data", "build", "dist", "*_leaf.c")
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    ".*_cache",
+    ".hypothesis",
+    ".fuzz",
+    "__pycache__",
+    "data",
+    "build",
+    "dist",
+    "*_accelerator.c",
+)
 PATIENCE_SECONDS = "40"
 """How long tests wait here for what a fault may keep from coming."""
 _SUMMARY = re.compile(r"^(?P<outcome>FAILED|ERROR) (?P<test>\S+?)(?:\[|$| )", re.MULTILINE)

@@ -21,6 +21,7 @@ import stat
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -29,6 +30,7 @@ import trio
 
 from broker.testing import SimDisk, SimFile
 from tests.powerloss.journal_trace import JournalTrace
+from tests.powerloss.operations_trace import OperationsTrace
 
 BLOCK_BYTES = 4096
 
@@ -36,10 +38,11 @@ BLOCK_BYTES = 4096
 class ForgetfulFiles(pyfuse3.Operations):
     """The operations; file handles are the simulated disk's open files."""
 
-    def __init__(self, disk: SimDisk, trace: JournalTrace) -> None:
+    def __init__(self, disk: SimDisk, trace: JournalTrace, operations: OperationsTrace) -> None:
         super().__init__()
         self._disk = disk
         self._trace = trace
+        self._operations = operations
         self._last_inode = int(pyfuse3.ROOT_INODE)
         self._last_handle = 0
         self._paths: dict[int, str] = {int(pyfuse3.ROOT_INODE): ""}
@@ -56,7 +59,7 @@ class ForgetfulFiles(pyfuse3.Operations):
 
     def cut(self, seed: int) -> None:
         """Lose the power."""
-        self._disk.crash(Random(seed))
+        self._operations.cut(self._disk, lambda: self._disk.crash(Random(seed)))
         self._handles.clear()
         self._names.clear()
         self._paths = {int(pyfuse3.ROOT_INODE): ""}
@@ -82,15 +85,19 @@ class ForgetfulFiles(pyfuse3.Operations):
 
     async def unlink(self, parent: int, name: bytes, ctx: Any) -> None:
         path = self._child(parent, name)
+        self._operations.note("unlink", path)
         self._do(self._disk.remove, path)
-        self._trace.synced(path)
+        self._trace.gone(path)
         self._inodes.pop(path, None)
 
     async def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: Any) -> None:
         source, target = self._child(parent, name), self._child(new_parent, new_name)
         if flags:
             raise pyfuse3.FUSEError(errno.EINVAL)
+        self._operations.note("rename", source, target)
         self._do(self._disk.replace, source, target)
+        self._trace.gone(source)
+        self._trace.named(target)
         for handle, path in self._names.items():
             if path == source:
                 self._names[handle] = target
@@ -119,13 +126,18 @@ class ForgetfulFiles(pyfuse3.Operations):
         del self._listings[handle]
 
     async def fsyncdir(self, handle: int, datasync: bool) -> None:
-        self._do(self._disk.sync_folder, self._listings[handle][0] or "/")
+        folder = self._listings[handle][0]
+        self._operations.note("fsyncdir", folder)
+        self._do(self._disk.sync_folder, folder or "/")
+        self._trace.folder_synced(folder)
 
     # Files
 
     async def create(self, parent: int, name: bytes, mode: int, flags: int, ctx: Any) -> Any:
         path = self._child(parent, name)
+        self._operations.note("create", path)
         info = self._open(self._do(self._disk.open, path, create=True), flags, path)
+        self._trace.named(path)
         return info, self._attributes(path)
 
     async def open(self, inode: int, flags: int, ctx: Any) -> Any:
@@ -144,11 +156,13 @@ class ForgetfulFiles(pyfuse3.Operations):
         if len(data) > 1:
             # A byte in each block is how libc claims space where the file system cannot.
             self._trace.written(self._names[handle])
+        self._operations.note("write", self._names[handle], offset, len(data))
         self._do(self._handles[handle].write, offset, [data])
         return len(data)
 
     async def fsync(self, handle: int, datasync: bool) -> None:
         self._trace.synced(self._names[handle])
+        self._operations.note("fsync", self._names[handle])
         self._do(self._handles[handle].sync)
 
     async def flush(self, handle: int) -> None:
@@ -164,6 +178,7 @@ class ForgetfulFiles(pyfuse3.Operations):
         path = self._path(inode)
         if fields.update_size:
             file = self._handles[handle] if handle is not None else self._do(self._disk.open, path)
+            self._operations.note("truncate", path, attr.st_size)
             self._do(file.truncate, attr.st_size)
         return self._attributes(path)
 
@@ -247,7 +262,8 @@ async def _serve(files: ForgetfulFiles, trace: JournalTrace) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Mount, serve, unmount."""
     trace = JournalTrace(time.monotonic)
-    files = ForgetfulFiles(SimDisk(), trace)
+    operations = OperationsTrace(Path(f"{arguments[0]}-cuts"), time.monotonic)
+    files = ForgetfulFiles(SimDisk(), trace, operations)
     pyfuse3.init(files, arguments[0], {*pyfuse3.default_options, "fsname=forgetful"})
     try:
         print("mounted", flush=True)

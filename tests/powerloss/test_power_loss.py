@@ -19,6 +19,7 @@ CUTS = 100
 CAMPAIGNS = 4
 TIMEOUT_MS = 6_000
 """The file system is slow: a reply may wait for it for seconds."""
+STRICT_SECONDS = 10.0
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("fuse")]
 
@@ -37,6 +38,7 @@ def run_campaign(folder: Path, seed: int, cuts: int) -> Outcome:
                 data=mount.path / "data",
                 power=mount.cut,
                 timeout_ms=TIMEOUT_MS,
+                strict_seconds=STRICT_SECONDS,
                 # With `sync` no clock is part of what is checked.
                 ack_flush="sync" if seed % 2 else "async",
             )

@@ -27,16 +27,13 @@ from collections.abc import Iterable, Mapping
 
 from tests.simulation.accounts import Account, Answer, Delivery, Subscription
 from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
+from tests.simulation.power import ACK_LOSS_SECONDS, SLACK_SECONDS, PowerLoss, PowerLosses
 from tests.simulation.resets import Resets
 from tests.simulation.retry_places import RetryPlaces
 from tests.simulation.timer_account import TimerAccount
 from tests.simulation.waits import Walls
 
 __all__ = ["DeadLetter", "Ledger", "Place", "PromiseBroken", "Publish", "Stamp", "Stored", "Subscription"]
-
-ACK_LOSS_SECONDS = 0.1
-"""D9: how old an ack may be and still be lost with the power."""
-SLACK_SECONDS = 0.001
 
 
 class Ledger:
@@ -63,8 +60,7 @@ class Ledger:
         self.accounts: dict[tuple[str, Place], Account] = defaultdict(Account)
         self.given_up: set[tuple[str, Place]] = set()
         """Messages that an operator gave up: their dead letters need no attempts."""
-        self.power_losses: list[tuple[int, float, float]] = []
-        """Life, when, and how old an ack may be and still have gone with it."""
+        self.power_losses = PowerLosses()
         self.retries = RetryPlaces()
         self._answered_itself: set[tuple[str, Place]] = set()
         """Messages with a success of their own since the last reset, not of a copy in the retry topic."""
@@ -188,7 +184,7 @@ class Ledger:
 
     def unsynced_from(self, time: float) -> None:
         """Note that a sync failed then and the power is lost now: 100 ms of acks before it may be gone, too."""
-        self.power_losses.append((self.life, time, self.ack_loss_seconds))
+        self.power_losses.append(PowerLoss(self.life, time, self.ack_loss_seconds, by_disk=False))
 
     def ended(self, *, power_lost: bool, time: float, seconds: float | None = None) -> None:
         """Note the end of the node's process; the next stamps belong to the next one.
@@ -196,10 +192,11 @@ class Ledger:
         Args:
             power_lost: Whether the power went, too.
             time: When.
-            seconds: How old an ack may be and still have gone with it; None: `ack_loss_seconds`.
+            seconds: How old an ack may be and still have gone with it, as the disk saw it; None: `ack_loss_seconds`.
         """
         if power_lost:
-            self.power_losses.append((self.life, time, self.ack_loss_seconds if seconds is None else seconds))
+            window = self.ack_loss_seconds if seconds is None else seconds
+            self.power_losses.append(PowerLoss(self.life, time, window, by_disk=seconds is not None))
         self.life += 1
         for publish in self.publishes.values():
             # What the dead process did not answer will never be answered.
@@ -216,7 +213,7 @@ class Ledger:
         Raises:
             PromiseBroken: An older one is gone.
         """
-        _, lost_at, _ = self.power_losses[-1]
+        lost_at = self.power_losses[-1].time
         for place, uid in list(self.places.items()):
             if place.offset < ends[place.topic, place.qid]:
                 continue
@@ -308,19 +305,11 @@ class Ledger:
                 continue
             if delivered.life < confirmed.life:
                 continue
-            if delivered.life > confirmed.life and self._lost_with_power(confirmed):
+            if delivered.life > confirmed.life and self.power_losses.may_take(confirmed):
                 continue
             raise PromiseBroken(
                 2, f"{place} came to {group} again at {delivered} after its success was answered at {confirmed}"
             )
-
-    def _lost_with_power(self, stamp: Stamp) -> bool:
-        """Whether an ack of that time may have been lost with the power."""
-        return any(
-            # What a client read when the node was dead had been written before.
-            window > 0 and life == stamp.life and time - stamp.time <= window + SLACK_SECONDS
-            for life, time, window in self.power_losses
-        )
 
     def _check_log(self, records: list[Stored]) -> None:
         found: dict[int, Stored] = {}
@@ -347,7 +336,7 @@ class Ledger:
         members = {publish.uid: publish.batch for publish in self.publishes.values() if not publish.may_be_cancelled}
         batches = Counter(members.values())
         for batch, count in Counter(members[uid] for uid in found if uid in members).items():
-            if batch and count != batches[batch]:
+            if batch and count != batches[batch] and not self._torn_by_power(self.publishes[batch]):
                 raise PromiseBroken(1, f"of the batch that begins with message {batch}, {count} are stored")
         # Nothing sent after another was acknowledged may stand before it in the log.
         settled_after = None
@@ -361,6 +350,15 @@ class Ledger:
                 )
             if publish.outcome == "stored" and publish.settled is not None:
                 settled_after = min(settled_after or publish.settled, publish.settled)
+
+    def _torn_by_power(self, first: Publish) -> bool:
+        """Whether a batch was never answered and went, in part, with the power of a real process.
+
+        What stands behind the hole that the power left in it is kept (D3), and so are its members around the hole.
+        """
+        return first.outcome == "unknown" and any(
+            each.by_disk and each.life == first.sent.life for each in self.power_losses
+        )
 
     def _check_dead(self, dead: Iterable[DeadLetter]) -> dict[tuple[str, Place], DeadLetter]:
         letters: dict[tuple[str, Place], DeadLetter] = {}
@@ -456,7 +454,7 @@ class Ledger:
             if deliveries:
                 self._check_first(rules, key, deliveries[0], last, open_until)
             for delivery in deliveries:
-                if account is not None and self._excused(account, delivery):
+                if account is not None and self.power_losses.excuse(account, delivery):
                     continue
                 if since not in last or delivery.stamp.sequence > last[since].stamp.sequence:
                     last[since] = delivery
@@ -486,10 +484,3 @@ class Ledger:
             if since < first.sequence < before.stamp.sequence:
                 again = f"{before.place} came again at {before.stamp}"
                 raise PromiseBroken(3, f"key {key!r} of {rules.group}: {again}, after {place} at {first}")
-
-    def _excused(self, account: Account, delivery: Delivery) -> bool:
-        """Whether a repeated delivery comes from acks that went with the power (D9)."""
-        lost = [
-            each.stamp for each in account.answers if each.success and each.stamp.sequence < delivery.stamp.sequence
-        ]
-        return bool(lost) and delivery.stamp.life > lost[0].life and any(map(self._lost_with_power, lost))

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 import broker.format.record
 import broker.log.commit_log
-from broker.log.commit_log import CommitLog
-from broker.log.flight import Flight
+from broker.log.commit_batch import BatchState, CommitBatch
+from broker.log.group_commit import GroupCommit
 from broker.log.put import Put
 from broker.opening.queue_build import QueueBuild
-from broker.runtime.seams import Syncs
 from broker.scheduled.timer import cancel
 from broker.scheduled.timer.due import DueTimers
 from broker.scheduled.timer.parts import TimerParts
+from broker.store import Store
 from broker.testing import SimDisk, SimFile
 from proxy.node.node import Node, Seams
 from tests.simulation.clients import Consumer, Producer
@@ -29,15 +30,15 @@ from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import NodeFactory, World
 from upstream.delivery.order import OrderQueue
-from upstream.delivery.outcomes import WITHOUT_PERMIT, Outcomes
+from upstream.delivery.outcomes import Outcomes
 from upstream.delivery.pauses import Pauses
 from upstream.delivery.subscription import Subscription
-from upstream.job import Lane, UpstreamJob
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.operate import heads
 from upstream.progress.journal import AckJournal
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
-from upstream.state import Event, State, move
+from upstream.state import WITHOUT_PERMIT, Event, State, move
 
 LOG_FILES = ("/commitlog/", "/segment.new")
 
@@ -187,13 +188,14 @@ def _late_journal(patch: pytest.MonkeyPatch) -> NodeFactory:
 
 
 def _settled_early(patch: pytest.MonkeyPatch) -> NodeFactory:
-    def begin(flight: Flight, log: CommitLog, syncs: Syncs, done: Callable[[OSError | None], None]) -> None:
+    def begin(commit: GroupCommit) -> None:
+        log, syncs = commit._log, commit.syncs
         segment = log.unsynced
-        if segment is not None:
+        if segment is not None and syncs is not None:
             syncs.begin(segment.file, lambda error: log.synced(segment) if error is None else None)
-        done(None)
+        commit._sync_ended(None)
 
-    patch.setattr(Flight, "sync", begin)
+    patch.setattr(GroupCommit, "_sync_oldest", begin)
     return Node
 
 
@@ -201,7 +203,15 @@ class _Nothing:
     """Stands for the store during a turn: there is nothing to flush."""
 
     pending = unsettled = False
-    failed = syncs = None
+    failed = None
+    commit = SimpleNamespace(syncs=None, unsettled=False)
+
+
+def _turn_without_store(node: Node, turn: Callable[[], None]) -> None:
+    opened = node.opened
+    node._opened = replace(opened, store=cast("Store", _Nothing()))
+    turn()
+    node._opened = opened
 
 
 def _hasty_publishes(patch: pytest.MonkeyPatch) -> NodeFactory:
@@ -223,9 +233,7 @@ def _hasty_publishes(patch: pytest.MonkeyPatch) -> NodeFactory:
 
         def _turn(self) -> None:
             store = self.store
-            self.store = _Nothing()  # type: ignore[assignment]
-            super()._turn()
-            self.store = store
+            _turn_without_store(self, super()._turn)
             if store.pending and not self.late:
                 self.late = True
                 self.seams.loop.call_later(0.05, self._write)
@@ -249,19 +257,25 @@ def _visible_early(patch: pytest.MonkeyPatch) -> NodeFactory:
             if store.pending:
                 store._log.write()
                 store._log.visible_end = store._log.end
-                for queue, topic in list(store.staged.touched.items()):
+                for queue, topic in list(store.commit.touched.items()):
                     queue.max_offset = queue.next_offset
                     for listener in topic.listeners:
                         listener()
-            self.store = _Nothing()  # type: ignore[assignment]
-            super()._turn()
-            self.store = store
+            _turn_without_store(self, super()._turn)
             if store.pending and not self.late:
                 self.late = True
                 self.seams.loop.call_later(0.05, self._sync)
 
         def _sync(self) -> None:
             self.late = False
+            commit = self.store.commit
+
+            def write(batches: Sequence[CommitBatch]) -> None:
+                self.store._log.write()
+                for batch in batches:
+                    batch.go_on(BatchState.WRITTEN)
+
+            setattr(commit, "_write", write)  # noqa: B010 - a method, by another one
             self.store.flush()
             super()._turn()
 
@@ -277,9 +291,9 @@ def _unordered(submit: Any) -> Any:
     return submit_many
 
 
-def _unburied(bury: Any) -> Any:
+def _without_dead_letter(write: Any) -> Any:
     def drop(letters: DeadLetters, job: UpstreamJob, reason: str, settled: Callable[..., None]) -> bool:
-        letters._progress.dead_lettered(job.lane.tracker, job.offset)
+        letters._progress.dead_lettered(job.group_queue.tracker, job.offset)
         settled(job, None)
         return True
 
@@ -295,7 +309,7 @@ def _sums_ignored(patch: pytest.MonkeyPatch) -> NodeFactory:
 
 def _failure_finishes(fail: Any) -> Any:
     def finish(outcomes: Outcomes, job: UpstreamJob, reason: str) -> None:
-        job.lane.tracker.finish(job.offset)
+        job.group_queue.tracker.finish(job.offset)
         fail(outcomes, job, reason)
 
     return finish
@@ -378,9 +392,11 @@ MUTANTS = (
         "answers that cross are the present delivery's",
         (3,),
         work_slowly,
-        _patched(Lane, "note_unanswered", lambda _: _nothing),
+        _patched(GroupQueue, "note_unanswered", lambda _: _nothing),
     ),
-    Mutant("exhausted messages are dropped", (6,), reset_connections, _patched(DeadLetters, "bury", _unburied)),
+    Mutant(
+        "exhausted messages are dropped", (6,), reset_connections, _patched(DeadLetters, "write", _without_dead_letter)
+    ),
     Mutant("skips are not journaled", (2, 3), operate_and_kill, _patched(heads, "skip", _skip_unkept)),
     Mutant("resets are not journaled", (2, 3, 6), reset_and_kill, _patched(Progress, "reset", _reset_in_memory)),
     Mutant("paused groups are served", (6,), pause_group, _patched(Subscription, "set_paused", lambda _: _nothing)),

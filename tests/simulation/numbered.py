@@ -1,8 +1,9 @@
 """A simulated producer that numbers its messages and sends again until it is answered, over kills and power losses.
 
 One call at a time. Its messages are in the ledger as everybody's: one that is stored twice breaks a promise, and so
-does a gap where none can be. None can be as long as the node has to know the producer: that forgets those that were
-silent for so long by its store timestamps, and these follow a wall clock that is set ahead.
+does a gap where none can be. None can be as long as the node has to know the producer: it forgets those that were
+silent for so long while it lives; a start without a checkpoint goes by store timestamps, and these follow a wall clock
+that is set ahead.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _AGAIN_SECONDS = 0.1
 _SLACK_MS = 10
-"""A timestamp may be ahead of the wall clock (`broker.log.landed`), which is read in whole milliseconds."""
+"""A timestamp may be ahead of the wall clock (`broker.log.group_commit`), which is read in whole milliseconds."""
 
 
 def is_numbered(seed: int, number: int) -> bool:

@@ -11,35 +11,38 @@ from typing import Any, cast
 from broker.format.properties import parse_properties
 from broker.format.record import split
 from broker.queues.topics import retry_topic
+from broker.views import View
 from proxy.node.node import Node
-from proxy.operate.changes import ChangeRefused
-from proxy.operate.group_changes import HeadBody, PauseBody
-from proxy.operate.node_changes import node_changes
-from proxy.operate.offset_changes import ResetBody
+from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.groups import HeadBody, PauseBody
+from proxy.operate.changes.node import node_changes
+from proxy.operate.changes.offsets import ResetBody
+from proxy.operate.views.changes import ResetResult
 from tests.simulation.ledger import Place, PromiseBroken, Stamp
 from tests.simulation.retry_places import is_retry
 from tests.simulation.stored import QID_PREFIX
 from tests.simulation.world import World
 from upstream.delivery.counters import DELIVERED
-from upstream.operate.stuck import StuckMessage, stuck_messages
+from upstream.operate.stuck import stuck_messages
+from upstream.views import StuckMessage
 
 HOST = "operator"
 
 
-def change(world: World, name: str, body: Any) -> dict[str, Any] | None:
+def change(world: World, name: str, body: Any) -> View | None:
     """Have the running node make a change; None when it refuses."""
     assert world.node is not None
     assert world.process is not None
     [found] = [each for each in node_changes(world.node) if each.name == name]
 
-    async def run() -> dict[str, Any] | None:
+    async def run() -> View | None:
         try:
             answer = found.run(body)
             return await answer if inspect.isawaitable(answer) else answer
         except ChangeRefused:
             return None
 
-    task: asyncio.Task[dict[str, Any] | None] = world.process.run(world.loop.create_task, run())
+    task: asyncio.Task[View | None] = world.process.run(world.loop.create_task, run())
     world.run(until=task.done, seconds=60)
     return task.result()
 
@@ -86,13 +89,13 @@ def operate(world: World, random: Random) -> None:
 
 
 def _stuck(node: Node, group: str) -> list[StuckMessage]:
-    return stuck_messages(node.groups[group], store=node.store, clock=node.seams.clock, count_max=5)[0]
+    return stuck_messages(node.groups[group], clock=node.seams.clock, count_max=5)[0]
 
 
 def _settle(world: World, group: str, message: StuckMessage, action: str) -> None:
     place = Place(message.topic, message.qid, message.offset)
     body = HeadBody(
-        group=group, topic=message.topic, queue=message.queue_id, offset=message.offset, key=message.key, force=False
+        group=group, topic=message.topic, queue=message.queue, offset=message.offset, key=message.key, force=False
     )
     origin = _origin(world, group, place)
     stamp = _now(world)
@@ -123,19 +126,19 @@ def reset_offsets(world: World, random: Random) -> None:
 
     async def run() -> None:
         try:
-            answer = await cast("Awaitable[dict[str, Any]]", found.run(body))
+            answer = await cast("Awaitable[ResetResult]", found.run(body))
         except ChangeRefused:
             world.report.events["reset_refused"] += 1
             return
         # In the very turn of the reset: nothing is handed out before this.
-        moved = [each for each in answer["queues"] if each["to"] != each["from"] or each["finishedAboveForgotten"]]
-        to = {f"{QID_PREFIX}{each['queue']}": each["to"] for each in moved}
+        moved = [each for each in answer.queues if each.changes]
+        to = {f"{QID_PREFIX}{each.queue}": each.to for each in moved}
         world.ledger.reset(group, topic, to, _now(world))
         world.ledger.note(world.loop.time(), f"{group} is moved on {topic} to {to}")
         world.report.events["reset_made"] += 1
         world.report.events["reset_with_retries"] += group == "free"
-        world.report.events["reset_passed_over"] += sum(each["skipped"] for each in moved)
-        world.report.events["reset_repeated"] += sum(each["repeated"] for each in moved)
+        world.report.events["reset_passed_over"] += sum(each.skipped for each in moved)
+        world.report.events["reset_repeated"] += sum(each.repeated for each in moved)
 
     task = world.process.run(world.loop.create_task, run())
     world.run(until=task.done, seconds=60)

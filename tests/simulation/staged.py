@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.log.awaited import run_now
+from broker.runtime.steps import run_now
 from broker.testing import SimSyncs
 from proxy.node.logs import LOST
-from proxy.operate.group_changes import PauseBody
-from proxy.operate.timer_changes import StageBody
+from proxy.operate.changes.groups import PauseBody
+from proxy.operate.changes.timers import StageBody
 from pyddmq.actions import Action, Job
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change

@@ -250,6 +250,53 @@ def test_predecessor_after_successor_is_noticed() -> None:
         history.check()
 
 
+@pytest.mark.parametrize("by_disk", [False, True])
+def test_success_that_waited_for_the_node_may_go_with_the_power_unanswered(*, by_disk: bool) -> None:
+    """Where the stamp is the client's, a success counts from its answer; where it is the node's, from there (D9)."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    history.deliver(1, first)
+    history.answer(first, confirm=False)
+    history.deliver(2, second, later=4.0)
+    history.ledger.ended(power_lost=True, time=history.time, seconds=0.01 if by_disk else None)
+    history.consume(1, first)
+    history.consume(2, second)
+    with nullcontext() if by_disk else pytest.raises(PromiseBroken, match=r"promise 3.*came again"):
+        history.check()
+
+
+def test_success_that_was_answered_long_before_does_not_go_with_the_power() -> None:
+    """Also where the disk tells the age of acks."""
+    history = History()
+    first = history.publish(1)
+    history.consume(1, first)
+    history.time += 4.0
+    history.ledger.ended(power_lost=True, time=history.time, seconds=0.01)
+    with pytest.raises(PromiseBroken, match="promise 2"):
+        history.deliver(1, first)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "by_disk", "broken"), [("unknown", True, False), ("unknown", False, True), ("stored", True, True)]
+)
+def test_part_of_a_batch_is_noticed_unless_the_power_took_the_rest_of_an_unanswered_one(
+    *, outcome: str, by_disk: bool, broken: bool
+) -> None:
+    """Promise 1: whole or not at all; where the power left a hole in what was never synced, what is around it stays."""
+    history = History()
+    for uid in (1, 2):
+        body = b'{"uid": %d}' % uid
+        sent = Publish(uid, "t", "k", "", body, "p", True, 1, history.now(), batch=1)
+        history.ledger.sent(sent)
+    history.stored.append(Stored(Place("t", "q0", 0), 0, 1, "k", "", b'{"uid": 1}'))
+    history.ledger.ended(power_lost=True, time=history.time, seconds=0.01 if by_disk else None)
+    for publish in history.ledger.publishes.values():
+        publish.outcome = outcome
+    history.consume(1, history.stored[0].place)
+    with pytest.raises(PromiseBroken, match="promise 1") if broken else nullcontext():
+        history.check()
+
+
 def test_message_dropped_without_a_dead_letter_is_noticed() -> None:
     """Promise 6: what was never answered with success has a dead letter."""
     history = History()

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from broker.testing import SimDisk, SimFile
-from proxy.operate.changes import AdminToken, ChangeDesk, ChangeRefused
-from proxy.operate.dead_letter_changes import RedriveBody
-from proxy.operate.group_changes import HeadBody, PauseBody
-from proxy.operate.node_changes import node_changes
-from proxy.operate.offset_changes import ResetBody
-from proxy.operate.topic_changes import DeletionBody, TopicBody
+from proxy.operate.changes.dead_letters import RedriveBody
+from proxy.operate.changes.desk import AdminToken, ChangeDesk, ChangeRefused
+from proxy.operate.changes.groups import HeadBody, PauseBody
+from proxy.operate.changes.node import node_changes
+from proxy.operate.changes.offsets import ResetBody
+from proxy.operate.changes.topics import DeletionBody, TopicBody
+from proxy.operate.views.changes import ResetResult
 from proxy.testing import NetworkFaults
 from tests.simulation.caller import Caller, uids
 from tests.simulation.operator import change
@@ -32,17 +33,17 @@ def world() -> World:
     return world
 
 
-def reset_later(world: World, **how: Any) -> asyncio.Task[dict[str, Any]]:
+def reset_later(world: World, **how: Any) -> asyncio.Task[Any]:
     """Ask for a reset of by-key on orders and return what runs."""
     assert world.node is not None
     assert world.process is not None
     [found] = [each for each in node_changes(world.node) if each.name == "reset_offsets"]
     body = ResetBody(group="by-key", topic="orders", dry_run=False, **how)
 
-    async def run() -> dict[str, Any]:
-        return await cast("Awaitable[dict[str, Any]]", found.run(body))
+    async def run() -> ResetResult:
+        return await cast("Awaitable[ResetResult]", found.run(body))
 
-    task: asyncio.Task[dict[str, Any]] = world.process.run(world.loop.create_task, run())
+    task: asyncio.Task[Any] = world.process.run(world.loop.create_task, run())
     return task
 
 
@@ -61,8 +62,8 @@ def test_reset_waits_until_what_is_out_is_answered(world: World) -> None:
     assert caller.answer("by-key", place, success=True)
     world.run(until=task.done, seconds=2)
     answer = task.result()
-    assert answer["changed"] is True
-    assert sum(queue["skipped"] for queue in answer["queues"]) == 2
+    assert answer.changed is True
+    assert sum(queue.skipped for queue in answer.queues) == 2
     assert not parked.answered
     caller.send("orders", "k", uid=4)
     world.run(until=lambda: parked.answered, seconds=5)
@@ -215,7 +216,7 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str, mo
     monkeypatch.undo()
     world.run(until=task.done, seconds=5)
     answer = task.result()
-    assert answer.get("changed", True)
+    assert getattr(answer, "changed", True)
     world.kill(power=True)
     node = world.start()
     if name in ("pause", "resume"):
@@ -223,7 +224,7 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str, mo
     elif name == "delete_topic":
         assert "made" not in node.store.topics
     elif name == "redrive_dead_letters":
-        assert answer["redriven"] == 1
+        assert answer.redriven == 1
         assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=1000)) == [1]
     elif name == "dead_letter_message":
         assert node.store.topics["%DLQ%by-key"].queues[0].max_offset == 1
@@ -270,10 +271,10 @@ def test_other_changes_go_first_while_a_reset_waits(world: World) -> None:
     desk = ChangeDesk(world.node.metrics, "127.0.0.1", AdminToken(lambda: None))
     changes = {each.name: each for each in node_changes(world.node)}
 
-    def ask(name: str, body: dict[str, Any]) -> asyncio.Task[dict[str, Any]]:
+    def ask(name: str, body: dict[str, Any]) -> asyncio.Task[Any]:
         assert world.process is not None
         request = cast("Any", Asked(json.dumps(body).encode()))
-        task: asyncio.Task[dict[str, Any]] = world.process.run(world.loop.create_task, desk.run(request, changes[name]))
+        task: asyncio.Task[Any] = world.process.run(world.loop.create_task, desk.run(request, changes[name]))
         return task
 
     move = {"group": "by-key", "topic": "orders", "to": "latest", "dryRun": False}
@@ -281,13 +282,13 @@ def test_other_changes_go_first_while_a_reset_waits(world: World) -> None:
     world.run(seconds=0.2)
     pause, second = ask("pause", {"group": "by-key"}), ask("reset_offsets", move)
     world.run(until=lambda: pause.done() and second.done(), seconds=1)
-    assert pause.result()["pausedTopics"] == ["orders"]
+    assert pause.result().paused_topics == ["orders"]
     with pytest.raises(ChangeRefused, match="Another reset"):
         second.result()
     assert not reset.done()
     assert caller.answer("by-key", place, success=True)
     world.run(until=reset.done, seconds=2)
-    assert reset.result()["changed"] is True
+    assert reset.result().changed is True
 
 
 class Asked:

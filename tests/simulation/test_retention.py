@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.retention import RetentionLimits
+from broker.runtime.store_metrics import CHECKPOINTS
 from proxy.testing import NetworkFaults
 from tests.simulation.clients import PERFECT, Consumer, ProducerHabits
 from tests.simulation.world import DATA, World
@@ -64,6 +65,36 @@ def test_node_keeps_its_log_below_the_limit_and_groups_go_on() -> None:
     for group in ("by-key", "by-path", "free"):
         assert node.metrics.value(MESSAGES_EXPIRED, group) > 0
         world.add_consumer(group, PERFECT)
+    assert world.run(until=lambda: not world._lag(), seconds=300)
+    assert node.failure is None
+    world.stop()
+
+
+def test_full_disk_gets_room_from_old_files() -> None:
+    """Without a byte for a checkpoint no file may go: what is set aside makes room for one, and is set aside anew."""
+    world = World(5, faults=NetworkFaults())
+    node = world.start()
+    world.disk.capacity_bytes = world.disk.total_bytes(DATA) - world.disk.free_bytes(DATA) + 6 * SEGMENT_BYTES
+    for _ in range(6):
+        world.add_producer(ProducerHabits(pause_seconds=0.005, batch_share=0.9))
+    assert world.run(until=lambda: node.store.segment_space.refuses, seconds=9)
+    for client in world.clients:
+        client.stopped = True
+    world.disk.capacity_bytes = 0
+    world.disk.capacity_bytes = world.disk.total_bytes(DATA)
+    before = files(world)
+    assert node.metrics.value(CHECKPOINTS) == 1
+    limit(world, retentionBytes=2 * SEGMENT_BYTES)
+    world.run(seconds=30)
+    assert files(world)[0] > before[0]
+    assert node.metrics.value(CHECKPOINTS) > 1
+    assert node.store.segment_space.reserve_bytes == SEGMENT_BYTES
+    world.add_producer(ProducerHabits(pause_seconds=1.0))
+    for group in ("by-key", "by-path", "free"):
+        world.add_consumer(group, PERFECT)
+    end = node.store.end
+    assert world.run(until=lambda: node.store.end > end, seconds=60)
+    world.clients[6].stopped = True
     assert world.run(until=lambda: not world._lag(), seconds=300)
     assert node.failure is None
     world.stop()

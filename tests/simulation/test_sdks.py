@@ -26,7 +26,7 @@ from proxy.testing.sdk.channel import Address
 
 YAML = """
 node: {segmentBytes: 131072, queueFileUnits: 100, ackSegmentBytes: 4096, maxMessageBytes: 50000}
-topics: {orders: {queues: 4}}
+topics: {orders: {queues: 4}, later: {queues: 1, messageType: DELAY}}
 groups:
   - group: billing
     topics:
@@ -52,7 +52,7 @@ class SdkWorld:
         self.account = Account()
         self.process: Process
         self.node: Node
-        around = Surroundings(
+        self.around = Surroundings(
             loop=self.loop,
             connect=self._connect,
             account=self.account,
@@ -70,7 +70,7 @@ class SdkWorld:
                     close_share=habits.close_share * MORE,
                     stall_share=habits.stall_share * MORE,
                 ),
-                around,
+                self.around,
                 "billing",
             )
             for habits in CONSUMERS
@@ -79,7 +79,7 @@ class SdkWorld:
         self.producers = [
             SdkProducer(
                 replace(habits, odd_key_share=habits.odd_key_share * MORE),
-                around,
+                self.around,
                 "orders",
                 numbered(keys[place :: len(PRODUCERS)], messages // len(PRODUCERS)),
             )

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from tests.leaf_ways import WAYS, need_compiled, running
+from tests.accelerator_ways import WAYS, need_compiled, running
 from tests.simulation.__main__ import COMMAND
 from tests.simulation.faults import FAULTS
 from tests.simulation.plan import draw, run_seed
@@ -101,7 +101,7 @@ def test_seed_replays_exactly() -> None:
 
 
 def test_seed_is_the_same_run_with_compiled_leaves() -> None:
-    """Whether leaves run compiled or in Python changes nothing that a node does, nor when."""
+    """Whether accelerators run compiled or in Python changes nothing that a node does, nor when."""
     need_compiled()
     reports = []
     for way in WAYS:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.operate.finding import KINDS
+from proxy.operate.attention.kinds import KINDS
 from tests.simulation.staged import STAGES, Stage
 from tests.simulation.ward import Ward
 

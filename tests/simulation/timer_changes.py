@@ -9,11 +9,12 @@ from typing import Any
 
 from broker.scheduled.timer.handle import RecallHandle
 from broker.testing.sim_disk import PowerCut
-from proxy.operate.change_steps import MessageName
-from proxy.operate.changes import ChangeRefused
-from proxy.operate.delay_changes import CancelBody as DelayCancelBody
-from proxy.operate.node_changes import node_changes
-from proxy.operate.timer_changes import CancelBody, RescheduleBody
+from broker.views import View
+from proxy.operate.changes.delays import CancelBody as DelayCancelBody
+from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.node import node_changes
+from proxy.operate.changes.steps import MessageName
+from proxy.operate.changes.timers import CancelBody, RescheduleBody
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, LoopAccount, LoopProducer, walk
 from tests.simulation.loops import TOPIC as LATER
@@ -67,17 +68,19 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
     world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
     if in_level:
         answer = _ask(world, "cancel_delays", DelayCancelBody(messages=[MessageName(id=handle)]), cut)
-        told = None if answer is None else answer["results"][0]
+        told = None if answer is None else answer.results[0]
     elif wait is None:
         answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=handle)]), cut)
-        told = None if answer is None else answer["results"][0]
+        told = None if answer is None else answer.results[0]
     else:
         told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
-    outcome = "unanswered" if told is None else told["outcome"]
+    outcome = "unanswered" if told is None else told.outcome
     world.report.events[f"{'delay' if in_level else 'timer'}_{outcome}"] += 1
     world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
     if told is not None:
-        world.ledger.timer_answered(publish.uid, outcome, handle=told.get("handle") or handle, time=world.loop.time())
+        world.ledger.timer_answered(
+            publish.uid, outcome, handle=getattr(told, "handle", None) or handle, time=world.loop.time()
+        )
 
 
 def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | None) -> None:
@@ -92,8 +95,8 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
     else:
         account.cancel_asked = True
         answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=name, topic=LATER)]), cut)
-        told = None if answer is None else answer["results"][0]
-    outcome = "unanswered" if told is None else told["outcome"]
+        told = None if answer is None else answer.results[0]
+    outcome = "unanswered" if told is None else told.outcome
     world.report.events[f"loop_{outcome}"] += 1
     # (A move is too late for the delivery that is being made; the loop goes on.)
     if outcome in OUTCOMES and not (move and outcome == "tooLate"):
@@ -104,26 +107,26 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
 
 def _name_strange(world: World) -> None:
     answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=STRANGE)]), None)
-    if answer is None or answer["results"][0]["outcome"] != "unknown":
+    if answer is None or answer.results[0].outcome != "unknown":
         raise PromiseBroken(8, f"a timer that nobody made was cancelled with {answer}")
     world.report.events["timer_unknown"] += 1
 
 
-def _ask(world: World, name: str, body: Any, cut: int | None) -> dict[str, Any] | None:
+def _ask(world: World, name: str, body: Any, cut: int | None) -> Any:
     """Have the node make a change, and the disk stop at the `cut`-th thing done to it; None when that came first."""
     node, process = world.node, world.process
     assert node is not None
     assert process is not None
     [found] = [each for each in node_changes(node) if each.name == name]
 
-    async def run() -> dict[str, Any]:
+    async def run() -> View:
         try:
             answer = found.run(body)
             return await answer if inspect.isawaitable(answer) else answer
         except ChangeRefused as refused:
             raise PromiseBroken(8, f"{name} was refused: {refused}") from refused
 
-    task: asyncio.Task[dict[str, Any]] = process.run(world.loop.create_task, run())
+    task: asyncio.Task[View] = process.run(world.loop.create_task, run())
     if cut is not None:
         world.cutting = True
         world.disk.stop_after(cut)

@@ -10,14 +10,15 @@ import yaml
 
 from broker.testing.sim_disk import SimDisk
 from conf import Loaded, loads
-from proxy.admin import api, page
+from proxy.admin import page
 from proxy.admin.exposition import ATTENTION, NodeCollector
 from proxy.admin.loop_lag import LoopLag
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
-from proxy.operate.attention import DETAILS_MAX, findings
-from proxy.operate.finding import Finding
-from proxy.operate.node_view import LiveNode
+from proxy.operate import answers
+from proxy.operate.attention.findings import DETAILS_MAX, findings
+from proxy.operate.live_node import LiveNode
+from proxy.operate.views.findings import Finding
 from proxy.process.config_watch import ConfigWatch, Signature
 from proxy.testing import NetworkFaults
 from tests.simulation.caller import Line, Waiting
@@ -197,12 +198,12 @@ class Ward:
 
     def shown(self, kind: str) -> bool:
         """Whether there is a finding of the kind."""
-        return any(each.kind == kind for each in self.findings())
+        return any(each.finding == kind for each in self.findings())
 
     def appears(self, kind: str, *, seconds: float = 5.0) -> Finding:
         """Wait for a finding; all that shows findings must show it."""
         self.wait(lambda: self.shown(kind), f"there is no {kind}", seconds)
-        [found, *_] = [each for each in self.findings() if each.kind == kind]
+        [found, *_] = [each for each in self.findings() if each.finding == kind]
         self.everywhere(found)
         return found
 
@@ -223,20 +224,20 @@ class Ward:
         text = page.render(self.view, loop_lag_seconds=lag)
         assert text is not None
         assert "Nothing needs attention" not in text
-        kinds = [finding.kind]
-        documents = [
-            api.readiness(self.view, loop_lag_seconds=lag),
-            api.stats(self.view, limit=10, loop_lag_seconds=lag),
-            api.groups(self.view, limit=10, loop_lag_seconds=lag),
-            api.stuck(self.view, limit=10, loop_lag_seconds=lag),
+        kinds = [finding.finding]
+        shown = [
+            answers.readiness(self.view, loop_lag_seconds=lag),
+            answers.stats(self.view, limit=10, loop_lag_seconds=lag),
+            answers.groups(self.view, limit=10, loop_lag_seconds=lag),
+            answers.stuck(self.view, limit=10, loop_lag_seconds=lag),
         ]
-        for document in documents:
-            assert document is not None
-            assert set(kinds) <= {each["finding"] for each in document["findings"]}
+        for answer in shown:
+            assert answer is not None
+            assert set(kinds) <= {each.finding for each in answer.findings}
         for family in NodeCollector(self.view, self.lag, "virtual").collect():
             if family.name == ATTENTION:
                 labels = [tuple(sample.labels.values()) for sample in family.samples]
-                assert (finding.kind, finding.group, finding.topic) in labels
+                assert (finding.finding, finding.group or "", finding.topic or "") in labels
 
     def flip(self, path: str, place: int) -> None:
         """Damage a file of the data directory."""

@@ -24,17 +24,19 @@ from broker.testing import SimDisk, SimSyncs
 from broker.testing.sim_disk import CRASH_MODES
 from conf import Loaded, loads
 from proxy.node.node import Node, Seams
-from proxy.node.reload import Reloader, ReloadResult
+from proxy.node.reload import Reloader
+from proxy.node.views import ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
-from tests.simulation.ledger import ACK_LOSS_SECONDS, Ledger, PromiseBroken, Subscription
+from tests.simulation.ledger import Ledger, PromiseBroken, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.loops import LoopProducer, check_loops
 from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.occurrences import OccurrenceLedger, OccurrenceReader
+from tests.simulation.power import ACK_LOSS_SECONDS
 from tests.simulation.stored import (
     dead_letters,
     dead_occurrences,

@@ -22,10 +22,10 @@ from broker.consumer.running import Told, Work, run_inline
 from broker.features import ALL
 from broker.format.properties import parse_properties
 from broker.format.record import split
-from broker.opening.opening import run_to_end
 from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
@@ -91,14 +91,14 @@ class World:
             metrics=self.metrics,
         )
         self.store.create_topic("t", self.queues)
-        self.delays = run_to_end(
+        self.delays = run_now(
             Delays.opening(
                 self.store,
                 disk=self.disk,
                 clock=self.clock,
                 scheduler=self.scheduler,
                 metrics=self.metrics,
-                notices=Notices(self.clock),
+                limited_log=RateLimitedLog(self.clock),
             )
         )
         self.delays.start()
@@ -108,7 +108,7 @@ class World:
             clock=self.clock,
             scheduler=self.scheduler,
             metrics=self.metrics,
-            notices=Notices(self.clock),
+            limited_log=RateLimitedLog(self.clock),
             run=self._hold if self.held else run_inline,
         )
 

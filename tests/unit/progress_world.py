@@ -13,10 +13,13 @@ from typing import Literal
 from broker.features import ALL
 from broker.log.put import Put
 from broker.options import StoreOptions
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
+from upstream.embedded.queues import EmbeddedQueues
+from upstream.progress.ack_writer import Driver
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
 
@@ -72,6 +75,7 @@ class Node:
         options: StoreOptions = OPTIONS,
         segment_bytes: int = 4096,
         ack_flush: Literal["async", "sync"] = "async",
+        driver: Driver | None = None,
         beside: bool = False,
         seed: int = 2,
     ) -> None:
@@ -86,17 +90,15 @@ class Node:
         if beside:
             assert isinstance(disk, SimDisk)
             self.syncs = SimSyncs(disk, self.scheduler, Random(seed), seconds_max=SYNC_TAKES)
-            self.store.savings.syncs = self.syncs
+            self.store.file_writes.syncs = self.syncs
         self.progress = Progress.open(
             root,
-            store=self.store,
-            disk=disk,
-            clock=self.clock,
-            metrics=self.metrics,
-            scheduler=self.scheduler,
+            queues=EmbeddedQueues(self.store),
             segment_bytes=segment_bytes,
             ack_flush=ack_flush,
-            savings=self.store.savings,
+            file_writes=self.store.file_writes,
+            driver=driver,
+            runtime=runtime_of(disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
         )
 
     def publish(self, count: int, *, queue_id: int = 0, body: bytes = b"x") -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from actions.registry import Registry
-from broker.opening.opening import run_to_end
+from broker.runtime.steps import run_now
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.timers import Timers
 from tests.unit.upstream_world import Client, World
@@ -32,7 +32,7 @@ class RetryWorld(World):
     def open(self) -> None:
         """Start the node, and the timers."""
         super().open()
-        self.timers = run_to_end(self._opening())
+        self.timers = run_now(self._opening())
         self.timers.start()
         self.turn_end()
 
@@ -43,13 +43,13 @@ class RetryWorld(World):
             clock=self.clock,
             scheduler=self.scheduler,
             metrics=self.metrics,
-            notices=self.notices,
+            limited_log=self.limited_log,
         )
 
     def answer(self, client: Client, job: UpstreamJob, *, fail: bool = False) -> Any:
         """Answer as the client does, who knows the topic of the subscription and the qid of the reply."""
         offsets = [job.offset]
-        topic = job.lane.line.topic
+        topic = job.group_queue.line.topic
         applied = self.group.apply(topic, job.qid, [] if fail else offsets, offsets if fail else [], client)
         self.turn_end()
         return applied
@@ -70,5 +70,5 @@ class RetryWorld(World):
     @property
     def pending(self) -> int:
         """Messages in the retry topic that are not finished."""
-        lane = next(each for each in self.group.lanes() if each.retries)
-        return lane.tracker.unfinished(lane.queue.max_offset)
+        group_queue = next(each for each in self.group.group_queues() if each.retries)
+        return group_queue.tracker.unfinished(group_queue.queue.max_offset)

@@ -13,21 +13,25 @@ from actions.registry import Registry
 from broker.features import ALL
 from broker.format.properties import encode_properties
 from broker.options import StoreOptions
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import Notices
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk
 from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from upstream.delivery.buffer import Batch, BufferLimits
 from upstream.delivery.group import ConsumerGroup
-from upstream.delivery.group_parts import GroupLimits, Runtime
+from upstream.delivery.group_parts import GroupLimits, NodeSeams
 from upstream.delivery.pauses import Pauses
 from upstream.delivery.results import Applied
 from upstream.delivery.subscription import Subscription
-from upstream.job import Lane, UpstreamJob
+from upstream.embedded.broker import EmbeddedBroker
+from upstream.embedded.queues import EmbeddedQueues
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.operate.heads import Head
 from upstream.progress.progress import Progress
+from upstream.source import Broker
 
 ROOT = "/data"
 QID = "c_b_"
@@ -38,8 +42,9 @@ class Client:
 
     heard = carried = 0
 
-    def __init__(self, address: str = "10.0.0.1:5000") -> None:
+    def __init__(self, address: str = "10.0.0.1:5000", client: str = "") -> None:
         self.address = address
+        self.client = client
         self.closed = False
 
 
@@ -81,7 +86,7 @@ class World:
     def open(self) -> None:
         """Start the node on what the disk holds."""
         self.metrics = Metrics()
-        self.notices = Notices(self.clock)
+        self.limited_log = RateLimitedLog(self.clock)
         self.store = Store.open(
             ROOT,
             options=StoreOptions(segment_bytes=self.segment_bytes, message_bytes_max=self.message_bytes_max),
@@ -97,12 +102,9 @@ class World:
                 self.store.create_topic(each["topic"], self.queues)
         self.progress = Progress.open(
             ROOT,
-            store=self.store,
-            disk=self.disk,
-            clock=self.clock,
-            metrics=self.metrics,
-            scheduler=self.scheduler,
-            savings=self.store.savings,
+            queues=EmbeddedQueues(self.store),
+            file_writes=self.store.file_writes,
+            runtime=runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
         )
         self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(self.config())
@@ -111,17 +113,30 @@ class World:
     def store_opened(self) -> None:
         """The store is open, and nothing else is yet."""
 
+    def broker(self) -> Broker:
+        """Return what groups ask for messages."""
+        return EmbeddedBroker(
+            self.store,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            metrics=self.metrics,
+            limited_log=self.limited_log,
+        )
+
     def make_group(self, config: GroupConfig) -> ConsumerGroup:
         """Make a group on this node."""
         return ConsumerGroup(
             config,
-            runtime=Runtime(
-                store=self.store,
+            node=NodeSeams(
+                broker=self.broker(),
                 progress=self.progress,
-                clock=self.clock,
-                scheduler=self.scheduler,
-                metrics=self.metrics,
-                notices=self.notices,
+                runtime=runtime_of(
+                    self.disk,
+                    self.clock,
+                    metrics=self.metrics,
+                    scheduler=self.scheduler,
+                    limited_log=self.limited_log,
+                ),
             ),
             make_actions=self.registry.make,
             qid_prefix=QID,
@@ -129,15 +144,15 @@ class World:
             paused=partial(self.pauses.of, self.group_name),
         )
 
-    def lane(self, queue: int = 0, topic: str = "t") -> Lane:
+    def group_queue(self, queue: int = 0, topic: str = "t") -> GroupQueue:
         """Return a queue as the group sees it."""
-        lane = self.group.lane(topic, queue)
-        assert lane is not None
-        return lane
+        group_queue = self.group.group_queue(topic, queue)
+        assert group_queue is not None
+        return group_queue
 
     def generation(self, job: UpstreamJob) -> Subscription:
         """Return the generation that has a job."""
-        found = self.group.generation_of(job.lane)
+        found = self.group.generation_of(job.group_queue)
         assert found is not None
         assert found is job.subscription
         return found

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-ROLL = "tests/unit/test_ack_roll.py"
+ROLL = "tests/unit/upstream/progress/test_ack_roll.py"
 
 MUTANTS = (
     Mutant(
+        name="what was to follow a roll begins amid its steps",
+        file="upstream/progress/ack_writer.py",
+        old="                self._next_sync.after(0.0)\n",
+        new="                self._on_timer()\n",
+        caught_by=(
+            "tests/unit/upstream/progress/test_roll_after_roll.py::"
+            "test_ack_that_the_next_segment_cannot_take_is_refused",
+        ),
+    ),
+    Mutant(
         name="a roll is synced in its turn",
         file="upstream/progress/ack_writer.py",
-        old="        self._rolls.syncs = syncs\n",
-        new="",
+        old="        self._rolls = FileWrites(journal.disk, syncs)\n",
+        new="        self._rolls = FileWrites(journal.disk)\n",
         caught_by=(f"{ROLL}::test_segment_begins_without_a_sync_in_the_turn",),
     ),
     Mutant(

@@ -8,14 +8,16 @@ ATTENTION = "tests/acceptance/test_attention.py"
 LETTERS = "tests/acceptance/test_dlq.py::test_dead_letters_are_listed_shown_and_counted"
 TROUBLES = "tests/simulation/test_troubles.py"
 STAGED = f"{TROUBLES}::test_trouble_is_told_of_within_seconds_and_no_longer_than_it_lasts"
-CROSSING = "tests/unit/test_crossing.py::test_reason_of_a_client_stands_in_the_dead_letter_in_one_line"
-CLIENT = "tests/unit/test_client_consumer.py"
-SCAN = "tests/unit/test_wire_scan.py"
+CROSSING = (
+    "tests/unit/upstream/delivery/test_crossing.py::test_reason_of_a_client_stands_in_the_dead_letter_in_one_line"
+)
+CLIENT = "tests/unit/pyddmq/test_client_consumer.py"
+SCAN = "tests/unit/proxy/wire/test_wire_scan.py"
 
 MUTANTS = (
     Mutant(
         name="a message that fails again and again is told of without its reason",
-        file="proxy/operate/attention_groups.py",
+        file="proxy/operate/attention/of_groups.py",
         old='        why = f", the last time with: {short(each.reason)}" if each.reason else ""\n',
         new='        why = ""\n',
         caught_by=(f"{ATTENTION}::test_poison_key_is_named_by_page_commands_readiness_and_gauge",),
@@ -32,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a configuration that is gone shows in the log alone",
-        file="proxy/operate/attention_node.py",
+        file="proxy/operate/attention/of_node.py",
         old="    if configuration.missing_ms:\n",
         new="    if configuration.missing_ms < 0:\n",
         caught_by=(
@@ -59,14 +61,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a storm of retries is one of timeouts",
-        file="proxy/operate/attention_groups.py",
+        file="proxy/operate/attention/of_groups.py",
         old='    failed = timeouts + rise("pyddmq_failed_attempts_total") + rise("pyddmq_error_attempts_total")\n',
         new="    failed = timeouts\n",
         caught_by=(f"{STAGED}[failing_consumers]",),
     ),
     Mutant(
         name="timeouts are told of when there are more than enough",
-        file="proxy/operate/attention_groups.py",
+        file="proxy/operate/attention/of_groups.py",
         old="    if timeouts >= TIMEOUTS:\n",
         new="    if timeouts > TIMEOUTS:\n",
         caught_by=(f"{STAGED}[late_answers]",),
@@ -94,14 +96,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a client that is silent with a key is named twice, one without a key never",
-        file="proxy/operate/attention_groups.py",
+        file="proxy/operate/attention/of_groups.py",
         old="(each.topic, each.holder) not in named:\n",
         new="(each.topic, each.holder) in named:\n",
         caught_by=(f"{STAGED}[silent_client]",),
     ),
     Mutant(
         name="a kind of findings has no trouble that brings it about",
-        file="proxy/operate/finding.py",
+        file="proxy/operate/attention/kinds.py",
         old="KINDS: dict[str, Kind] = {\n",
         new='KINDS: dict[str, Kind] = {\n    "unseen": Kind("nobody has seen it", "Look again."),\n',
         caught_by=(
@@ -111,21 +113,21 @@ MUTANTS = (
     ),
     Mutant(
         name="each failure begins the time of failing anew",
-        file="upstream/delivery/outcomes.py",
-        old="        history.reason = reason\n        return history\n",
-        new="        history.reason, history.since = reason, self._clock.monotonic()\n        return history\n",
+        file="upstream/history.py",
+        old="    history.reason = reason\n    return history\n",
+        new="    history.reason, history.since = reason, now\n    return history\n",
         caught_by=(f"{TROUBLES}::test_since_is_the_first_failure_through_all_attempts",),
     ),
     Mutant(
         name="failures before the restart began with it",
-        file="upstream/source.py",
+        file="upstream/embedded/source.py",
         old="        history = job.history = History(self._clock.monotonic(), earlier=True)\n",
         new="        history = job.history = History(self._clock.monotonic())\n",
         caught_by=(f"{TROUBLES}::test_time_of_a_failure_before_the_restart_is_told_as_at_least",),
     ),
     Mutant(
         name="a node that starts has no finding",
-        file="proxy/operate/attention_node.py",
+        file="proxy/operate/attention/of_node.py",
         old='    elif node.state != "ready":\n',
         new='    elif node.state not in ("ready", "starting", "recovering"):\n',
         caught_by=(f"{TROUBLES}::test_node_that_starts_says_so_and_has_no_other_finding",),
@@ -176,15 +178,8 @@ MUTANTS = (
         caught_by=(f"{CLIENT}::test_failed_handler_tells_why",),
     ),
     Mutant(
-        name="a long reason is kept whole (compact)",
-        file="proxy/wire/scan_compact.py",
-        old="        found[offset] = raw[:REASON_BYTES_MAX]\n",
-        new="        found[offset] = raw\n",
-        caught_by=(f"{SCAN}::test_scan_keeps_the_beginning_of_a_long_reason_and_any_bytes",),
-    ),
-    Mutant(
-        name="a long reason is kept whole (binary)",
-        file="proxy/wire/scan_binary.py",
+        name="a long reason is kept whole",
+        file="proxy/wire/scan_deliveries.py",
         old="        found[offset] = raw[:REASON_BYTES_MAX]\n",
         new="        found[offset] = raw\n",
         caught_by=(f"{SCAN}::test_scan_keeps_the_beginning_of_a_long_reason_and_any_bytes",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-DETAILS = "tests/integration/test_ddmq_details.py"
-CONF = "tests/unit/test_conf_ddmq.py"
-LIMITED = "tests/integration/test_limited_sends.py"
+DETAILS = "tests/integration/proxy/services/test_ddmq_details.py"
+CONF = "tests/unit/conf/test_conf_ddmq.py"
+LIMITED = "tests/integration/proxy/services/test_limited_sends.py"
 
 MUTANTS = (
     Mutant(
@@ -31,24 +31,23 @@ MUTANTS = (
         caught_by=(f"{DETAILS}::test_disabled_topic_is_told_as_such",),
     ),
     Mutant(
-        name="refused low-level calls leave no line",
-        file="proxy/services/consumer_service.py",
-        old='    notices.note(\n        "low_level_refused", kind=call.method, method=call.method, '
-        "client=connection.address, text=LOW_LEVEL_TEXT\n    )\n",
+        name="refused fetches leave no line",
+        file="proxy/services/fetch_service.py",
+        old='            "fetch_refused",\n',
+        new='            "pull_refused",\n',
+        caught_by=(f"{DETAILS}::test_refused_low_level_calls_show",),
+    ),
+    Mutant(
+        name="refused fetches are not counted",
+        file="proxy/services/fetch_service.py",
+        old="        self._metrics.counter(FETCHES_REFUSED, refused.code.name.lower()).add()\n",
         new="",
         caught_by=(f"{DETAILS}::test_refused_low_level_calls_show",),
     ),
     Mutant(
-        name="refused low-level calls share one line",
-        file="proxy/services/consumer_service.py",
-        old='        "low_level_refused", kind=call.method, method',
-        new='        "low_level_refused", method',
-        caught_by=(f"{DETAILS}::test_refused_low_level_calls_show",),
-    ),
-    Mutant(
-        name="refused low-level calls are not counted",
-        file="proxy/services/consumer_service.py",
-        old="    metrics.counter(LOW_LEVEL_REFUSED, call.method).add()\n",
+        name="refused acks are not counted",
+        file="proxy/services/fetch_service.py",
+        old="            self._metrics.counter(ACKS_REFUSED, reason).add(sum(map(len, offsets.values())))\n",
         new="",
         caught_by=(f"{DETAILS}::test_refused_low_level_calls_show",),
     ),

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-UNIT = "tests/unit/test_deduplication.py"
-STORE = "tests/integration/test_deduplication.py"
-NODE = "tests/integration/test_deduplication_node.py"
+UNIT = "tests/unit/broker/features/test_deduplication.py"
+WINDOW = "tests/unit/broker/features/test_deduplication_window.py"
+STORE = "tests/integration/broker/features/test_deduplication.py"
+NODE = "tests/integration/proxy/services/test_deduplication_node.py"
 
 MUTANTS = (
+    Mutant(
+        name="a wall clock that is set ahead silences producers",
+        file="broker/deduplication/deduplication.py",
+        old="            self.window.forget(moments[0][1] + silence_ms)\n",
+        new="            pass\n        self.window.forget(self._store.store_ms)\n",
+        caught_by=(
+            "tests/simulation/test_numbered.py::test_clock_that_is_set_ahead_silences_nobody_while_the_node_lives",
+            "tests/integration/broker/features/test_deduplication.py::test_clock_set_ahead_and_back_silences_nobody",
+        ),
+    ),
+    Mutant(
+        name="silent producers are never forgotten",
+        file="broker/deduplication/deduplication.py",
+        old="        if moments[0][0] <= since:\n",
+        new="        if moments[0][0] < 0:\n",
+        caught_by=(
+            "tests/integration/broker/features/test_deduplication.py::test_who_sends_nothing_while_the_node_lives_is_forgotten",
+        ),
+    ),
     Mutant(
         name="the first number of a name is cut short",
         file="broker/deduplication/numbers.py",
@@ -57,7 +77,7 @@ MUTANTS = (
         old="        if at > known:\n            return None\n",
         new="        if at > known:\n            return ()\n",
         caught_by=(
-            f"{UNIT}::test_window_says_what_is_new_stored_older_and_behind_a_gap",
+            f"{WINDOW}::test_window_says_what_is_new_stored_older_and_behind_a_gap",
             f"{NODE}::test_message_above_a_gap_is_refused_until_the_ones_before_it_came",
         ),
     ),
@@ -67,7 +87,7 @@ MUTANTS = (
         old="            return () if number == first_number(name) else None\n",
         new="            return ()\n",
         caught_by=(
-            f"{UNIT}::test_window_says_what_is_new_stored_older_and_behind_a_gap",
+            f"{WINDOW}::test_window_says_what_is_new_stored_older_and_behind_a_gap",
             f"{NODE}::test_window_ends_with_so_many_messages",
         ),
     ),
@@ -76,35 +96,35 @@ MUTANTS = (
         file="broker/deduplication/window.py",
         old="        kept = max(self.limits.messages, last_call)\n",
         new="        kept = self.limits.messages\n",
-        caught_by=(f"{UNIT}::test_last_call_is_known_whole_however_large",),
+        caught_by=(f"{WINDOW}::test_last_call_is_known_whole_however_large",),
     ),
     Mutant(
         name="a copy takes the place of the first record",
         file="broker/deduplication/window.py",
         old="            if places[at] == MISSING:\n                places[at] = place\n",
         new="            places[at] = place\n",
-        caught_by=(f"{UNIT}::test_what_damage_took_is_missing_and_may_be_stored",),
+        caught_by=(f"{WINDOW}::test_what_damage_took_is_missing_and_may_be_stored",),
     ),
     Mutant(
         name="who was known first is forgotten first",
         file="broker/deduplication/window.py",
         old="        producer.last_ms = now_ms\n        self.producers.move_to_end(name)\n        self._receipts +=",
         new="        producer.last_ms = now_ms\n        self._receipts +=",
-        caught_by=(f"{UNIT}::test_producers_are_forgotten_by_silence_and_number",),
+        caught_by=(f"{WINDOW}::test_producers_are_forgotten_by_silence_and_number",),
     ),
     Mutant(
         name="silence is no reason to forget a producer",
         file="broker/deduplication/window.py",
         old="        while producers and next(iter(producers.values())).last_ms < silent_ms:\n",
         new="        while producers and next(iter(producers.values())).last_ms < 0:\n",
-        caught_by=(f"{UNIT}::test_producers_are_forgotten_by_silence_and_number",),
+        caught_by=(f"{WINDOW}::test_producers_are_forgotten_by_silence_and_number",),
     ),
     Mutant(
         name="receipts of all together have no bound",
         file="broker/deduplication/window.py",
         old="        while self._receipts > RECEIPTS_MAX and len(self.producers) > 1:\n",
         new="        while self._receipts < 0:\n",
-        caught_by=(f"{UNIT}::test_receipts_of_all_together_are_bounded",),
+        caught_by=(f"{WINDOW}::test_receipts_of_all_together_are_bounded",),
     ),
     Mutant(
         name="a checkpoint has what is not visible yet",
@@ -152,8 +172,8 @@ MUTANTS = (
     Mutant(
         name="a repeat is answered before the first is durable",
         file="proxy/services/keyed_sends.py",
-        old="        if max(places) >= self._store.end:\n            self._store.tell_settled(done)\n",
-        new="        if not places:\n            self._store.tell_settled(done)\n",
+        old="        if max(places) >= self._store.end:\n            self._store.commit.when_told(done)\n",
+        new="        if not places:\n            self._store.commit.when_told(done)\n",
         caught_by=(f"{STORE}::test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is",),
     ),
     Mutant(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LOOPS = "tests/integration/test_loops.py"
-SERVED = "tests/integration/test_loops_node.py"
-UNFOLD = "tests/integration/test_loop_unfold.py"
-STOPS = "tests/integration/test_loops_stops.py"
-RULES = "tests/unit/test_delay_rules.py"
+LOOPS = "tests/integration/broker/scheduled/test_loops.py"
+SERVED = "tests/integration/proxy/node/test_loops_node.py"
+UNFOLD = "tests/integration/broker/scheduled/test_loop_unfold.py"
+STOPS = "tests/integration/broker/scheduled/test_loops_stops.py"
+RULES = "tests/unit/proxy/services/test_delay_rules.py"
 
 MUTANTS = (
     Mutant(
@@ -108,7 +108,7 @@ MUTANTS = (
         file="broker/scheduled/recurring/occurrence.py",
         old="    if max(numbers) > NUMBER_MAX:\n        return None\n",
         new="",
-        caught_by=("tests/unit/test_occurrence.py::test_other_texts_are_no_ids",),
+        caught_by=("tests/unit/broker/scheduled/test_occurrence.py::test_other_texts_are_no_ids",),
         rows=("W88",),
     ),
     Mutant(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-ORDERED = "tests/unit/test_client_ordered_sends.py"
-FACE = "tests/unit/test_face.py"
+ORDERED = "tests/unit/pyddmq/test_client_ordered_sends.py"
+FACE = "tests/unit/pyddmq/test_face.py"
 
 MUTANTS = (
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS = (
         old="            return await asyncio.shield(pulling)\n",
         new="            return await pulling\n",
         caught_by=(
-            "tests/unit/test_client_async.py::test_pull_that_was_cancelled_goes_on_and_the_next_one_gets_its_messages",
+            "tests/unit/pyddmq/test_client_async.py::test_pull_that_was_cancelled_goes_on_and_the_next_one_gets_its_messages",
         ),
     ),
     Mutant(

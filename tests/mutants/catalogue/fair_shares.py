@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 FAIR = "tests/hostile/test_fair_shares.py"
-SHARES = "tests/unit/test_shares.py"
-TURN = "tests/unit/test_connection_turn.py"
+SHARES = "tests/unit/proxy/port/test_shares.py"
+TURN = "tests/unit/proxy/port/test_connection_turn.py"
 
 MUTANTS = (
     Mutant(
@@ -133,8 +133,8 @@ MUTANTS = (
     Mutant(
         name="a peer that reads again waits for the end of another turn",
         file="proxy/port/reading.py",
-        old="        self.flush()\n        if not self.closed:\n            self.settle()\n",
-        new="        if not self.closed:\n            self.settle()\n",
+        old="        self.flush()\n        if not self.closed:\n            self.advance()\n",
+        new="        if not self.closed:\n            self.advance()\n",
         caught_by=(f"{TURN}::test_replies_of_earlier_turns_leave_as_soon_as_the_peer_reads",),
     ),
     Mutant(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-WIRE = "tests/integration/test_ddmq_faults_wire.py"
+WIRE = "tests/integration/proxy/services/test_ddmq_faults_wire.py"
 GONE = "tests/hostile/test_peers_gone.py"
-GROUP = "tests/unit/test_group.py"
+GROUP = "tests/unit/upstream/delivery/test_group.py"
 
 MUTANTS = (
     Mutant(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-FILLERS = "tests/integration/test_fillers.py"
-POPPED = "tests/unit/test_popped.py"
-LOOPS = "tests/integration/test_loops_returning.py"
-THEIRS = "tests/integration/test_from_rocketmq.py"
+FILLERS = "tests/integration/broker/store/test_fillers.py"
+POPPED = "tests/unit/broker/scheduled/test_popped.py"
+LOOPS = "tests/integration/broker/scheduled/test_loops_returning.py"
+THEIRS = "tests/integration/broker/store/test_from_rocketmq.py"
 
 MUTANTS = (
     Mutant(
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what POP consumers had in hand is forgotten",
-        file="upstream/progress/taking_over.py",
+        file="upstream/embedded/taking_over.py",
         old="    again = [offset for offset in offsets if tracker.is_finished(offset)]\n",
         new="    again: list[int] = []\n",
         caught_by=(
@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a POP message in hand comes from the retry topic as well after the way back",
-        file="upstream/progress/taking_over.py",
+        file="upstream/embedded/taking_over.py",
         old="            offsets.set(REVIVE_GROUP, topic, queue_id, last)\n",
         new="",
         caught_by=(f"{POPPED}::test_hand_over_makes_them_unfinished_once_and_for_the_way_back",),

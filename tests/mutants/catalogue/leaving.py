@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-UNDECIDED = "tests/unit/test_undecided.py"
-RELOADS = "tests/unit/test_reconfigure.py"
-PROPERTIES = "tests/unit/test_own_properties.py"
+UNDECIDED = "tests/unit/upstream/delivery/test_undecided.py"
+RELOADS = "tests/unit/upstream/delivery/test_reconfigure.py"
+PROPERTIES = "tests/unit/broker/format/test_own_properties.py"
 OPERATOR = "tests/simulation/test_operator.py"
 
 MUTANTS = (
@@ -14,10 +14,10 @@ MUTANTS = (
         name="a record whose sync failed is taken for durable",
         file="upstream/delivery/apart.py",
         old="""            self._permits.release(1)
-        if job.lane.tracker.is_finished(job.offset):
+        if job.group_queue.tracker.is_finished(job.offset):
 """,
         new="""            self._permits.release(1)
-        if job.lane.tracker.finish(job.offset) or True:
+        if job.group_queue.tracker.finish(job.offset) or True:
 """,
         caught_by=(
             f"{UNDECIDED}::test_message_whose_retry_could_not_be_synced_waits_for_the_restart",
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reset that fails leaves its topic drained",
-        file="proxy/operate/offset_changes.py",
+        file="proxy/operate/changes/offsets.py",
         old="            group.undrain_topic(body.topic)\n",
         new="",
         caught_by=(
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a reset that waits keeps its turn",
-        file="proxy/operate/changes.py",
+        file="proxy/operate/changes/desk.py",
         old="    turn.give_up()\n    try:\n        yield\n    finally:\n        await turn.take()\n",
         new="    yield\n",
         caught_by=(f"{OPERATOR}::test_other_changes_go_first_while_a_reset_waits",),

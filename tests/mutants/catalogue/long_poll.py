@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BUFFER = "tests/unit/test_buffer.py"
+BUFFER = "tests/unit/upstream/delivery/test_buffer.py"
 
 MUTANTS = (
     Mutant(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BATCH = "tests/unit/test_batch.py"
-PUT = "tests/integration/test_put_batch.py"
+BATCH = "tests/unit/broker/log/test_batch.py"
+PUT = "tests/integration/broker/store/test_put_batch.py"
 
 MUTANTS = (
     Mutant(
@@ -56,6 +56,6 @@ MUTANTS = (
         file="broker/format/body.py",
         old="    if flags & (SYS_INNER_BATCH | SYS_UNWRAP):\n",
         new="    if flags & SYS_INNER_BATCH and flags & SYS_UNWRAP:\n",
-        caught_by=("tests/unit/test_body.py::test_inner_batch_is_told",),
+        caught_by=("tests/unit/broker/format/test_body.py::test_inner_batch_is_told",),
     ),
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LEVELS = "tests/unit/test_delay_levels.py"
-DELAYS = "tests/integration/test_delays.py"
-CONCURRENT = "tests/unit/test_concurrent_consumer.py"
-RETRY_TOPIC = "tests/unit/test_retry_topic.py"
-REDRIVE = "tests/integration/test_redrive.py"
+LEVELS = "tests/unit/broker/scheduled/test_delay_levels.py"
+LEVEL_QUEUE = "tests/unit/broker/scheduled/test_delay_level_queue.py"
+DELAYS = "tests/integration/broker/scheduled/test_delays.py"
+CONCURRENT = "tests/unit/broker/features/test_concurrent_consumer.py"
+RETRY_TOPIC = "tests/unit/upstream/retry/test_retry_topic.py"
+REDRIVE = "tests/integration/broker/features/test_redrive.py"
 KILLS = "tests/lifecycle/test_kill_points.py"
-DEAD_LETTERS = "tests/unit/test_dead_letters.py"
+DEAD_LETTERS = "tests/unit/upstream/retry/test_dead_letters.py"
 
 MUTANTS = (
     Mutant(
@@ -57,15 +58,15 @@ MUTANTS = (
         old="                return min(due, latest)\n",
         new="                return due\n",
         caught_by=(
-            f"{LEVELS}::test_due_times_never_fall_and_are_those_of_what_came_later",
+            f"{LEVEL_QUEUE}::test_due_times_never_fall_and_are_those_of_what_came_later",
             f"{DELAYS}::test_back_step_neither_repeats_nor_delays_by_the_step",
         ),
     ),
     Mutant(
         name="a delivered message keeps the properties of its delay",
         file="broker/scheduled/release.py",
-        old="    return moved(record, body, without(block, names), topic, int(queue))\n",
-        new="    return moved(record, body, block, topic, int(queue))\n",
+        old="    return moved(record, body, without(block, names), topic, queue_id)\n",
+        new="    return moved(record, body, block, topic, queue_id)\n",
         caught_by=(f"{DELAYS}::test_delivered_message_is_the_one_that_was_sent",),
     ),
     Mutant(
@@ -123,7 +124,7 @@ MUTANTS = (
         old="            prepared_offset=prepared_offset_of(each.physical),\n        )\n        for each in waiting\n",
         new="        )\n        for each in waiting\n",
         caught_by=(
-            "tests/integration/test_delays_cancel.py::test_cancel_survives_a_kill",
+            "tests/integration/broker/scheduled/test_delays_cancel.py::test_cancel_survives_a_kill",
             "tests/acceptance/test_delays.py::test_cancel_says_whether_it_was_in_time",
         ),
     ),
@@ -179,10 +180,10 @@ MUTANTS = (
     Mutant(
         name="a start does not read which messages were sent back",
         file="upstream/retry/retry_topic.py",
-        old="            origins = _replaced(store, queue, start)\n",
-        new="            origins = _replaced(store, queue, queue.max_offset)\n",
+        old="            origins = broker.replaced_by_retries(queue, start)\n",
+        new="            origins = broker.replaced_by_retries(queue, queue.max_offset)\n",
         caught_by=(
-            "tests/integration/test_retry_topic_stops.py::test_stop_at_every_change_neither_loses_nor_doubles_a_retry",
+            "tests/integration/broker/features/test_retry_topic_stops.py::test_stop_at_every_change_neither_loses_nor_doubles_a_retry",
         ),
         seconds_max=300,
     ),
@@ -192,15 +193,15 @@ MUTANTS = (
         old="                if shared.finished.has(self.key, message.offset):\n",
         new="                if shared.finished.has(self.key, message.offset) and False:\n",
         caught_by=(
-            "tests/integration/test_retries_stops.py::test_stop_at_every_change_neither_loses_nor_doubles_a_retry",
+            "tests/integration/broker/features/test_retries_stops.py::test_stop_at_every_change_neither_loses_nor_doubles_a_retry",
         ),
         seconds_max=300,
     ),
     Mutant(
         name="a retry that the disk has no room for is tried no more",
         file="broker/consumer/leaving.py",
-        old="        self._timer = self._shared.scheduler.call_later(AGAIN_SECONDS, self._again)\n",
-        new="        self._timer = None\n",
+        old="        self._next_try.after(AGAIN_SECONDS)\n",
+        new="        self._next_try.cancel()\n",
         caught_by=(f"{CONCURRENT}::test_a_retry_waits_while_the_disk_is_full",),
     ),
     Mutant(
@@ -241,15 +242,17 @@ MUTANTS = (
     Mutant(
         name="a start does not read which messages became dead letters",
         file="upstream/retry/dead_letters.py",
-        old="            origins = _read_origins(store, queue, start)\n",
-        new="            origins = _read_origins(store, queue, queue.max_offset)\n",
-        caught_by=(f"{DEAD_LETTERS}::test_restart_between_record_and_journal_entry_buries_nothing_twice",),
+        old="            origins = broker.replaced_by_dead_letters(queue, start)\n",
+        new="            origins = broker.replaced_by_dead_letters(queue, queue.max_offset)\n",
+        caught_by=(f"{DEAD_LETTERS}::test_restart_between_record_and_journal_entry_writes_no_dead_letter_twice",),
     ),
     Mutant(
         name="a message is finished before its dead letter is durable",
         file="upstream/retry/dead_letters.py",
-        old=", done=done)[0].offset)\n            tracker.undecided[job.offset] = False\n",
-        new=")[0].offset)\n            done(None)\n",
+        old="            self._broker.append_dead_letter(self.group, job, reason, partial(self._done, job, resolved))\n"
+        "            tracker.undecided[job.offset] = False\n",
+        new="            self._broker.append_dead_letter(self.group, job, reason, lambda *_: None)\n"
+        "            self._done(job, resolved, None, self._broker.dead_letter_topic(self.group), 0, 0)\n",
         caught_by=(f"{DEAD_LETTERS}::test_key_waits_until_the_dead_letter_is_durable",),
     ),
     Mutant(
@@ -265,7 +268,7 @@ MUTANTS = (
         old="        if expired:\n            self._expired(expired)\n",
         new="",
         caught_by=(
-            "tests/unit/test_group.py::test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry",
+            "tests/unit/upstream/delivery/test_group.py::test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry",
         ),
     ),
 )

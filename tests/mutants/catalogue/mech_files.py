@@ -4,14 +4,44 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-QUEUE = "tests/unit/test_consume_queue.py"
-JAVA = "tests/unit/test_java.py"
-FOREIGN = "tests/unit/test_foreign.py"
-INDEX = "tests/integration/test_index.py"
-STATE = "tests/unit/test_state_file.py"
-TOPICS = "tests/unit/test_topics.py"
+QUEUE = "tests/unit/broker/queues/test_consume_queue.py"
+JAVA = "tests/unit/broker/format/test_java.py"
+FOREIGN = "tests/unit/broker/opening/test_foreign.py"
+INDEX = "tests/integration/broker/store/test_index.py"
+STATE = "tests/unit/broker/runtime/test_state_file.py"
+TOPICS = "tests/unit/broker/queues/test_topics.py"
+
+COMMIT = "tests/unit/broker/log/test_group_commit.py"
+BACKGROUND = "tests/integration/broker/store/test_store_background.py"
 
 MUTANTS = (
+    Mutant(
+        name="the next flush begins when those of this one are told",
+        file="broker/log/group_commit.py",
+        old="        driver.on_shown(sum([batch.is_last for batch in self._shown]))\n        self.begin()\n",
+        new="        driver.on_shown(sum([batch.is_last for batch in self._shown]))\n",
+        caught_by=(f"{COMMIT}::test_way_back_is_shown_next_begun_told",),
+    ),
+    Mutant(
+        name="what a flush has written is shown before its sync has ended",
+        file="broker/log/group_commit.py",
+        old="            batch.go_on(SYNCING)\n        self._sync_oldest()\n",
+        new=(
+            "            batch.go_on(SYNCING)\n"
+            "            self._log.visible_end = batch.end\n"
+            "            for queue, offset in batch._queues:\n"
+            "                queue.max_offset = offset\n"
+            "        self._sync_oldest()\n"
+        ),
+        caught_by=(f"{BACKGROUND}::test_nothing_shows_before_the_sync_has_ended",),
+    ),
+    Mutant(
+        name="a flush that waits does not note that the one on its way is durable",
+        file="broker/log/group_commit.py",
+        old="                if batch.state is SYNCING:\n",
+        new="                if batch.state is None:\n",
+        caught_by=(f"{COMMIT}::test_flush_completes_what_is_under_way_without_a_sync_of_its_own",),
+    ),
     Mutant(
         name="a queue file is named by its first unit, not by its first byte",
         file="broker/queues/consume_queue.py",
@@ -38,7 +68,9 @@ MUTANTS = (
         file="broker/log/commit_log.py",
         old="            segment.file.sync()\n            segment.unsynced = False\n",
         new="            segment.unsynced = False\n",
-        caught_by=("tests/integration/test_store_recovery.py::test_every_acknowledged_append_survives_any_stop",),
+        caught_by=(
+            "tests/integration/broker/store/test_store_recovery.py::test_every_acknowledged_append_survives_any_stop",
+        ),
     ),
     Mutant(
         name="a tag's hash runs over characters, not over UTF-16 units",
@@ -88,14 +120,14 @@ MUTANTS = (
         file="broker/opening/store_json.py",
         old="_CHECKPOINT.pack(ms, ms, checkpoint.index_ms, 0, checkpoint.log_end)",
         new="_CHECKPOINT.pack(ms, ms, 0, checkpoint.index_ms, checkpoint.log_end)",
-        caught_by=("tests/unit/test_store_json.py::test_checkpoint_stands_in_both_forms",),
+        caught_by=("tests/unit/broker/opening/test_store_json.py::test_checkpoint_stands_in_both_forms",),
     ),
     Mutant(
         name="a clean stop leaves the mark of an open store",
         file="broker/opening/store_json.py",
         old="        self._disk.remove(self._path)\n        self._disk.sync_folder(self._root)\n",
         new="        self._disk.sync_folder(self._root)\n",
-        caught_by=("tests/unit/test_store_json.py::test_abort_file_marks_an_open_store",),
+        caught_by=("tests/unit/broker/opening/test_store_json.py::test_abort_file_marks_an_open_store",),
     ),
     Mutant(
         name="a bare integer key below zero is not read",
@@ -107,11 +139,11 @@ MUTANTS = (
     Mutant(
         name="a state file is put in place before its twin",
         file="broker/runtime/state_file.py",
-        old="""        yield from self._twin.saving(twin)
+        old="""        yield from self._twin.writing(twin)
         yield from writing_whole(self._disk, self.path, body, backup=self._backup)
 """,
         new="""        yield from writing_whole(self._disk, self.path, body, backup=self._backup)
-        yield from self._twin.saving(twin)
+        yield from self._twin.writing(twin)
 """,
         caught_by=(f"{STATE}::test_state_after_any_stop_is_old_or_new",),
     ),
@@ -129,7 +161,7 @@ MUTANTS = (
         new="        or name.startswith(DEAD_LETTER_PREFIX)\n",
         caught_by=(
             f"{TOPICS}::test_system_topics_are_told",
-            "tests/integration/test_broker_topics_refused.py::test_publish_to_a_topic_of_the_brokers_own_is_refused",
+            "tests/integration/broker/store/test_broker_topics_refused.py::test_publish_to_a_topic_of_the_brokers_own_is_refused",
         ),
     ),
     Mutant(
@@ -137,7 +169,7 @@ MUTANTS = (
         file="broker/queues/offsets.py",
         old='            f"{topic}@{group}": {',
         new='            f"{group}@{topic}": {',
-        caught_by=("tests/unit/test_offsets.py::test_offsets_survive_in_rocketmqs_shape",),
+        caught_by=("tests/unit/broker/queues/test_offsets.py::test_offsets_survive_in_rocketmqs_shape",),
     ),
     Mutant(
         name="offsets go to RocketMQ one too high",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-OCCURRENCE = "tests/unit/test_occurrence.py"
-UNFOLD = "tests/integration/test_loop_unfold.py"
-LOOPS = "tests/integration/test_loops.py"
-NODE = "tests/integration/test_loops_node.py"
+OCCURRENCE = "tests/unit/broker/scheduled/test_occurrence.py"
+UNFOLD = "tests/integration/broker/scheduled/test_loop_unfold.py"
+LOOPS = "tests/integration/broker/scheduled/test_loops.py"
+NODE = "tests/integration/proxy/node/test_loops_node.py"
 KILLS = "tests/lifecycle/test_kill_points.py"
 
 MUTANTS = (
@@ -84,7 +84,7 @@ MUTANTS = (
         new="        skipped = max(0, missed - 1)\n",
         caught_by=(
             f"{LOOPS}::test_missed_in_a_downtime_come_in_order_and_the_rhythm_goes_on",
-            "tests/integration/test_loops_stops.py::test_any_downtime_gives_all_that_was_missed",
+            "tests/integration/broker/scheduled/test_loops_stops.py::test_any_downtime_gives_all_that_was_missed",
         ),
     ),
     Mutant(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SELECTORS = "tests/unit/test_selectors.py"
-ORDERLY = "tests/unit/test_orderly_consumer.py"
-OWNERSHIP = "tests/unit/test_queue_ownership.py"
-STRATEGIES = "tests/unit/test_consumer_strategies.py"
-MODEL = "tests/unit/test_orderly_model.py::TestOrderly"
+SELECTORS = "tests/unit/broker/features/test_selectors.py"
+ORDERLY = "tests/unit/broker/features/test_orderly_consumer.py"
+OWNERSHIP = "tests/unit/upstream/progress/test_queue_ownership.py"
+STRATEGIES = "tests/unit/broker/features/test_consumer_strategies.py"
+MODEL = "tests/unit/broker/features/test_orderly_model.py::TestOrderly"
 KILLS = "tests/lifecycle/test_kill_points.py"
 
 MUTANTS = (
@@ -31,7 +31,9 @@ MUTANTS = (
         file="proxy/services/message_checks.py",
         old="                queue_id = queue_of_hash(self._key_hash(key), queues)\n",
         new="                queue_id = self._key_hash(key) % queues\n",
-        caught_by=("tests/integration/test_queue_choice.py::test_every_way_in_sends_a_key_to_its_queue",),
+        caught_by=(
+            "tests/integration/proxy/services/test_queue_choice.py::test_every_way_in_sends_a_key_to_its_queue",
+        ),
     ),
     Mutant(
         name="a key wins over the selector",
@@ -45,7 +47,7 @@ MUTANTS = (
         file="broker/queues/queue_locks.py",
         old="lease.client_id == client_id or now - lease.renewed > EXPIRY_SECONDS:",
         new="lease.client_id == client_id or now - lease.renewed > EXPIRY_SECONDS / 2:",
-        caught_by=("tests/unit/test_queue_locks.py::TestLocks",),
+        caught_by=("tests/unit/broker/queues/test_queue_locks.py::TestLocks",),
     ),
     Mutant(
         name="a group that somebody else consumes is joined",
@@ -60,7 +62,7 @@ MUTANTS = (
     Mutant(
         name="locks are renewed once",
         file="broker/consumer/member.py",
-        old='            self._later("renew", RENEWAL_SECONDS, self._renew)\n',
+        old="            self._renewal.after(RENEWAL_SECONDS)\n",
         new="            pass\n",
         caught_by=(f"{ORDERLY}::test_locks_are_renewed_while_a_listener_runs",),
     ),
@@ -150,32 +152,38 @@ MUTANTS = (
         file="broker/consumer/concurrent.py",
         old="        if self.reader.next - low >= self.owner.options.span_max:\n            return False\n",
         new="",
-        caught_by=("tests/unit/test_concurrent_consumer.py::test_reading_stops_so_far_ahead_of_an_unfinished_message",),
+        caught_by=(
+            "tests/unit/broker/features/test_concurrent_consumer.py::test_reading_stops_so_far_ahead_of_an_unfinished_message",
+        ),
     ),
     Mutant(
         name="the lag of a subscription is without a bound",
         file="upstream/delivery/subscription.py",
         old="        self._source.lag_max = config.consume_lag_max\n",
         new="        self._source.lag_max = 1 << 40\n",
-        caught_by=("tests/unit/test_group.py::test_consume_lag_bounds_reading_from_the_first_message_on",),
+        caught_by=(
+            "tests/unit/upstream/delivery/test_group.py::test_consume_lag_bounds_reading_from_the_first_message_on",
+        ),
     ),
     Mutant(
         name="a message runs beside one of its key that has just been read",
         file="upstream/delivery/job_loops.py",
         old="            if tail is not None:\n                tail.successor = job\n",
         new="            if tail is not None and tail.state is not _READY:\n                tail.successor = job\n",
-        caught_by=("tests/unit/test_order.py::test_order_queue_runs_one_per_key_in_order",),
+        caught_by=("tests/unit/upstream/delivery/test_order.py::test_order_queue_runs_one_per_key_in_order",),
     ),
     Mutant(
         name="a key that waits holds up all others",
         file="upstream/delivery/job_loops.py",
         old="            tail = tails.get(key)\n            tails[key] = job\n",
         new='            tail = tails.get(key := b"")\n            tails[key] = job\n            job.key = key\n',
-        caught_by=("tests/unit/test_group.py::test_one_key_that_never_answers_leaves_all_others_to_finish",),
+        caught_by=(
+            "tests/unit/upstream/delivery/test_group.py::test_one_key_that_never_answers_leaves_all_others_to_finish",
+        ),
     ),
     Mutant(
         name="a subscription by key does not ask for the keys of its messages",
-        file="upstream/source.py",
+        file="upstream/embedded/source.py",
         old='        self._message_keys = config.order_key == "KEY"\n',
         new="        self._message_keys = False\n",
         caught_by=("tests/acceptance/test_demo.py::test_demo_of_order_passes_twice_and_after_an_aborted_run",),

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PUTS = "tests/unit/test_timer_puts.py"
-TIMERS = "tests/integration/test_timers.py"
-CANCEL = "tests/integration/test_timers_cancel.py"
-LOOPS = "tests/integration/test_loops.py"
+PUTS = "tests/unit/broker/scheduled/test_timer_puts.py"
+TIMERS = "tests/integration/broker/scheduled/test_timers.py"
+CANCEL = "tests/integration/broker/scheduled/test_timers_cancel.py"
+LOOPS = "tests/integration/broker/scheduled/test_loops.py"
 KILLS = "tests/lifecycle/test_kill_points.py"
 
 MUTANTS = (
     Mutant(
         name="a slot of the wheel has its count in the last field",
-        file="broker/scheduled/timer/wheel.py",
+        file="broker/scheduled/timer/pending/wheel.py",
         old="            run.append(SLOT.pack(time, first, last, count, 0))\n",
         new="            run.append(SLOT.pack(time, first, last, 0, count))\n",
         caught_by=(f"{TIMERS}::test_wheel_has_rocketmqs_form",),
     ),
     Mutant(
         name="a unit of the timer log is not linked back to the one before in its slot",
-        file="broker/scheduled/timer/table.py",
+        file="broker/scheduled/timer/pending/table.py",
         old="                previous = slot.last\n",
         new="                previous = -1\n",
         caught_by=(f"{CANCEL}::test_cancel_is_rocketmqs",),
     ),
     Mutant(
         name="a mark of the timer log never reaches its file",
-        file="broker/scheduled/timer/log.py",
+        file="broker/scheduled/timer/pending/log.py",
         old="            self._write_at(position + _SIZE_AT, bytes(4))\n",
         new="",
-        caught_by=("tests/unit/test_timer_log.py::TestTimerLog",),
+        caught_by=("tests/unit/broker/scheduled/test_timer_log.py::TestTimerLog",),
     ),
     Mutant(
         name="the timers' checkpoint is written in place, in two pieces",
-        file="broker/scheduled/timer/state.py",
+        file="broker/scheduled/timer/pending/state.py",
         old='        yield from writing_whole(self._disk, self.check_path, data.ljust(CHECK_BYTES, b"\\x00"))\n',
         new="""        file = self._disk.open(self.check_path, create=True)
         try:
@@ -53,7 +53,7 @@ MUTANTS = (
         new="        own = _FACTS % (slot, slot, ",
         caught_by=(
             f"{PUTS}::test_timed_message_stands_in_the_log_as_rocketmq_writes_it",
-            "tests/unit/test_wait_properties.py::test_message_waits_as_its_properties_ask",
+            "tests/unit/broker/format/test_wait_properties.py::test_message_waits_as_its_properties_ask",
         ),
     ),
     Mutant(
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a timer is due when its slot begins",
-        file="broker/scheduled/timer/table.py",
+        file="broker/scheduled/timer/pending/table.py",
         old="                into = timers\n",
         new="                into, key = timers, slot_ms\n",
         caught_by=(f"{TIMERS}::test_each_timer_is_delivered_at_its_very_millisecond",),
@@ -101,7 +101,8 @@ MUTANTS = (
     Mutant(
         name="a refused timer is dropped",
         file="broker/scheduled/timer/due.py",
-        old="        self.aside[unit.physical] = Aside(message, reason, self._clock.wall_ms())\n        self._table",
+        old="        self.refused[unit.physical] = Refused(message, reason, self._clock.wall_ms())\n"
+        "        self._table",
         new="        self._table.forget(unit)\n        self._table",
         caught_by=(
             f"{TIMERS}::test_refused_timer_holds_up_nobody",
@@ -129,14 +130,14 @@ MUTANTS = (
         old="    yield from _apply_decisions(parts, 0, {})\n",
         new="    yield from _apply_decisions(parts, parts.store.end, {})\n",
         caught_by=(
-            "tests/integration/test_timers_model.py::test_any_prefix_of_the_timer_log_gives_all_that_is_pending",
+            "tests/integration/broker/scheduled/test_timers_model.py::test_any_prefix_of_the_timer_log_gives_all_that_is_pending",
             f"{KILLS}::test_kill_at_some_changes_breaks_nothing[0-Timers]",
         ),
         seconds_max=300,
     ),
     Mutant(
         name="a cancel counts as one more timer of its slot",
-        file="broker/scheduled/timer/table.py",
+        file="broker/scheduled/timer/pending/table.py",
         old="            count = -1 if entry.cancel else 1\n            if slot is None:",
         new="            count = 1\n            if slot is None:",
         caught_by=(f"{CANCEL}::test_cancel_is_rocketmqs",),
@@ -163,26 +164,30 @@ MUTANTS = (
         caught_by=(
             f"{CANCEL}::test_cancel_is_rocketmqs",
             f"{LOOPS}::test_cancel_survives_a_kill",
-            "tests/integration/test_loops_stops.py::test_any_downtime_gives_all_that_was_missed",
+            "tests/integration/broker/scheduled/test_loops_stops.py::test_any_downtime_gives_all_that_was_missed",
         ),
     ),
     Mutant(
         name="pending timers go with their log file",
-        file="broker/scheduled/timer/keeper.py",
+        file="broker/scheduled/timer/retention_hold.py",
         old="            if table.is_pending(unit, position) and unit.physical not in due.superseded:\n",
         new="            if table.is_pending(unit, position) and unit.physical in due.superseded:\n",
-        caught_by=("tests/integration/test_timers_keeper.py::test_pending_timer_moves_on_as_its_files_go",),
+        caught_by=(
+            "tests/integration/broker/scheduled/test_timers_retention_hold.py::test_pending_timer_moves_on_as_its_files_go",
+        ),
     ),
     Mutant(
         name="RocketMQ is told that its master enqueued nothing",
-        file="broker/scheduled/timer/state.py",
+        file="broker/scheduled/timer/pending/state.py",
         old="check.offset, _NO_MASTER, *self._versions)",
         new="check.offset, 0, *self._versions)",
-        caught_by=("tests/integration/test_timers_stops.py::test_rocketmq_enqueues_nothing_again_after_a_kill",),
+        caught_by=(
+            "tests/integration/broker/scheduled/test_timers_stops.py::test_rocketmq_enqueues_nothing_again_after_a_kill",
+        ),
     ),
     Mutant(
         name="RocketMQ is told of a later moment and offset than what waits",
-        file="broker/scheduled/timer/state.py",
+        file="broker/scheduled/timer/pending/state.py",
         old="_CHECK.pack(check.read_ms, check.log_end, check.offset, _NO_MASTER,",
         new="_CHECK.pack(check.read_ms + 3_600_000, check.log_end, check.offset + 9, _NO_MASTER,",
         caught_by=("tests/interop/test_timers.py::test_what_waits_goes_there_and_back_again",),
@@ -193,6 +198,6 @@ MUTANTS = (
         file="proxy/services/producer_service.py",
         old="        for place, out_ms in waiting.items():\n            unique_key = receipts[place].msg_id\n",
         new="        for place, out_ms in waiting.items():\n            unique_key = receipts[0].msg_id\n",
-        caught_by=("tests/integration/test_timers_wire.py::test_batch_mixes_all_kinds_of_delay",),
+        caught_by=("tests/integration/proxy/services/test_timers_wire.py::test_batch_mixes_all_kinds_of_delay",),
     ),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BROKER = "tests/integration/test_transactions.py"
-FOREIGN = "tests/integration/test_transactions_foreign.py"
-KEEPER = "tests/integration/test_transactions_keeper.py"
-SERVICE = "tests/integration/test_transaction_service.py"
-CLIENT = "tests/unit/test_client_transactions.py"
-TYPES = "tests/integration/test_message_types.py"
+BROKER = "tests/integration/broker/features/test_transactions.py"
+FOREIGN = "tests/integration/broker/features/test_transactions_foreign.py"
+RETENTION_HOLD = "tests/integration/broker/features/test_transactions_retention_hold.py"
+SERVICE = "tests/integration/proxy/services/test_transaction_service.py"
+CLIENT = "tests/unit/pyddmq/test_client_transactions.py"
+TYPES = "tests/integration/proxy/services/test_message_types.py"
 ACCEPTANCE = "tests/acceptance/test_transactions.py"
 
 MUTANTS = (
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a discarded transaction cannot be decided by hand",
-        file="proxy/operate/transaction_changes.py",
+        file="proxy/operate/changes/transactions.py",
         old="        if row is not None and resumed:\n",
         new="        if row is None and resumed:\n",
         caught_by=(f"{ACCEPTANCE}::test_discarded_transactions_are_seen_decided_and_resumed",),
@@ -71,23 +71,22 @@ MUTANTS = (
     ),
     Mutant(
         name="a listener that raises rolls back",
-        file="pyddmq/client/transaction_producer.py",
-        old="            state, remark = LocalState.UNKNOWN, remark_of(error)\n",
-        new="            state, remark = LocalState.ROLLBACK, remark_of(error)\n",
+        file="pyddmq/client/checks.py",
+        old="    return (LocalState.UNKNOWN, remark_of(answer)) if",
+        new="    return (LocalState.ROLLBACK, remark_of(answer)) if",
         caught_by=(f"{CLIENT}::test_every_answer_and_failure_of_a_listener_becomes_a_state",),
     ),
     Mutant(
         name="the local transaction runs before its half is stored",
         file="pyddmq/client/transaction_producer.py",
-        old="        half, attempts = self._send_half(message, timeout_ms)\n",
-        new="        self._listener.execute(message, arg)\n"
-        "        half, attempts = self._send_half(message, timeout_ms)\n",
+        old="        half, attempts = self._call(HALF, half_arg",
+        new="        self._listener.execute(message, arg)\n        half, attempts = self._call(HALF, half_arg",
         caught_by=(f"{CLIENT}::test_refused_half_raises_and_runs_nothing",),
     ),
     Mutant(
         name="an answer to a check is told with every fetch",
-        file="pyddmq/client/check_thread.py",
-        old="        self._answers.clear()\n",
+        file="pyddmq/client/checks.py",
+        old="        self.answers.clear()\n",
         new="",
         caught_by=(f"{CLIENT}::test_checks_are_answered_in_the_background_with_the_next_fetch",),
     ),
@@ -99,7 +98,7 @@ MUTANTS = (
         caught_by=(
             f"{SERVICE}::test_two_pollers_never_hold_one_check",
             f"{BROKER}::test_checks_come_when_due_and_one_poller_has_each",
-            "tests/integration/test_check_fetches.py::test_check_whose_producer_died_comes_again_after_the_interval",
+            "tests/integration/proxy/services/test_check_fetches.py::test_check_whose_producer_died_comes_again_after_the_interval",
         ),
     ),
     Mutant(
@@ -177,7 +176,7 @@ MUTANTS = (
         file="broker/transaction/checker.py",
         old="            due = arrival + (timeout if half.immunity_ms is None else half.immunity_ms / 1000)\n",
         new="            due = now + timeout + (half.born_ms - halves.clock.wall_ms()) / 1000\n",
-        caught_by=(f"{KEEPER}::test_producers_clock_has_no_say",),
+        caught_by=(f"{RETENTION_HOLD}::test_producers_clock_has_no_say",),
     ),
     Mutant(
         name="a check writes an op record",
@@ -189,10 +188,10 @@ MUTANTS = (
     ),
     Mutant(
         name="a half that is put again begins to count anew",
-        file="broker/transaction/keeper.py",
+        file="broker/transaction/retention_hold.py",
         old="        times = max(half.times, transactions.times_of(offset))\n",
         new="        times = half.times\n",
-        caught_by=(f"{KEEPER}::test_undecided_half_is_put_again_and_its_handle_stays_valid",),
+        caught_by=(f"{RETENTION_HOLD}::test_undecided_half_is_put_again_and_its_handle_stays_valid",),
     ),
     Mutant(
         name="a half that RocketMQ put again is two",

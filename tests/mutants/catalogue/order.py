@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PIPELINE = "tests/integration/test_ddmq_faults_pipeline.py"
-GROUP = "tests/unit/test_group.py"
+PIPELINE = "tests/integration/upstream/test_ddmq_faults_pipeline.py"
+GROUP = "tests/unit/upstream/delivery/test_group.py"
 
 MUTANTS = (
     Mutant(
         name="keys are compared by Java's hash of them",
-        file="upstream/source.py",
+        file="upstream/embedded/source.py",
         old="                return self._make_keyed(units, keys)\n",
         new="                from broker.format.java import string_hash\n\n"
         "                hashes = [key and str(string_hash(bytes(key).decode())) for key in keys]\n"
@@ -42,7 +42,7 @@ MUTANTS = (
         file="conf/checks.py",
         old="    if any(spec.provides_json for spec in specs[:gate]):\n",
         new="    if gate >= 0:\n",
-        caught_by=("tests/unit/test_conf_loader.py::test_subscription_error_says_what_would_be_right",),
+        caught_by=("tests/unit/conf/test_conf_loader.py::test_subscription_error_says_what_would_be_right",),
         rows=("W56",),
     ),
     Mutant(
@@ -50,7 +50,7 @@ MUTANTS = (
         file="conf/order_key.py",
         old="    if not isinstance(query, JSONPath) or not query.singular_query():\n",
         new="    if not query:\n",
-        caught_by=("tests/unit/test_conf_models.py::test_order_key_refuses_what_cannot_name_one_key",),
+        caught_by=("tests/unit/conf/test_conf_models.py::test_order_key_refuses_what_cannot_name_one_key",),
         rows=("W56",),
     ),
     Mutant(
@@ -77,7 +77,7 @@ MUTANTS = (
         file="upstream/delivery/job_loops.py",
         old="            if tail is not None:\n                tail.successor = job\n",
         new="            if tail is not None and tail.state is not _READY:\n                tail.successor = job\n",
-        caught_by=("tests/unit/test_order.py::test_order_queue_runs_one_per_key_in_order",),
+        caught_by=("tests/unit/upstream/delivery/test_order.py::test_order_queue_runs_one_per_key_in_order",),
         rows=("W57",),
     ),
     Mutant(
@@ -95,7 +95,9 @@ MUTANTS = (
         "                line.listed = False\n            if batch",
         new="                rotation.appendleft(line)\n            else:\n"
         "                line.listed = False\n            if batch",
-        caught_by=("tests/unit/test_buffer.py::test_long_line_of_one_topic_delays_another_by_one_batch_at_most",),
+        caught_by=(
+            "tests/unit/upstream/delivery/test_buffer.py::test_long_line_of_one_topic_delays_another_by_one_batch_at_most",
+        ),
         rows=("W57",),
     ),
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-WIRE = "tests/integration/test_ddmq_faults_wire.py"
-PIPELINE = "tests/integration/test_ddmq_faults_pipeline.py"
-NODE = "tests/integration/test_ddmq_faults_node.py"
-GROUP = "tests/unit/test_group.py"
-CONCURRENT = "tests/unit/test_concurrent_consumer.py"
+WIRE = "tests/integration/proxy/services/test_ddmq_faults_wire.py"
+PIPELINE = "tests/integration/upstream/test_ddmq_faults_pipeline.py"
+NODE = "tests/integration/proxy/node/test_ddmq_faults_node.py"
+GROUP = "tests/unit/upstream/delivery/test_group.py"
+CONCURRENT = "tests/unit/broker/features/test_concurrent_consumer.py"
 
 MUTANTS = (
     Mutant(
@@ -17,7 +17,7 @@ MUTANTS = (
         old="                self._outcomes.error(job, answer)\n",
         new="                self._outcomes.succeed(job)\n",
         caught_by=(
-            "tests/unit/test_actions.py::test_exception_is_retried_max_retry_times_and_then_dead_lettered",
+            "tests/unit/actions/test_actions.py::test_exception_is_retried_max_retry_times_and_then_dead_lettered",
             f"{PIPELINE}::test_failure_in_the_last_action_keeps_the_body",
         ),
         rows=("W12", "W13"),
@@ -33,16 +33,15 @@ MUTANTS = (
     Mutant(
         name="what fails in the last action is written nowhere",
         file="upstream/delivery/outcomes.py",
-        old="        if is_dead_letter_topic(job.topic):\n            # No dead letter",
-        new="        if is_dead_letter_topic(job.topic) or held_permit and not "
-        "job.deliveries:\n            # No dead letter",
+        old="        if self.is_dead_letter(job):\n            # No dead letter",
+        new="        if self.is_dead_letter(job) or held_permit and not job.deliveries:\n            # No dead letter",
         caught_by=(f"{PIPELINE}::test_failure_in_the_last_action_keeps_the_body",),
         rows=("W13",),
     ),
     Mutant(
         name="a message that timed out for the last time is dropped as a success",
         file="upstream/delivery/outcomes.py",
-        old='            self.bury(job, "timeouts", reason)\n',
+        old='            self.dead_letter(job, "timeouts", reason)\n',
         new="            self.succeed(job)\n",
         caught_by=(f"{GROUP}::test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry",),
         rows=("W14",),
@@ -63,14 +62,14 @@ MUTANTS = (
         "            return False\n",
         new="        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):\n"
         "            self.succeed(job)\n            return True\n",
-        caught_by=("tests/unit/test_retry_topic.py::test_full_disk_retries_in_place",),
+        caught_by=("tests/unit/upstream/retry/test_retry_topic.py::test_full_disk_retries_in_place",),
         rows=("W18",),
     ),
     Mutant(
         name="a retry that the store refuses advances the offset of the program's consumer",
         file="broker/consumer/leaving.py",
-        old="        self._timer = self._shared.scheduler.call_later(AGAIN_SECONDS, self._again)\n",
-        new="        self._settle()\n",
+        old="        self._next_try.after(AGAIN_SECONDS)\n",
+        new="        self._complete()\n",
         caught_by=(f"{CONCURRENT}::test_a_retry_waits_while_the_disk_is_full",),
         rows=("W18",),
     ),
@@ -85,8 +84,8 @@ MUTANTS = (
     Mutant(
         name="maxRetry 0 switches the retries of fails off as well",
         file="upstream/delivery/outcomes.py",
-        old="        if wait_ms is None:\n            self.bury(job, ",
-        new="        if wait_ms is None or not self.config.max_retry:\n            self.bury(job, ",
+        old="        if wait_ms is None:\n            self.dead_letter(job, ",
+        new="        if wait_ms is None or not self.config.max_retry:\n            self.dead_letter(job, ",
         caught_by=(f"{GROUP}::test_max_retry_of_zero_leaves_the_retries_of_fails_alone",),
         rows=("W19",),
     ),
@@ -95,7 +94,7 @@ MUTANTS = (
         file="conf/models.py",
         old="    for index, interval in enumerate(intervals):\n",
         new="    for index, interval in enumerate(each for each in intervals if each > DAY_MS):\n",
-        caught_by=("tests/unit/test_conf_models.py::test_retry_intervals_refuses_what_ddmq_misreads",),
+        caught_by=("tests/unit/conf/test_conf_models.py::test_retry_intervals_refuses_what_ddmq_misreads",),
         rows=("W20",),
     ),
     Mutant(
@@ -103,12 +102,14 @@ MUTANTS = (
         file="upstream/retry/retry.py",
         old="            return intervals[index - 1] if index else REPEAT_MS_DEFAULT\n",
         new="            return intervals[index - 1] if index else None\n",
-        caught_by=("tests/unit/test_retry.py::test_next_interval_walks_the_list_and_repeats_at_minus_one",),
+        caught_by=(
+            "tests/unit/upstream/retry/test_retry.py::test_next_interval_walks_the_list_and_repeats_at_minus_one",
+        ),
         rows=("W20",),
     ),
     Mutant(
         name="a parsed body is handed out as it is written anew",
-        file="proxy/services/consumer_service.py",
+        file="upstream/embedded/source.py",
         old="            located = self._store.locate(places, locate_unpacked)\n",
         new="""            import json
 
@@ -135,7 +136,7 @@ MUTANTS = (
         old="            if subscription.enabled or was is not None:\n",
         new="            if subscription.enabled:\n",
         caught_by=(
-            "tests/unit/test_conf_diff.py::test_disabling_the_last_topic_stops_it",
+            "tests/unit/conf/test_conf_diff.py::test_disabling_the_last_topic_stops_it",
             f"{NODE}::test_disabling_the_last_topic_stops_the_group",
         ),
         rows=("W24",),

@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a token is compared as text",
-        file="proxy/operate/changes.py",
+        file="proxy/operate/changes/desk.py",
         old='        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):\n',
         new="        if not hmac.compare_digest(given, token):\n",
         caught_by=(f"{ADMIN}::test_authorization_of_any_bytes_is_refused_and_no_fault",),
@@ -160,8 +160,8 @@ MUTANTS = (
     Mutant(
         name="a cancel is kept whole through its steps",
         file="proxy/services/delay_service.py",
-        old="        self._scheduler.call_later(0, self._step, steps, slot, call.header(), occurrence.id)\n",
-        new="        self._scheduler.call_later(0, self._step, steps, slot, call, occurrence.id)\n",
+        old="self._answering(steps, slot, call.header(), occurrence.id)",
+        new="self._answering(steps, slot, call, occurrence.id)",
         caught_by=(f"{KEPT}::test_repeated_adds_and_cancels_keep_no_frames",),
     ),
 )

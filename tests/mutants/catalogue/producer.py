@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-NODE = "tests/integration/test_ddmq_faults_node.py"
+NODE = "tests/integration/proxy/node/test_ddmq_faults_node.py"
 
 MUTANTS = (
     Mutant(
@@ -16,7 +16,7 @@ MUTANTS = (
         new="""    max_tps: float | None = setting(
         None,
         "Messages per second that are read""",
-        caught_by=("tests/unit/test_conf_loader.py::test_problem_reads_file_line_key_and_sentence",),
+        caught_by=("tests/unit/conf/test_conf_loader.py::test_problem_reads_file_line_key_and_sentence",),
         rows=("W79",),
     ),
     Mutant(
@@ -36,7 +36,7 @@ MUTANTS = (
         new="    return abs(value) % queues if value >= 0 else -(abs(value) % queues)\n",
         caught_by=(
             f"{NODE}::test_hash_of_any_sign_and_size_chooses_a_queue",
-            "tests/integration/test_node.py::test_queue_is_chosen_by_partition_then_hash_then_key_then_in_turn",
+            "tests/integration/proxy/node/test_node.py::test_queue_is_chosen_by_partition_then_hash_then_key_then_in_turn",
         ),
         rows=("W80",),
     ),

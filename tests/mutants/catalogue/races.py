@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PIPELINE = "tests/integration/test_ddmq_faults_pipeline.py"
-GROUP = "tests/unit/test_group.py"
-BUFFER = "tests/unit/test_buffer.py"
+PIPELINE = "tests/integration/upstream/test_ddmq_faults_pipeline.py"
+GROUP = "tests/unit/upstream/delivery/test_group.py"
+BUFFER = "tests/unit/upstream/delivery/test_buffer.py"
 RELOAD = "tests/simulation/test_reload.py"
-DIFF = "tests/unit/test_conf_diff.py"
+DIFF = "tests/unit/conf/test_conf_diff.py"
 
 MUTANTS = (
     Mutant(
@@ -24,7 +24,7 @@ MUTANTS = (
         file="upstream/state.py",
         old='    assert following is not None, f"offset {job.offset}: {event.name} in {job.state.name}"\n',
         new="    following = following or job.state\n",
-        caught_by=("tests/unit/test_state.py::test_step_outside_the_table_trips_an_assertion",),
+        caught_by=("tests/unit/upstream/delivery/test_state.py::test_step_outside_the_table_trips_an_assertion",),
         rows=("W36",),
     ),
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS = (
         file="upstream/delivery/limits.py",
         old='        assert self.used >= 0, "a permit was released twice"\n',
         new="",
-        caught_by=("tests/unit/test_limits.py::test_permit_released_twice_trips_an_assertion",),
+        caught_by=("tests/unit/upstream/delivery/test_limits.py::test_permit_released_twice_trips_an_assertion",),
         rows=("W36",),
     ),
     Mutant(
@@ -70,10 +70,10 @@ MUTANTS = (
     ),
     Mutant(
         name="the limit of the lag keeps a permit each time it says no",
-        file="upstream/source.py",
-        old="                if room < len(lane.pending) and not lane.retries:\n",
+        file="upstream/embedded/source.py",
+        old="                if room < len(group_queue.pending) and not group_queue.retries:\n",
         new="                self._subscription.permits.used += not room\n"
-        "                if room < len(lane.pending) and not lane.retries:\n",
+        "                if room < len(group_queue.pending) and not group_queue.retries:\n",
         caught_by=(f"{PIPELINE}::test_lag_limit_takes_no_permits",),
         rows=("W41",),
     ),
@@ -142,7 +142,7 @@ MUTANTS = (
         old="        for step in steps.values():\n            step()\n",
         new="""        for group in node.groups.values():
             for name in group.topic_names():
-                group.restart_topic(name, lambda: [each.adopted.clear() for each in group.lanes()])
+                group.restart_topic(name, lambda: [each.adopted.clear() for each in group.group_queues()])
         for step in steps.values():
             step()
 """,
@@ -202,7 +202,7 @@ MUTANTS = (
         file="conf/foreign.py",
         old='        "proxies": _warn(_ONE_NODE),\n',
         new='        "proxies": _refuse(_ONE_NODE),\n',
-        caught_by=("tests/unit/test_conf_loader.py::test_ddmqs_harmless_fields_are_warnings_with_a_reason",),
+        caught_by=("tests/unit/conf/test_conf_loader.py::test_ddmqs_harmless_fields_are_warnings_with_a_reason",),
         rows=("W47",),
     ),
 )

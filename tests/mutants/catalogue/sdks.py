@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-AT_START = "tests/integration/test_results_at_start.py"
-DETAILS = "tests/integration/test_ddmq_details.py"
+AT_START = "tests/integration/proxy/services/test_results_at_start.py"
+DETAILS = "tests/integration/proxy/services/test_ddmq_details.py"
 LIBRARIES = "tests/simulation/test_sdks.py::test_kills_cost_libraries_nothing_that_was_answered"
-LIMITED = "tests/integration/test_limited_sends.py"
-NO_UTF8 = "tests/integration/test_texts_no_utf8.py"
+LIMITED = "tests/integration/proxy/services/test_limited_sends.py"
+NODE_LISTS = "tests/simulation/test_sdk_node_lists.py"
+NO_UTF8 = "tests/integration/proxy/services/test_texts_no_utf8.py"
 
 MUTANTS = (
+    Mutant(
+        name="a half message above a rate is refused at once",
+        file="proxy/services/transaction_service.py",
+        old="                again and self._limited.wait(",
+        new="                not again and self._limited.wait(",
+        caught_by=(f"{LIMITED}::test_other_sends_are_tried_once_more_too",),
+    ),
+    Mutant(
+        name="a half message overtakes a send of its connection that waits",
+        file="proxy/services/transaction_service.py",
+        old="        if connection in self._limited.waiting:\n",
+        new="        if self._limited.waiting is None:\n",
+        caught_by=(f"{LIMITED}::test_half_behind_a_send_that_waits_keeps_its_place",),
+    ),
+    Mutant(
+        name="a topic that is not there has a code that takes the node out of libraries' lists",
+        file="proxy/services/message_checks.py",
+        old="        return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f",
+        new="        return Refusal(ResultCode.FAIL_UNKNOWN, f",
+        caught_by=(f"{NODE_LISTS}::test_codes_that_keep_the_node_stop_nothing",),
+    ),
     Mutant(
         name="results that come while the node starts are answered with an exception",
         file="proxy/services/starting_service.py",

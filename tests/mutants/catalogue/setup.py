@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-NODE = "tests/integration/test_ddmq_faults_node.py"
-CONSUMER = "tests/unit/test_client_consumer.py"
+NODE = "tests/integration/proxy/node/test_ddmq_faults_node.py"
+CONSUMER = "tests/unit/pyddmq/test_client_consumer.py"
 
 MUTANTS = (
     Mutant(
@@ -49,7 +49,7 @@ MUTANTS = (
         name="every result has a line in the log",
         file="proxy/services/consumer_service.py",
         old="            applied = group.apply(\n",
-        new='            self._notices._write("result", group.name, 1, {"topic": result.topic})\n'
+        new='            self._limited_log._write("result", group.name, 1, {"topic": result.topic})\n'
         "            applied = group.apply(\n",
         caught_by=(f"{NODE}::test_traffic_writes_no_log_lines",),
         rows=("W98",),
@@ -61,7 +61,9 @@ MUTANTS = (
         "example):\n            self._write(event, group, count",
         new="        if not self._gathered((event, group, kind), count, example) or "
         "count:\n            self._write(event, group, count",
-        caught_by=("tests/unit/test_notices.py::test_flood_of_notices_becomes_one_line_per_minute",),
+        caught_by=(
+            "tests/unit/broker/runtime/test_rate_limited_log.py::test_flood_of_events_becomes_one_line_per_minute",
+        ),
         rows=("W98",),
     ),
     Mutant(
@@ -70,7 +72,7 @@ MUTANTS = (
         old="        sent = [self._encode(message) for message in messages]\n",
         new="        sent = list({message.hash_id: self._encode(message) for message in messages}.values())\n",
         caught_by=(
-            "tests/unit/test_client_producer.py::test_send_batch_asks_for_receipts_and_returns_one_per_message",
+            "tests/unit/pyddmq/test_client_producer.py::test_send_batch_asks_for_receipts_and_returns_one_per_message",
         ),
         rows=("W95",),
     ),

@@ -4,14 +4,61 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-CHOICE = "tests/integration/test_queue_choice.py"
-NAMES = "tests/integration/test_hostile_names.py"
-PAGES = "tests/integration/test_unreadable_pages.py::test_unreadable_page_costs_what_lies_on_it"
-NESTED = "tests/integration/test_nested_records.py"
-FEATURES = "tests/integration/test_features.py"
-FOLDER = "tests/integration/test_data_folder.py"
+CHOICE = "tests/integration/proxy/services/test_queue_choice.py"
+NAMES = "tests/integration/broker/store/test_hostile_names.py"
+PAGES = "tests/integration/broker/store/test_unreadable_pages.py::test_unreadable_page_costs_what_lies_on_it"
+NESTED = "tests/integration/broker/store/test_nested_records.py"
+FEATURES = "tests/integration/broker/store/test_features.py"
+FOLDER = "tests/integration/broker/store/test_data_folder.py"
+
+FULL = "tests/integration/broker/store/test_retention_full_disk.py"
 
 MUTANTS = (
+    Mutant(
+        name="a full disk gets no room for the checkpoint that a due file waits for",
+        file="broker/retention.py",
+        old="            if self._checkpointer.is_postponed:\n                self._space.give_back()\n",
+        new="",
+        caught_by=(f"{FULL}::test_full_disk_gets_room_from_an_old_file",),
+    ),
+    Mutant(
+        name="publishes have the spare file set aside anew before the checkpoint is written",
+        file="broker/log/segment_space.py",
+        old="(not self.is_given_back and self._make_spare())",
+        new="self._make_spare()",
+        caught_by=(f"{FULL}::test_publishes_get_nothing_of_what_is_given_back",),
+    ),
+    Mutant(
+        name="a start does not know that the spare file was given back",
+        file="broker/log/segment_space.py",
+        old="                file.truncate(0)\n            finally:",
+        new="                self._disk.remove(self._path)\n            finally:",
+        caught_by=(f"{FULL}::test_stop_at_every_change_leaves_a_store_that_goes_on",),
+    ),
+    Mutant(
+        name="store.json is believed whatever sizes the files have",
+        file="broker/tools/interchange.py",
+        old="        if told not in sizes and count > 1:\n",
+        new="        if told not in sizes and not count:\n",
+        caught_by=("tests/integration/broker/store/test_store_check.py::test_sizes_that_no_file_has_are_refused",),
+    ),
+    Mutant(
+        name="numbers in properties have no bound",
+        file="broker/format/numbers.py",
+        old="    if text and len(text) <= digits_max and text.isascii()",
+        new="    if text and text.isascii()",
+        caught_by=(
+            "tests/unit/broker/format/test_numbers.py::test_what_is_no_number_is_none",
+            "tests/unit/broker/format/test_numbers.py::test_records_with_such_a_number_are_as_without_it",
+        ),
+    ),
+    Mutant(
+        name="other scripts' digits are read as numbers",
+        file="broker/format/numbers.py",
+        old="len(text) <= digits_max and text.isascii() and text.isdigit():",
+        new="len(text) <= digits_max and text.isdigit():",
+        caught_by=("tests/unit/broker/format/test_numbers.py::test_what_is_no_number_is_none",),
+    ),
     Mutant(
         name="the sign of a key's hash is masked where a Python send chooses the queue",
         file="proxy/services/message_checks.py",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-WIRE = "tests/integration/test_ddmq_faults_wire.py"
-NODE = "tests/integration/test_ddmq_faults_node.py"
-SERVED = "tests/integration/test_node.py"
-GROUP = "tests/unit/test_group.py"
-CROSSING = "tests/unit/test_crossing.py"
-BUFFER = "tests/unit/test_buffer.py"
+WIRE = "tests/integration/proxy/services/test_ddmq_faults_wire.py"
+NODE = "tests/integration/proxy/node/test_ddmq_faults_node.py"
+SERVED = "tests/integration/proxy/node/test_node.py"
+GROUP = "tests/unit/upstream/delivery/test_group.py"
+CROSSING = "tests/unit/upstream/delivery/test_crossing.py"
+BUFFER = "tests/unit/upstream/delivery/test_buffer.py"
 
 MUTANTS = (
     Mutant(
@@ -41,9 +41,9 @@ MUTANTS = (
         file="upstream/delivery/results.py",
         old="""        subscription.counters.stale("unknown_offset").add()
         return "ignored"
-    if lane.tracker""",
+    if group_queue.tracker""",
         new="""        return "repeated"
-    if lane.tracker""",
+    if group_queue.tracker""",
         caught_by=(
             f"{GROUP}::test_results_for_what_was_never_delivered_are_counted_by_reason",
             f"{WIRE}::test_submit_is_false_for_what_it_did_not_take",
@@ -85,7 +85,8 @@ MUTANTS = (
     Mutant(
         name="deliveries that timed out take no answer for themselves",
         file="upstream/delivery/crossing.py",
-        old="    if _take(lane, offset, lambda earlier: speaks_for(holder, earlier.holder)):\n        return False\n",
+        old="    if _take(group_queue, offset, lambda earlier: speaks_for(holder, earlier.holder)):\n"
+        "        return False\n",
         new="",
         caught_by=(f"{CROSSING}::test_first_success_after_a_redelivery_to_the_same_client_keeps_the_key",),
         rows=("W3",),
@@ -226,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message without a body ends the pull",
-        file="proxy/services/consumer_service.py",
+        file="upstream/embedded/source.py",
         old="            located = self._store.locate(places, locate_unpacked)\n",
         new="            located = self._store.locate(places, locate_unpacked)\n"
         "            if any(begin == end for _, begin, end, _, _ in located):\n"
@@ -236,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a delivery names its queue another way than the receipt",
-        file="upstream/delivery/group_lanes.py",
+        file="upstream/delivery/group_queues.py",
         old='        return f"{self._qid_prefix}{queue_id}"\n',
         new='        return f"null_{queue_id}"\n',
         caught_by=(f"{WIRE}::test_queue_id_is_one_text_everywhere",),

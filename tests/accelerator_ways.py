@@ -1,0 +1,95 @@
+"""The compiled accelerators and the Python that they stand for, chosen by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.format import locating, unique_key
+from broker.index import file, rows
+from broker.log import commit_log, encoder
+from broker.runtime import sums
+from broker.runtime.accelerators import AcceleratorState, compiled
+from broker.scheduled import release_plain
+from broker.scheduled.timer import taking
+from proxy.services import message_checks
+from proxy.wire import pull_reply, scan_binary_send, scan_compact, scan_compact_send
+from proxy.wire.scan_messages import one_by_one
+from tests.conftest import need
+from upstream.delivery import job_loops
+from upstream.embedded import source, stretch
+
+
+class Place(NamedTuple):
+    """Where an accelerator is called: module and attribute, its module and function, and what stands for it."""
+
+    owner: ModuleType
+    attribute: str
+    module: str
+    function: str
+    pure: Callable[..., Any]
+
+
+PLACES = (
+    Place(encoder, "_measure", "broker.log.encode_accelerator", "measure", encoder._measure_none),
+    Place(encoder, "_encode", "broker.log.encode_accelerator", "encode", encoder._encode_none),
+    Place(sums, "crc32", "broker.runtime.sum_accelerator", "crc32", sums.library_crc32),
+    Place(unique_key, "numbered_keys", "broker.format.unique_key_accelerator", "numbered", unique_key._numbered),
+    Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows", rows._fed_none),
+    Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_by_columns),
+    Place(message_checks, "_check", "proxy.services.check_accelerator", "check", message_checks._check_none),
+    Place(scan_compact_send, "_scan", "proxy.wire.send_accelerator", "compact_messages", one_by_one),
+    Place(scan_binary_send, "_scan", "proxy.wire.send_accelerator", "binary_messages", one_by_one),
+    Place(commit_log, "locate_usual", "broker.format.locate_accelerator", "locate", locating._locate_usual),
+    Place(stretch, "message_keys", "broker.format.locate_accelerator", "keys", locating._message_keys),
+    Place(source, "message_keys", "broker.format.locate_accelerator", "keys", locating._message_keys),
+    Place(release_plain, "release", "broker.scheduled.release_accelerator", "release", release_plain._release),
+    Place(taking, "read_units", "broker.scheduled.timer.taking_accelerator", "read", taking._read),
+    Place(taking, "fitting", "broker.scheduled.timer.taking_accelerator", "fitting", taking._fitting),
+    Place(taking, "usual", "broker.scheduled.timer.taking_accelerator", "usual", taking._usual),
+    Place(taking, "completed", "broker.scheduled.timer.taking_accelerator", "completed", taking._completed),
+    Place(taking, "count_waiting", "broker.scheduled.timer.taking_accelerator", "waiting", taking._waiting),
+    Place(scan_compact, "_usual", "proxy.wire.pull_accelerator", "scan", scan_compact._usual_none),
+    Place(scan_compact, "_usual_submit", "proxy.wire.pull_accelerator", "scan_submit", scan_compact._usual_submit_none),
+    Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply", pull_reply._usual_none),
+    *(
+        Place(job_loops, name, "upstream.jobs_accelerator", name, getattr(job_loops, f"_{name}"))
+        for name in ("placed", "make", "submit", "admit", "buffer", "take", "hand_out", "finish", "places")
+    ),
+)
+MODULES = sorted({place.module for place in PLACES})
+WAYS = ("pure", "compiled")
+
+
+def need_compiled() -> None:
+    """Skip where the accelerators are not compiled; with CI=true that is a failure."""
+    missing = {
+        module: state.value for module in MODULES if (state := compiled(module)[0]) is not AcceleratorState.COMPILED
+    }
+    need(not missing, f"a compiled accelerator (python compile_accelerators.py, with a C compiler) of {missing}")
+
+
+@contextmanager
+def running(way: str) -> Iterator[None]:
+    """Have all accelerators run in one of the two ways, whatever the environment says."""
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, attribute, module, function, pure in PLACES:
+            patch.setattr(owner, attribute, pure if way == "pure" else getattr(compiled(module)[1], function))
+        yield
+
+
+def both(work: Callable[[], Any]) -> Any:
+    """Return what `work` returns, or class and text of what it raises; asserts that both ways give the same."""
+    found = []
+    for way in WAYS:
+        with running(way):
+            try:
+                found.append(work())
+            except Exception as error:
+                found.append((type(error), str(error)))
+    assert found[0] == found[1]
+    return found[0]

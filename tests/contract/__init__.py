@@ -1,0 +1,1 @@
+"""What every implementation of a seam has to give, asked of each."""

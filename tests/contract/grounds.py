@@ -1,0 +1,165 @@
+"""The same node over either broker: publish, pull as the consumer service does, answer, let time pass, kill, start."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from broker.runtime.bundle import runtime_of
+from broker.runtime.file_writes import FileWrites
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import RateLimitedLog
+from tests.unit.upstream_world import ROOT, Client, World
+from upstream.delivery.buffer import Batch
+from upstream.delivery.pauses import Pauses
+from upstream.progress.progress import Progress
+from upstream.source import Broker, Source
+from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
+
+Taken = dict[tuple[str, int], bytes]
+"""Bodies by (qid, offset)."""
+
+
+class Ground(World):
+    """What the contract asks of a node."""
+
+    revokes = False
+    topic = "t"
+
+    def source(self, queue: int = 0) -> Source:
+        """Return the source of the running generation."""
+        subscription = self.group_queue(queue).subscription
+        assert subscription is not None
+        source: Source = vars(subscription)["_source"]
+        return source
+
+    def put(self, body: str, *, key: str | None = None, queue: int = 0, tag: str = "") -> None:
+        """Publish one message."""
+        self.publish(key, queue=queue, body=body.encode(), tag=tag)
+
+    def damage(self, queue: int, offset: int) -> None:
+        """Make a stored message unreadable."""
+        physical, _, _ = self.store.topics[self.topic].queues[queue].read(offset, 1)[0]
+        self.sim.flip_bit(f"{ROOT}/commitlog/{0:020d}", physical + 5)
+
+    def widen(self) -> None:
+        """Give the topic one queue more."""
+        self.store.create_topic(self.topic, self.queues + 1)
+        self.turn_end()
+
+    def committed(self, queue: int = 0) -> int | None:
+        """Return what the broker has as committed."""
+        return self.progress.offsets.get(self.group_name, self.topic, queue)
+
+    def commit(self) -> None:
+        """Begin a commit, and let it end."""
+        self.progress.begin_commit()
+        self.advance(0.2)
+
+    def letters(self) -> list[bytes]:
+        """Return the bodies of the group's dead letters."""
+        return [each["body"].encode() for each in self.dead_letters()]
+
+    def take(self, client: Client) -> Taken:
+        """Pull until nothing is there, and read each reply's bodies as the consumer service does."""
+        taken: Taken = {}
+        while (batch := self.pull(client, self.topic)) is not None:
+            for offset, (view, start, end, _, _) in self.messages(batch):
+                taken[batch.qid, offset] = bytes(view[start:end])
+        return taken
+
+    def messages(self, batch: Batch) -> list[tuple[int, Any]]:
+        """Return what of a batch can be sent; the rest is given back or ended."""
+        generation = batch.jobs[0].subscription
+        messages = generation.slices(batch.jobs)
+        if messages is None:
+            reply = generation.sort_out(batch.jobs, self.group.reply_bytes_max)
+            self.group.drop_unreadable(batch, reply.unreadable)
+            self.group.drop_unusable(reply.unusable)
+            self.group.return_undelivered(reply.left)
+            messages = reply.messages
+        return messages
+
+    def drain(self, client: Client, seconds: float = 5.0) -> Taken:
+        """Pull, time and again, for so long."""
+        taken: Taken = {}
+        for _ in range(round(seconds * 10)):
+            taken |= self.take(client)
+            self.advance(0.1)
+        return taken
+
+    def ack(self, client: Client, *places: tuple[str, int], fail: bool = False) -> int:
+        """Answer for messages; how many counted."""
+        counted = 0
+        for qid, offset in places:
+            success, failed = ([], [offset]) if fail else ([offset], [])
+            applied = self.group.apply(self.topic, qid, success, failed, client)
+            counted += applied.counted
+        self.turn_end()
+        return counted
+
+
+class EmbeddedGround(Ground):
+    """Over the store."""
+
+
+class MemoryGround(Ground):
+    """Over partitions in memory."""
+
+    revokes = True
+
+    def __init__(self, *subscriptions: dict[str, Any], seed: int = 1, **how: Any) -> None:
+        self.cluster = Cluster(Random(seed))
+        super().__init__(*subscriptions, **how)
+
+    def open(self) -> None:
+        """Start the node on its journal and on the cluster."""
+        self.metrics = Metrics()
+        self.limited_log = RateLimitedLog(self.clock)
+        for each in self.subscriptions:
+            self.cluster.partitions(each["topic"], self.queues)
+        self.memory = MemoryBroker(self.cluster, clock=self.clock, scheduler=self.scheduler)
+        file_writes = FileWrites(self.disk)
+        file_writes.syncs = SlowSyncs(self.cluster, self.scheduler)
+        self.progress = Progress.open(
+            ROOT,
+            queues=self.memory,
+            runtime=runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
+            file_writes=file_writes,
+        )
+        self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
+        self.group = self.make_group(self.config())
+        self.group.start()
+
+    def broker(self) -> Broker:
+        """Return the one in memory."""
+        return self.memory
+
+    def put(self, body: str, *, key: str | None = None, queue: int = 0, tag: str = "") -> None:
+        """Append to a partition."""
+        properties = {"TAGS": tag} if tag else {}
+        partition = self.cluster.partitions(self.topic, queue + 1)[queue]
+        self.memory.publish(partition, Record(body=body.encode(), key=key, properties=properties))
+        self.turn_end()
+
+    def turn_end(self) -> None:
+        """Write the journal."""
+        self.progress.flush()
+
+    def damage(self, queue: int, offset: int) -> None:
+        """Make a stored message unreadable."""
+        self.cluster.topics[self.topic][queue].records[offset].problem = "damaged"
+
+    def widen(self) -> None:
+        """Give the topic one queue more."""
+        self.memory.give(self.topic, self.queues)
+        self.turn_end()
+
+    def committed(self, queue: int = 0) -> int | None:
+        """Return what the cluster has as committed."""
+        return self.cluster.committed.get((self.group_name, self.topic, queue))
+
+    def letters(self) -> list[bytes]:
+        """Return the bodies of the group's dead letters."""
+        [partition] = self.cluster.partitions(self.memory.dead_letter_topic(self.group_name))
+        return [record.body for _, record in partition.after(0)]

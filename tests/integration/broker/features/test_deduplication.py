@@ -1,0 +1,248 @@
+"""What a store remembers of numbers: which records count, and what a failed sync leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from broker.deduplication.deduplication import Deduplication
+from broker.log.put import Position, Put
+from broker.store import Store
+from broker.testing import ManualClock, SimDisk
+from proxy.services.keyed_sends import Again, KeyedSends
+from proxy.wire import Call
+from pyddmq.codes import Repeat, ResultCode
+from tests.integration.keyed_tools import NAME, key, memory
+from tests.integration.store_tools import HOST, ROOT, open_store
+
+
+def append(store: Store, number: int, **more: Any) -> Position:
+    """Stage a record with a number."""
+    block = b"UNIQ_KEY\x01%b\x02" % key(number)
+    put = Put(store.topics["t"], 0, b"%d" % number, block, unique_key=key(number), **more)
+    [position] = store.append([put], born_ms=1, born_host=HOST)
+    return position
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_record_that_takes_the_place_of_another_does_not_count(checkpoint: bool) -> None:
+    """A delivery, a commit, a retry, a redrive: the first record is the receipt, whatever copies the log has."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 1)
+    first = append(store, 0)
+    second = append(store, 1)
+    append(store, 0, prepared_offset=first.physical or -1)
+    append(store, 5, prepared_offset=second.physical)
+    store.flush()
+    if checkpoint:
+        memory(store, disk).close()
+    store.close()
+    opened = open_store(disk)
+    known = memory(opened, disk)
+    assert known.judge([key(0)]).places == [first.physical]
+    assert known.judge([key(1)]).places == [second.physical]
+    assert known.judge([key(5)]).places is None
+    assert known.judge([key(2)]).places == ()
+    opened.close()
+
+
+def test_checkpoint_that_says_more_than_the_log_is_not_believed() -> None:
+    """As a power loss under `flush: async` may leave it; then the log alone says what is there."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 1)
+    append(store, 0)
+    store.flush()
+    known = memory(store, disk)
+    store.close()
+    raw = disk.open(f"{ROOT}/pyddmq/deduplication")
+    before = raw.read(0, raw.size())
+    store = open_store(disk)
+    known = memory(store, disk)
+    judged = known.judge([key(1)])
+    known.stored(judged, [append(store, 1).physical])
+    store.flush()
+    known.close()
+    kept = disk.open(f"{ROOT}/pyddmq/deduplication")
+    later = kept.read(0, kept.size())
+    assert before != later
+    store.close()
+    other = SimDisk()
+    store = open_store(other)
+    store.create_topic("t", 1)
+    append(store, 0)
+    store.flush()
+    store.close()
+    file = other.open(f"{ROOT}/pyddmq/deduplication", create=True)
+    file.write(0, [later])
+    store = open_store(other)
+    known = memory(store, other)
+    assert [known.judge([key(number)]).places for number in (0, 1)] == [[0], ()]
+    file = other.open(f"{ROOT}/pyddmq/deduplication")
+    assert file.read(0, file.size()) != later, "it is written anew before anything is appended"
+    store.close()
+
+
+class ReplySlot:
+    """Takes an answer."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def answer(self, frame: Any) -> None:
+        """Note it."""
+        self.answers.append(frame)
+
+
+class Connection:
+    """A client that asks."""
+
+    address = "127.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.slots: list[ReplySlot] = []
+
+    def later(self) -> ReplySlot:
+        """The next place."""
+        self.slots.append(ReplySlot())
+        return self.slots[-1]
+
+
+class Told:
+    """Takes refusals."""
+
+    def tell_refused(self, *_: Any) -> None:
+        """Nothing to do."""
+
+
+def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> None:
+    """One that waits for the sync, and one that comes after it; nobody is told that the message is stored."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 1)
+    known = memory(store, disk)
+    sends = KeyedSends(known, store=store, publishing=Told(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
+    connection, call = Connection(), Call(0x80, "sendSync", 1, 0, b"")
+
+    def encode(_: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
+        return b"stored %d" % repeat
+
+    def refused(_: Call, code: ResultCode, text: str) -> bytes:
+        return b"refused %d" % code
+
+    def ask() -> None:
+        sends.answer(connection, call, [key(0)], sends.judge([key(0)]), encode, refused=refused)  # type: ignore[arg-type]
+
+    judged = sends.judge([key(0)])
+    known.stored(judged, [append(store, 0).physical])
+    ask()
+    assert connection.slots[0].answers == []
+    disk.fail("sync", path_part="/commitlog/")
+    store.flush()
+    ask()
+    assert [slot.answers for slot in connection.slots] == [[b"refused 10"], [b"refused 10"]]
+    store.abandon()
+
+
+def test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is() -> None:
+    """Not before the flush, and in it."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 1)
+    known = memory(store, disk)
+    sends = KeyedSends(known, store=store, publishing=Told(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
+    connection, call = Connection(), Call(0x80, "sendSync", 1, 0, b"")
+    known.stored(sends.judge([key(0)]), [append(store, 0).physical])
+    sends.answer(
+        connection,  # type: ignore[arg-type]
+        call,
+        [key(0)],
+        sends.judge([key(0)]),
+        lambda _, again, repeat: b"stored %d at %d" % (repeat, again[0].entry.queue_offset if again[0].entry else -1),
+        refused=lambda *_: b"refused",
+    )
+    assert connection.slots[0].answers == []
+    store.flush()
+    assert connection.slots[0].answers == [b"stored 1 at 0"]
+    store.close()
+
+
+HOUR_MS = 3_600_000
+OTHER = b"FE00000000FF00000001"
+SECOND = 1.0
+
+
+def known_and_clock(clock: ManualClock) -> tuple[SimDisk, Store, Deduplication]:
+    """A store with one numbered message of NAME, and what is remembered of it."""
+    disk = SimDisk()
+    store = open_store(disk, clock=clock)
+    store.create_topic("t", 1)
+    known = memory(store, disk, clock=clock)
+    send(store, known, 0)
+    return disk, store, known
+
+
+def send(store: Store, known: Deduplication, number: int, name: bytes = NAME) -> None:
+    """Store a message with a number, as a send does."""
+    judged = known.judge([key(number, name)])
+    block = b"UNIQ_KEY\x01%b\x02" % key(number, name)
+    put = Put(store.topics["t"], 0, b"x", block, unique_key=key(number, name))
+    known.stored(judged, [position.physical for position in store.append([put], born_ms=1, born_host=HOST)])
+    store.flush()
+
+
+def let_live(clock: ManualClock, known: Deduplication, seconds: int) -> None:
+    """Let the node live for so long."""
+    for _ in range(seconds // 10):
+        clock.advance(10 * SECOND)
+        known.tick()
+
+
+@pytest.mark.parametrize("restarted", ["no", "when set back"])
+def test_clock_set_ahead_and_back_silences_nobody(restarted: str) -> None:
+    """What others store by it makes nobody silent who sent a second ago, nor does the way back."""
+    clock = ManualClock()
+    disk, store, known = known_and_clock(clock)
+    right_ms = clock.wall_ms()
+    clock.set_wall_ms(right_ms + HOUR_MS)
+    send(store, known, 0, OTHER)
+    let_live(clock, known, 30)
+    if restarted == "no":
+        assert known.judge([key(0)]).places
+        assert known.judge([key(1)]).places == ()
+    clock.set_wall_ms(right_ms + 60_000)
+    if restarted != "no":
+        known.close()
+        store.close()
+        store = open_store(disk, clock=clock)
+        known = memory(store, disk, clock=clock)
+    let_live(clock, known, 30)
+    assert known.judge([key(0)]).places
+    send(store, known, 1)
+    assert known.judge([key(1)]).places
+    assert known.judge([key(1, OTHER)]).places == ()
+    store.close()
+
+
+def test_who_sends_nothing_while_the_node_lives_is_forgotten() -> None:
+    """After deduplicationSec, whether the clock was set ahead meanwhile or the node was down for a day."""
+    clock = ManualClock()
+    disk, store, known = known_and_clock(clock)
+    known.close()
+    store.close()
+    clock.advance(86_400)
+    store = open_store(disk, clock=clock)
+    known = memory(store, disk, clock=clock)
+    for count in range(65):
+        send(store, known, count, OTHER)
+        if count == 5:
+            clock.set_wall_ms(clock.wall_ms() + HOUR_MS)
+        if count < 60:
+            assert known.judge([key(1)]).places == ()
+        let_live(clock, known, 10)
+    assert known.judge([key(1)]).places is None
+    assert known.judge([key(65, OTHER)]).places == ()
+    store.close()

@@ -1,0 +1,126 @@
+"""Transactions on the admin port: the documents of what is undecided and discarded, page by page, and the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.query import NotFound
+from broker.runtime.steps import run_now
+from broker.transaction.settings import CheckSettings
+from proxy.admin.waiting_tables import transactions_table
+from proxy.operate.lookups.transactions import Asked, search
+from proxy.operate.views.waiting import PendingTransactions, TransactionsAnswer, TransactionSettings
+from tests.integration.transaction_tools import Broker, broker
+
+
+def found(store: Broker, **query: str) -> TransactionsAnswer:
+    """The answer to a request."""
+    limit = int(query.pop("limit", "100"))
+    return run_now(search(store.transactions, Asked.of(query, limit=limit), now_ms=store.clock.wall_ms()))
+
+
+def groups_of(answer: TransactionsAnswer) -> list[str]:
+    """Producer groups of what is listed, in its order."""
+    return [each.group for each in answer.transactions]
+
+
+def test_undecided_are_listed_page_by_page_and_counted() -> None:
+    """`next` goes on where a page ended; counts, settings and the oldest are in every answer."""
+    store = broker()
+    first = store.half(b"1", group="a")
+    for group in ("b", "a", "b"):
+        store.half(b"x", group=group)
+    answer = found(store, limit="3")
+    assert (groups_of(answer), answer.next) == (["a", "b", "a"], 3)
+    last = found(store, **{"limit": "3", "from": "3"})
+    assert (groups_of(last), last.next) == (["b"], None)
+    assert groups_of(found(store, group="b")) == ["b", "b"]
+    assert groups_of(found(store, topic="nowhere")) == []
+    assert answer.undecided_total == 4
+    assert answer.pending == [
+        PendingTransactions(topic="t", group="a", count=2),
+        PendingTransactions(topic="t", group="b", count=2),
+    ]
+    assert answer.settings == TransactionSettings(
+        timeout_ms=6000, interval_ms=30_000, checks_max=15, discard_seconds=604_800.0
+    )
+    assert answer.oldest_ms == answer.transactions[0].stored_ms
+    assert answer.transactions[0].handle == first
+    assert not found(store, limit="0").transactions
+    store.commit(first, group="a")
+    assert found(store).undecided_total == 3
+
+
+def test_page_is_made_in_steps() -> None:
+    """The loop does other things between some records and the next, also where most are decided, or of other groups."""
+    store = broker()
+    for number in range(100):
+        store.half(b"x", group="a" if number % 10 else "b")
+    asked = Asked.of({"group": "b"}, limit=100)
+    steps = search(store.transactions, asked, now_ms=store.clock.wall_ms())
+    for _ in range(3):
+        # Each ends before the page does; StopIteration would end the test.
+        next(steps)
+    assert len(groups_of(run_now(steps))) == 10
+
+
+def test_discarded_are_listed_apart_until_they_are_resumed() -> None:
+    """Counted and listed by their own queue; one that was resumed is undecided again."""
+    store = broker(checks=CheckSettings(timeout_ms=10, interval_ms=100, checks_max=1))
+    store.transactions.start()
+    store.half(b"1")
+    store.half(b"2")
+    store.scheduler.advance(1)
+    store.transactions.fetch_checks("g", 10)
+    store.scheduler.advance(1)
+    store.store.flush()
+    answer = found(store, state="discarded")
+    assert (answer.discarded_total, [each.offset for each in answer.transactions]) == (2, [0, 1])
+    assert {each.state for each in answer.transactions} == {"discarded"}
+    outcomes: list[Any] = []
+    store.transactions.resume(1, outcomes.append)
+    store.store.flush()
+    answer = found(store, state="discarded")
+    assert (answer.discarded_total, [each.offset for each in answer.transactions]) == (1, [0])
+    assert found(store).undecided_total == 1
+
+
+def test_one_is_found_by_id_and_handle_wherever_it_stands() -> None:
+    """Decided ones too."""
+    store = broker()
+    handle = store.half(b"1")
+    transaction_id = handle.rpartition("-")[2]
+    store.roll_back(handle)
+    for text in (transaction_id, handle):
+        rows = found(store, id=text).transactions
+        assert [(each.state, each.id) for each in rows] == [("rolledBack", transaction_id)]
+    with pytest.raises(NotFound, match="no transaction"):
+        found(store, id="0" * 32)
+
+
+@pytest.mark.parametrize("query", [{"state": "committed"}, {"from": "-1"}, {"from": "x"}, {"from": "9" * 20}])
+def test_request_that_makes_no_sense_is_told_so(query: dict[str, str]) -> None:
+    """With the parameter in the sentence."""
+    with pytest.raises(ValueError, match=next(iter(query))):
+        Asked.of(query, limit=1)
+
+
+def test_node_that_is_not_open_has_none() -> None:
+    """While it recovers."""
+    answer = run_now(search(None, Asked(10), now_ms=1))
+    assert (answer.undecided_total, answer.discarded_total, answer.transactions) == (0, 0, ())
+    assert transactions_table(None, 1) == ""
+
+
+def test_table_names_topic_group_age_and_what_was_discarded() -> None:
+    """Nothing while there never was a transaction; texts of producers are escaped."""
+    store = broker()
+    assert transactions_table(store.transactions, 1) == ""
+    handle = store.half(b"1", group="<b>")
+    text = transactions_table(store.transactions, store.clock.wall_ms() + 90_000)
+    assert "&lt;b&gt;" in text
+    assert "the oldest for " in text
+    store.commit(handle, group="<b>")
+    assert "Every transaction is decided." in transactions_table(store.transactions, 1)

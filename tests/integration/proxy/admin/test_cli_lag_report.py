@@ -1,0 +1,44 @@
+"""`pyddmq lag report`, asked as its users ask it; what it reports is tests/spark's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.app import run
+from tests.integration.proxy.admin.test_cli_lag_export import data_directory
+
+
+def test_missing_spark_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to install."""
+    for name in [name for name in sys.modules if name == "lag.spark.jobs" or name.startswith("lag.spark.jobs.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    assert run(["lag", "report", "--journal", data_directory(tmp_path)]) == 8
+    message = " ".join(capsys.readouterr().err.split())
+    assert "runs on Spark, and there is no pyspark" in message
+    assert "pip install 'pyddmq[server,spark]'" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--journal", "/nowhere"], 11, "has no lag journal: give a data directory"),
+        (["--format", "pdf"], 2, "--format is 'pdf': it is one of html, markdown, json, csv, incidents-csv"),
+        (["--since", "soon"], 2, "--since"),
+        (["--since", "1h", "--until", "2h"], 2, "which is not behind its begin"),
+    ],
+)
+def test_wrong_options_are_told_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, sentence: str
+) -> None:
+    """In a sentence."""
+    pytest.importorskip("pyspark")
+    journal = [] if "--journal" in options else ["--journal", data_directory(tmp_path)]
+    assert run(["lag", "report", *journal, *options]) == code
+    assert sentence in " ".join(capsys.readouterr().err.split())

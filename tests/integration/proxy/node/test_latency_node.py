@@ -1,0 +1,136 @@
+"""How long a node takes, on a whole node in virtual time: a disk whose syncs take 4 ms, a network of 1 ms."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+from actions.registry import Registry
+from broker.runtime.metrics import Metrics
+from broker.runtime.timed_syncs import SYNC_SECONDS
+from broker.testing import SimDisk, SimSyncs
+from conf.loader import loads
+from proxy.admin.page import render
+from proxy.node.node import Node, Seams
+from proxy.node.reload import Reloader
+from proxy.operate import answers
+from proxy.operate.live_node import LiveNode
+from proxy.services.publishing import PUBLISH_SECONDS
+from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
+from tests.simulation.wire import Codec, consumer_codec, consumer_idl, producer_codec, producer_idl
+from upstream.delivery.latency import END_TO_END_SECONDS, HAND_OUT_SECONDS
+
+YAML = """
+node: {segmentBytes: 4194304, producerPort: 9613, consumerPort: 9713}
+topics:
+  orders: {queues: 1}
+groups:
+  - {group: g, topics: [{topic: orders}]}
+"""
+
+
+class Half(Random):
+    """Draws the middle of everything."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class Peer(asyncio.Protocol):
+    """A client that sends calls and keeps the replies."""
+
+    def __init__(self) -> None:
+        self.received = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+
+class Machine:
+    """One node, and clients of it."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.clock = VirtualClock(self.loop)
+        disk = SimDisk()
+        self.network = SimNetwork(self.loop, Half(), NetworkFaults())
+        seams = Seams(
+            loop=self.loop,
+            clock=self.clock,
+            disk=disk,
+            randomness=Random(2),
+            network=self.network,
+            syncs=SimSyncs(disk, self.loop, Half(), seconds_max=0.008),
+        )
+        self.metrics = Metrics()
+        self.node = Node(loads(YAML, actions=Registry()).config, seams=seams, registry=Registry(), metrics=self.metrics)
+        self.view = LiveNode(self.node, Reloader(self.node, lambda: loads(YAML, actions=Registry())))
+        task = self.loop.create_task(self.node.start())
+        self.loop.run(task.done, seconds=60)
+        task.result()
+
+    def call(self, codec: Codec, port: int, method: str, **arguments: Any) -> None:
+        """Call once over a connection of its own and wait for the reply."""
+        peer = Peer()
+        transport = self.network.connect(peer, ("127.0.0.1", port))
+        assert transport is not None
+        transport.write(codec.call(method, 1, **arguments))
+        self.loop.run(lambda: bool(peer.received), seconds=10)
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.clock.monotonic() + seconds
+        self.loop.run(lambda: self.clock.monotonic() >= end, seconds=seconds + 1)
+
+    def seen(self, name: str, *labels: str) -> dict[int, int]:
+        """Observations by bucket."""
+        counts = self.metrics.histogram(name, *labels).counts
+        return {place: count for place, count in enumerate(counts) if count}
+
+
+def test_each_stretch_of_a_messages_way_is_observed_and_shows_where_an_operator_looks() -> None:
+    """Three messages of a frame wait for one sync of 4 ms; a second later they are pulled, and then finished."""
+    machine = Machine()
+    messages = [producer_idl.Message(topic="orders", key=str(each), body=b"{}") for each in range(3)]
+    machine.call(producer_codec(), 9613, "sendBatchSync", messages=messages)
+    assert machine.seen(PUBLISH_SECONDS) == {12: 3}
+    assert machine.metrics.histogram(PUBLISH_SECONDS).sum_us == 3 * 4_000
+    assert machine.seen(SYNC_SECONDS, "commit_log") == {12: 1}
+    machine.let_pass(1.1)
+    machine.call(consumer_codec(), 9713, "pull", request=consumer_idl.PullRequest(groupId="g"))
+    assert machine.seen(HAND_OUT_SECONDS, "g", "orders") == {21: 3}
+    assert machine.seen(END_TO_END_SECONDS, "g", "orders") == {}
+    result = consumer_idl.ConsumeResult(
+        context=consumer_idl.Context(groupId="g", topic="orders", qid="pyddmq_broker-0_0"),
+        successOffsets=[0, 1],
+        failOffsets=[2],
+    )
+    machine.let_pass(1.1)
+    machine.call(consumer_codec(), 9713, "submit", result=result)
+    assert machine.seen(END_TO_END_SECONDS, "g", "orders") == {22: 2}
+    # The first one is that of the start, which waited for it.
+    assert machine.seen(SYNC_SECONDS, "ack_journal") == {0: 1}
+    machine.let_pass(0.1)
+    assert machine.seen(SYNC_SECONDS, "ack_journal") == {0: 1, 12: 1}
+    shown = answers.stats(machine.view, limit=0, loop_lag_seconds=0.0).latencies
+    assert [(each.name, each.labels, each.count) for each in shown] == [
+        ("publish", {}, 3),
+        ("sync", {"file": "commit_log"}, 1),
+        ("sync", {"file": "ack_journal"}, 2),
+        ("end to end", {"group": "g", "topic": "orders"}, 2),
+        ("hand out", {"group": "g", "topic": "orders"}, 3),
+    ]
+    assert shown[0].p50_seconds == 0.003072
+    assert shown[0].p99_seconds == 0.004076
+    page = render(machine.view, loop_lag_seconds=0.0)
+    assert page is not None
+    assert '<td class="k" data-label="What">publish</td>' in page
+    assert "3.07 ms" in page
+
+
+def test_a_refused_publish_is_not_observed() -> None:
+    """What is answered without being stored says nothing about how long storing takes."""
+    machine = Machine()
+    machine.call(producer_codec(), 9613, "sendSync", message=producer_idl.Message(topic="", body=b"{}"), timeout=1_000)
+    assert machine.seen(PUBLISH_SECONDS) == {}

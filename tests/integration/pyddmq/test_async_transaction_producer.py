@@ -1,0 +1,172 @@
+"""The client's AsyncTransactionProducer: against a real node as the synchronous one, and against a scripted one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyddmq import (
+    AsyncTransactionProducer,
+    ClientMisuse,
+    ConnectionLost,
+    IllegalMessage,
+    LocalState,
+    TransactionMessage,
+)
+from pyddmq.client.testing import HANG_UP, ScriptedNode
+from tests.integration.pyddmq.test_transaction_producer import YAML, order, pulled
+from tests.patient import PATIENCE_SECONDS
+from tests.running_node import RunningNode
+from tests.unit.pyddmq.test_client_transactions import OK, ORDER, WIRE, Node, check_of
+
+
+class Listener:
+    """Answers what it is told to, an exception by raising it, and remembers what it was asked."""
+
+    def __init__(self, execute: object = LocalState.COMMIT, check: object = LocalState.COMMIT) -> None:
+        self._answers = {"execute": execute, "check": check}
+        self.executed: list[tuple[TransactionMessage, Any]] = []
+        self.checked: list[TransactionMessage] = []
+        self.asked = asyncio.Semaphore(0)
+
+    async def execute(self, message: TransactionMessage, arg: Any) -> LocalState | None:
+        """Note and answer."""
+        await asyncio.sleep(0)
+        self.executed.append((message, arg))
+        return self._answer("execute")  # type: ignore[no-any-return]  # tests answer what no program should
+
+    async def check(self, message: TransactionMessage) -> LocalState | None:
+        """Note and answer."""
+        self.checked.append(message)
+        self.asked.release()
+        return self._answer("check")  # type: ignore[no-any-return]
+
+    def _answer(self, name: str) -> Any:
+        answer = self._answers[name]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def run(running: Coroutine[Any, Any, None]) -> None:
+    """Run it, not for ever."""
+    asyncio.run(asyncio.wait_for(running, PATIENCE_SECONDS))
+
+
+@pytest.mark.parametrize("protocol", ["binary", "compact"])
+def test_transactions_end_as_their_listeners_say(tmp_path: Path, protocol: Any) -> None:
+    """Commit delivers, rollback does not, an exception of execute is left to the check; many are under way at once."""
+
+    async def program(address: str) -> None:
+        commit = Listener()
+        async with AsyncTransactionProducer(address, "shop", commit, protocol=protocol) as producer:
+            results = await asyncio.gather(*(producer.send_in_transaction(order(f"{n}"), n) for n in range(20)))
+        assert [(each.status, each.decided, each.problem) for each in results] == [("SEND_OK", True, "")] * 20
+        assert {arg: shown.transaction_id for shown, arg in commit.executed} == {
+            n: result.transaction_id for n, result in enumerate(results)
+        }
+        away = Listener(execute=OSError("the database is away"))
+        async with AsyncTransactionProducer(address, "shop", away, protocol=protocol) as producer:
+            late = await producer.send_in_transaction(order("checked"))
+            assert (late.state, late.remark) == (LocalState.UNKNOWN, "OSError: the database is away")
+            assert not late.decided
+            await away.asked.acquire()
+        seen = away.checked[0]
+        assert (seen.transaction_id, seen.body, seen.check_times) == (late.transaction_id, b"checked", 1)
+        async with AsyncTransactionProducer(address, "shop", Listener(execute=LocalState.ROLLBACK)) as producer:
+            assert (await producer.send_in_transaction(order("rolled back"))).decided
+
+    with RunningNode(YAML, tmp_path) as node:
+        run(program(node.producer))
+        assert sorted(pulled(node, 21)) == sorted([b"checked", *(b"%d" % n for n in range(20))])
+
+
+def test_checks_go_on_over_a_lost_connection_and_another_process_decides(tmp_path: Path) -> None:
+    """What a producer that has gone left undecided is asked of another of its group, which connects again by itself."""
+
+    async def program(node: RunningNode) -> None:
+        leaving = AsyncTransactionProducer(node.producer, "shop", Listener(execute=None, check=None))
+        left = await leaving.send_in_transaction(order("left behind"))
+        await leaving.close()
+        with pytest.raises(ClientMisuse, match="closed"):
+            await leaving.send_in_transaction(order("too late"))
+        heard: list[Exception] = []
+        listener = Listener()
+        async with AsyncTransactionProducer(node.producer, "shop", listener, on_check_error=heard.append):
+            await asyncio.sleep(0.1)
+            for each in list(node.node.producer.connections):
+                await asyncio.to_thread(node.call, each.abort)
+            await listener.asked.acquire()
+        assert listener.checked[0].transaction_id == left.transaction_id
+        assert len(heard) == 1
+
+    with RunningNode(YAML, tmp_path) as node:
+        run(program(node))
+        assert pulled(node, 1) == [b"left behind"]
+
+
+@pytest.mark.parametrize(
+    ("half", "error"), [(HANG_UP, ConnectionLost), (WIRE.HalfResult(code=11, msg="too long"), IllegalMessage)]
+)
+def test_half_that_may_be_stored_is_not_sent_again_and_one_that_is_refused_runs_nothing(
+    half: Any, error: type[Exception]
+) -> None:
+    """A second half would be a second transaction."""
+    listener = Listener()
+    resent: list[Exception] = []
+
+    async def program(address: str) -> None:
+        producer = AsyncTransactionProducer(address, "shop", listener, resends=3, on_resend=resent.append)
+        with pytest.raises(error):
+            await producer.send_in_transaction(ORDER)
+        await producer.close()
+
+    with ScriptedNode("producer", Node(half=half)) as scripted:
+        run(program(scripted.address))
+        assert [method for method, _ in scripted.calls].count("sendHalfSync") == 1
+    assert (resent, listener.executed) == ([], [])
+
+
+def test_decision_that_cannot_be_told_is_no_exception() -> None:
+    """It is told again where that may help; then the result says what is wrong, and the node will ask."""
+
+    async def program(address: str, problem: str) -> None:
+        async with AsyncTransactionProducer(address, "shop", Listener(), resend_pause_ms=0) as producer:
+            result = await producer.send_in_transaction(ORDER)
+        assert (result.state, result.decided, result.problem) == (LocalState.COMMIT, not problem, problem)
+
+    for ends, problem in (([HANG_UP, OK], ""), (WIRE.Result(code=45, msg="too late"), "too late (code 45)")):
+        with ScriptedNode("producer", Node(end=ends)) as scripted:
+            run(program(scripted.address, problem))
+
+
+def test_what_a_check_answered_is_told_before_the_end_and_it_cannot_close_its_producer() -> None:
+    """An answer rides on the next fetch or is told by itself; an exception is not known, with its text."""
+    node = Node(checks=[[check_of("h1")], [check_of("h2")]])
+
+    class Closing(Listener):
+        async def check(self, message: TransactionMessage) -> LocalState | None:
+            await producer.close()
+            return LocalState.COMMIT
+
+    producer: Any = None
+
+    async def program(address: str) -> None:
+        nonlocal producer
+        async with AsyncTransactionProducer(address, "shop", Closing()) as producer:
+            await asyncio.to_thread(node.wait, lambda: len(node.fetches) == 3)
+
+    with ScriptedNode("producer", node) as scripted:
+        run(program(scripted.address))
+    told = [*(each for fetch in node.fetches for each in fetch.answers or ()), *node.ended]
+    # Those of the fetch that the end interrupts are told once more.
+    assert list(dict.fromkeys((each.handle, each.state) for each in told)) == [("h1", 0), ("h2", 0)]
+    assert "another task" in told[0].remark
+    with pytest.raises(ClientMisuse, match="producer group"):
+        AsyncTransactionProducer("127.0.0.1:1", "", Listener())
+    with pytest.raises(ClientMisuse, match="check_batch_size"):
+        AsyncTransactionProducer("127.0.0.1:1", "shop", Listener(), check_batch_size=0)

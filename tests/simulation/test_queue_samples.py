@@ -1,0 +1,208 @@
+"""Samples of a node in virtual time: each field says what is so, and is null where nobody can know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lag.samples import QueueKey, QueueSample, ScheduledSample
+from proxy.operate.changes.groups import PauseBody
+from tests.simulation.loops import TOPIC as LATER
+from tests.simulation.operator import change
+from tests.simulation.ward import Ward
+
+ROUND_SECONDS = 12.0
+"""Longer than a round takes to come."""
+
+
+def one_queue(wanted: dict[str, Any], **by_key: Any) -> None:
+    """One queue of `orders`, read by `by-key` with these settings, and by nobody else."""
+    wanted["topics"]["orders"]["queues"] = 1
+    wanted["groups"] = [wanted["groups"][0]]
+    wanted["groups"][0]["topics"][0].update(by_key)
+
+
+def ward_of(more: Callable[[dict[str, Any]], None] = lambda _: None, **by_key: Any) -> Ward:
+    """Return a node with one queue that one group reads."""
+
+    def prepare(wanted: dict[str, Any]) -> None:
+        one_queue(wanted, **by_key)
+        more(wanted)
+
+    return Ward(prepare)
+
+
+def rounds(ward: Ward) -> dict[QueueKey, QueueSample]:
+    """Return the samples of the next round."""
+    before = ward.node.recorder.last
+    ward.world.run(until=lambda: ward.node.recorder.last is not before, seconds=ROUND_SECONDS)
+    found = ward.node.recorder.last
+    assert found is not None
+    assert found is not before
+    return dict(found.queues)
+
+
+def sample(ward: Ward, topic: str = "orders", group: str = "by-key") -> QueueSample:
+    """Return the next sample of the only queue of a topic."""
+    [found] = [each for key, each in rounds(ward).items() if (key.group, key.topic) == (group, topic)]
+    return found
+
+
+def now_ms(ward: Ward) -> int:
+    """The node's wall clock."""
+    return ward.node.seams.clock.wall_ms()
+
+
+def test_queue_at_rest_has_positions_and_nothing_else() -> None:
+    """Nobody asked yet: no moment is made up."""
+    ward = ward_of()
+    found = sample(ward)
+    assert (found.start, found.end, found.committed, found.started) == (0, 0, 0, 0)
+    assert (found.asked_ms, found.answered_ms, found.moved_ms, found.holders) == (None, None, None, 0)
+    assert (found.start_ms, found.committed_ms, found.started_ms, found.end_ms) == (None, None, None, None)
+    assert (found.held_key, found.held_since_ms, found.matched) == (None, None, None)
+    assert (found.paused, found.limited, found.pushing) == (False, False, False)
+
+
+def test_message_times_are_those_of_the_oldest_unfinished_and_the_last() -> None:
+    """Finished above the committed offset is counted there, and moves no message time."""
+    ward = ward_of(timeout=300_000, maxPullBatchSize=2)
+    stored = []
+    for key in "abcd":
+        ward.send("orders", key)
+        stored.append(now_ms(ward))
+        ward.run(1)
+    first, second = ward.pull()
+    ward.answer(second, success=True)
+    answered = now_ms(ward)
+    found = sample(ward)
+    assert (found.committed, found.finished, found.end) == (0, 1, 4)
+    assert found.started is not None
+    assert found.started >= 2
+    assert found.start_ms == found.committed_ms
+    assert found.committed_ms is not None
+    assert found.end_ms is not None
+    assert abs(found.committed_ms - stored[0]) <= 5
+    assert abs(found.end_ms - stored[3]) <= 5
+    assert found.answered_ms is not None
+    assert abs(found.answered_ms - answered) <= 5
+    assert (found.in_flight, found.holders, found.moved_ms) == (1, 1, None)
+    ward.answer(first, success=True)
+    moved = now_ms(ward)
+    found = sample(ward)
+    assert (found.committed, found.finished, found.in_flight) == (2, 0, 0)
+    assert found.moved_ms is not None
+    assert abs(found.moved_ms - moved) <= 5
+    assert found.committed_ms is not None
+    assert abs(found.committed_ms - stored[2]) <= 5
+
+
+def test_key_that_fails_and_what_waits_behind_it_are_named() -> None:
+    """Its offset, its attempts, since when, and the last words about it."""
+    ward = ward_of(retryIntervals=[60_000, -1])
+    for _ in range(3):
+        ward.send("orders", "k")
+    ward.fail(1)
+    failed = now_ms(ward)
+    found = sample(ward)
+    assert (found.held_key, found.held_offset, found.held_attempts) == ("k", 0, 1)
+    assert (found.waiting, found.retrying, found.in_flight) == (2, 1, 0)
+    assert found.held_since_ms is not None
+    assert abs(found.held_since_ms - failed) <= 5
+    assert found.held_reason is not None
+    assert found.held_reason.startswith("failed by 10.9.0.1:")
+
+
+@pytest.mark.parametrize(("keys", "shown"), [("hashed", "8254c329a92850f6"), ("off", None)])
+def test_order_keys_are_hashed_or_left_out_as_configured(keys: str, shown: str | None) -> None:
+    """The hash is the beginning of SHA-256, so that reports name the same key alike; offset and reason stay."""
+    ward = ward_of(lambda wanted: wanted.update(lag={"keys": keys}), retryIntervals=[60_000, -1])
+    ward.send("orders", "k")
+    ward.fail(1)
+    found = sample(ward)
+    assert (found.held_key, found.held_offset) == (shown, 0)
+
+
+def test_pause_and_rate_show() -> None:
+    """`limited` is of the time since the sample before, `paused` of now."""
+    ward = ward_of(maxTps=1)
+    for number in range(8):
+        ward.send("orders", f"k{number}")
+    assert sample(ward).limited
+    ward.finish()
+    rounds(ward)
+    assert not sample(ward).limited
+    assert change(ward.world, "pause", PauseBody(group="by-key")) is not None
+    assert sample(ward).paused
+
+
+def test_delayed_message_counts_from_when_it_was_due() -> None:
+    """Not from when it was delivered, which a full disk or a stop may have made later."""
+    ward = ward_of()
+    ward.send("orders", "k", delayMs=3_000)
+    due = now_ms(ward) + 3_000
+    ward.world.kill()
+    ward.run(20)
+    ward.start()
+    ward.run(1)
+    found = sample(ward)
+    assert found.end == 1
+    assert found.committed_ms is not None
+    assert abs(found.committed_ms - due) <= 1_000
+    assert ward.node.store.store_ms - found.committed_ms > 10_000
+
+
+def test_filter_tells_which_part_of_the_backlog_is_wanted() -> None:
+    """Without a filter it is null; nothing of the other tags is counted as wanted."""
+    ward = ward_of(tags=["red"], consumeFromWhere="first")
+    ward.node.groups["by-key"].begin_drain()
+    for number in range(6):
+        ward.send("orders", f"k{number}")
+    found = sample(ward)
+    assert (found.committed, found.end, found.matched) == (0, 6, 0.0)
+
+
+def test_what_is_not_read_again_costs_no_read() -> None:
+    """A queue that rests is sampled from what is known of it."""
+    ward = ward_of(timeout=300_000)
+    for key in "abc":
+        ward.send("orders", key)
+    rounds(ward)
+    sampler = ward.node.recorder._queues
+    assert sampler is not None
+    before = sampler.times.reads
+    assert before > 0
+    for _ in range(3):
+        rounds(ward)
+    assert sampler.times.reads == before
+
+
+def test_dead_letters_and_losses_are_of_all_time() -> None:
+    """Over a restart, too."""
+    ward = ward_of(retryIntervals=[])
+    ward.send("orders", "k")
+    ward.fail(1)
+    assert sample(ward).dead_letters == 1
+    ward.restart(kill=True)
+    assert sample(ward).dead_letters == 1
+
+
+def waiting(ward: Ward, kind: str) -> list[ScheduledSample]:
+    """Return what the next round says of one kind of what waits."""
+    rounds(ward)
+    assert ward.node.recorder.last is not None
+    return [each for each in ward.node.recorder.last.scheduled if each.kind == kind]
+
+
+def test_timers_and_delay_levels_are_counted_until_they_are_delivered() -> None:
+    """Then once more with nothing, and no longer after that."""
+    ward = ward_of()
+    ward.send(LATER, "k", delayMs=25_000)
+    ward.send(LATER, "k", delayLevel=1)
+    [timer] = waiting(ward, "timer")
+    assert (timer.pending, timer.overdue, timer.oldest_due_ms) == (1, 0, None)
+    ward.run(30)
+    assert [each.pending for each in waiting(ward, "timer")] in ([0], [])
+    assert waiting(ward, "timer") == []

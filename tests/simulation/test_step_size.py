@@ -1,0 +1,26 @@
+"""Whatever waits in a node gives way to its clients."""
+
+from __future__ import annotations
+
+from tests.simulation.caller import Caller
+from tests.simulation.world import World
+
+
+def test_every_kind_of_step_sees_what_clients_ask() -> None:
+    """Deliveries of levels and timers, timers that are entered, checks: each knows of a request of either port."""
+    world = World(1)
+    world.start()
+    assert world.node is not None
+    node = world.node
+    sizes = [
+        node.delays.due.step_size,
+        node.timers.entering.step_size,
+        node.timers.due.step_size,
+        node.transactions.step_size,
+    ]
+    before = [step_size._requests() for step_size in sizes]
+    Caller(world, "10.9.0.1").send("orders", "k", uid=1)
+    sent = [step_size._requests() for step_size in sizes]
+    assert all(after > first for first, after in zip(before, sent, strict=True))
+    Caller(world, "10.9.0.2").pull("by-key")
+    assert all(step_size._requests() > first for step_size, first in zip(sizes, sent, strict=True))

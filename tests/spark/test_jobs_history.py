@@ -1,0 +1,95 @@
+"""What Spark finds in a history is what the plain rules find in it, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from lag.rules.history_rules import incidents, objective
+from lag.rules.limits import Limits
+from lag.rules.queue_rules import QueueLag, judge
+from lag.rules.statuses import SEVERITY
+from lag.samples import QueueSample
+from lag.spark.jobs.history import BUCKETS, History, Window, status_of
+from tests.spark.test_jobs_report import EVERY_MS, SNAPSHOTS, START_MS, STORIES
+
+LIMITS = Limits()
+WINDOW = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
+MISSING = range(120, 150)
+
+
+def samples_of(name: str) -> list[QueueSample]:
+    """Samples of queue 0 of a group's story."""
+    return [STORIES[name](number, START_MS + number * EVERY_MS) for number in range(SNAPSHOTS) if number not in MISSING]
+
+
+def verdicts_of(name: str) -> list[QueueLag]:
+    """What the plain rules say of each sample, as the newest."""
+    samples = samples_of(name)
+    return [judge(samples[: place + 1], sample.time_ms, LIMITS) for place, sample in enumerate(samples)]
+
+
+@pytest.fixture(scope="module")
+def history(spark: Any) -> History:
+    """Judge all stories at once."""
+    from lag.spark.columns import SAMPLES
+
+    rows = []
+    for name in STORIES:
+        for sample in samples_of(name):
+            key = {"cluster": "c", "node": "n1", "group": name, "topic": "t", "queue": 0}
+            rows.append([key.get(field, getattr(sample, field, None)) for field in SAMPLES.names])
+    frame = spark.createDataFrame(rows, SAMPLES)
+    frame = frame.selectExpr("*", "CAST(NULL AS BIGINT) row_lag_max", "CAST(NULL AS BIGINT) row_age_max_ms")
+    made = History(frame, WINDOW, LIMITS)
+    made.rows.persist()
+    return made
+
+
+def test_incidents_are_those_of_the_plain_rules(history: History) -> None:
+    """Begin, end, worst status, cause and peak of each, over a gap as well."""
+    rows = history.incidents().orderBy("group", "from_ms").collect()
+    for name in STORIES:
+        mine = [
+            (row["from_ms"], row["until_ms"], status_of(row["severity"]), row["cause"], row["lag"])
+            for row in rows
+            if row["group"] == name
+        ]
+        plain = [
+            (each.from_ms, None if each.open else each.to_ms, each.status, each.cause, each.peak_lag)
+            for each in incidents(verdicts_of(name), LIMITS)
+        ]
+        assert mine == plain, name
+
+
+def test_objectives_are_those_of_the_plain_rules(history: History) -> None:
+    """Shares of samples and messages, and the time over the target."""
+    for row in history.objectives().collect():
+        plain = objective(verdicts_of(row["group"]), LIMITS)
+        assert row["samples"] == plain.samples
+        assert row["kept"] / row["samples"] == pytest.approx(plain.samples_share), row["group"]
+        assert row["over_ms"] == plain.over_ms, row["group"]
+        if plain.messages_share is not None:
+            assert row["produced_kept"] / row["produced"] == pytest.approx(plain.messages_share), row["group"]
+
+
+def test_buckets_cover_the_window() -> None:
+    """The last one may reach over its end, none begins there."""
+    for length in (1, 239, 240, 241, 86_400_000, 86_400_001):
+        width = Window(from_ms=7, to_ms=7 + length).width_ms(BUCKETS)
+        assert width * BUCKETS >= length
+        assert (length - 1) // width < BUCKETS
+
+
+def test_window_that_ends_before_it_begins_is_refused() -> None:
+    """With both moments."""
+    with pytest.raises(ValueError, match="the window ends at 5, which is not behind its begin, 5"):
+        Window(from_ms=5, to_ms=5)
+
+
+def test_severities_are_statuses() -> None:
+    """And back."""
+    assert {status_of(rank) for rank in SEVERITY.values()} == set(SEVERITY)

@@ -1,0 +1,147 @@
+"""A consumer as a member: which queues it has, whose lock it trusts, and how it leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
+from broker.consumer.member import LOCK_TRUSTED_SECONDS, REBALANCE_SECONDS, UNBALANCED_SECONDS, Consumer
+from tests.unit.consumer_world import World
+
+
+def queues(consumer: Consumer) -> list[int]:
+    """Queues that a member has."""
+    return [each.name.queue_id for each in consumer.stats()]
+
+
+def test_members_share_the_queues_without_a_rest() -> None:
+    """Each queue is of one member; who comes or goes changes only what must change hands."""
+    world = World(queues=4)
+    one = world.orderly("a")
+    assert queues(one) == [0, 1, 2, 3]
+    other = world.orderly("b")
+    assert (queues(one), queues(other)) == ([0, 1], [2, 3])
+    other.stop()
+    world.scheduler.run_until_idle()
+    assert (queues(one), queues(other), other.stopped) == ([0, 1, 2, 3], [], True)
+
+
+def test_member_without_a_queue_gets_one_when_another_leaves() -> None:
+    """More members than queues: the last one waits, and need not be started again."""
+    world = World(queues=1)
+    one, other = world.orderly("a"), world.orderly("b")
+    assert (queues(one), queues(other)) == ([0], [])
+    one.stop()
+    world.scheduler.run_until_idle()
+    assert queues(other) == [0]
+
+
+def test_queue_that_a_topic_gets_later_is_consumed_at_once() -> None:
+    """Not only after the next look in 20 s."""
+    world = World(queues=1)
+    one = world.orderly("a")
+    world.store.create_topic("t", 3)
+    world.send("x", queue=2)
+    assert queues(one) == [0, 1, 2]
+    assert world.offsets(2) == [0]
+
+
+def test_queue_that_somebody_else_has_locked_is_taken_when_it_is_free() -> None:
+    """Asked for again every half second, counted, and never consumed meanwhile."""
+    world = World(queues=1)
+    one = world.orderly("a")
+    locks = world.consumers.shared.locks
+    assert locks.lock_batch("g", "foreign", [("t", 1)]) == {("t", 1)}
+    world.store.create_topic("t", 2)
+    world.send("x", queue=1)
+    assert (queues(one), world.seen) == ([0], [])
+    refused = world.count(LOCKS_REFUSED, "g")
+    assert refused
+    world.advance(UNBALANCED_SECONDS)
+    assert world.count(LOCKS_REFUSED, "g") == refused + 1
+    locks.unlock_batch("g", "foreign", [("t", 1)])
+    world.advance(UNBALANCED_SECONDS)
+    assert (queues(one), world.offsets(1)) == ([0, 1], [0])
+
+
+def test_lock_that_was_lost_ends_the_work_and_commits_nothing_more() -> None:
+    """Another may consume the queue by now: what its listener says does not count any more."""
+    world = World(queues=1, held=True)
+    one = world.orderly("a")
+    world.send("x")
+    [work] = one.works.values()
+    locks = world.consumers.shared.locks
+    locks.unlock_batch("g", "a", [("t", 0)])
+    assert locks.lock_batch("g", "foreign", [("t", 0)])
+    world.clock.advance(LOCK_TRUSTED_SECONDS + 1)
+    assert not one.still_holds(work)
+    assert world.count(LOCKS_LOST, "g") == 1
+    world.end()
+    assert world.committed() in (None, 0)
+
+
+def test_lock_is_trusted_for_30_seconds_and_asked_for_after_that() -> None:
+    """Half of what the broker grants, so that a paused program never works on a lock that has run out."""
+    world = World(queues=1, held=True)
+    one = world.orderly("a")
+    [work] = one.works.values()
+    begin = work.locked_at
+    world.clock.advance(LOCK_TRUSTED_SECONDS)
+    assert one.still_holds(work)
+    assert work.locked_at == begin
+    world.clock.advance(1)
+    assert one.still_holds(work)
+    assert work.locked_at == begin + LOCK_TRUSTED_SECONDS + 1
+
+
+def test_stopped_member_keeps_a_queue_while_its_listener_runs() -> None:
+    """The next owner begins when the listener has answered: order holds over the change of hands."""
+    world = World(queues=1, held=True)
+    one = world.orderly("a")
+    world.send("x", "y")
+    one.stop()
+    one.stop()
+    assert (one.running, one.stopped, queues(one)) == (False, False, [0])
+    other = world.orderly("b")
+    assert queues(other) == []
+    world.end()
+    world.advance(UNBALANCED_SECONDS)
+    assert (one.stopped, queues(one), queues(other)) == (True, [], [0])
+
+
+def test_stopped_member_leaves_no_timer_and_no_listener() -> None:
+    """A program may start and stop consumers for years."""
+    world = World(queues=2)
+    topic = world.store.topics["t"]
+    before = len(topic.listeners)
+    one = world.orderly("a")
+    assert len(topic.listeners) == before + 1
+    one.stop()
+    world.advance(2 * REBALANCE_SECONDS)
+    assert len(topic.listeners) == before
+    one.ask_rebalance()
+    one.rebalance()
+    world.scheduler.run_until_idle()
+    assert queues(one) == []
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [({}, "names no topic"), ({"SCHEDULE_TOPIC_XXXX": "*"}, "the broker's own"), ({"t": " || "}, "tag")],
+)
+def test_subscription_that_cannot_be_is_refused(topics: dict[str, str], said: str) -> None:
+    """Before anything is joined or locked."""
+    world = World(queues=1)
+    with pytest.raises(ValueError, match=said):
+        world.consumers.orderly("g", topics, lambda batch, context: None, client_id="a")
+    assert queues(world.orderly("a")) == [0]
+
+
+def test_topic_that_is_not_there_is_refused_at_the_start() -> None:
+    """And the member has not joined: another of its name may."""
+    world = World(queues=1)
+    consumer = world.consumers.orderly("g", {"missing": "*"}, lambda batch, context: None, client_id="a")
+    with pytest.raises(KeyError):
+        consumer.start()
+    assert not consumer.running
+    assert queues(world.orderly("a")) == [0]

@@ -1,0 +1,169 @@
+"""One delay level: the ranges of what is settled, due times that never fall, and what is taken when."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.queues.consume_queue import FILLER_BYTES, UNIT, ConsumeQueue
+from broker.scheduled.delay.level_queue import DelayLevel, Ranges, Refused, Waiting
+from broker.testing import SimDisk
+
+DELAY_MS = 10_000
+LATE = 10**9
+
+
+def new_level(*dues: int | None) -> DelayLevel:
+    """A level whose queue has messages of 100 bytes with these due times; None stands for a filler."""
+    queue = ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000)
+    for offset, due in enumerate(dues):
+        queue.restore(offset, FILLER_BYTES if due is None else UNIT.pack(offset * 100, 100, due))
+    return DelayLevel(3, DELAY_MS, queue)
+
+
+def offsets(level: DelayLevel, now_ms: int = LATE, *, count_max: int = 100, bytes_max: int = 1 << 20) -> list[int]:
+    """Take what is due; return its offsets."""
+    level.look()
+    return [each.offset for each in level.take(now_ms, count_max, bytes_max)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=30), st.integers(0, 50))
+def test_ranges_are_a_set(added: list[tuple[int, int]], cut: int) -> None:
+    """Against a plain set, cut at the end."""
+    ranges, plain = Ranges(), set[int]()
+    for start, count in added:
+        ranges.add(start, start + count)
+        plain.update(range(start, start + count))
+        assert len(ranges) == len(plain)
+        assert all((offset in ranges) == (offset in plain) for offset in range(60))
+        assert all(ranges.after(each) == min(set(range(each, 61)) - plain) for each in range(60))
+    end = ranges.cut(cut)
+    while cut in plain:
+        cut += 1
+    assert end == cut
+    assert all(start >= cut for start, _ in ranges.ranges)
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=40))
+def test_due_times_never_fall_and_are_those_of_what_came_later(dues: list[int]) -> None:
+    """D35: each message is due at its own time, or at an earlier one of a message behind it."""
+    queue = ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000)
+    level = DelayLevel(1, 10_000, queue)
+    for offset, due in enumerate(dues):
+        queue.restore(offset, offset.to_bytes(8, "big") + (100).to_bytes(4, "big") + due.to_bytes(8, "big"))
+        assert level.look()
+    assert [each.due_ms for each in level.waiting(0)] == [min(dues[offset:]) for offset in range(len(dues))]
+
+
+@given(st.lists(st.integers(0, 12), max_size=6), st.sets(st.integers(0, 12), min_size=1), st.sets(st.integers(0, 12)))
+def test_settling_many_is_settling_each(before: list[int], offsets: set[int], refused: set[int]) -> None:
+    """Position, what is settled above it and what is refused are the same, whatever was settled before."""
+    found = []
+    for many in (False, True):
+        level = DelayLevel(1, 10_000, ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000))
+        for offset in before:
+            level.complete(offset)
+        messages = [Waiting(1, offset, offset * 100, 100, 5) for offset in sorted(offsets)]
+        level.refused = {offset: Refused(messages[0], "refused", 0) for offset in sorted(refused)}
+        if many:
+            level.complete_all(messages)
+        else:
+            for message in messages:
+                level.complete(message.offset)
+        found.append((level.position, level.next, level.completed.ranges, list(level.refused)))
+    assert found[0] == found[1]
+
+
+def test_message_is_taken_at_its_due_time_and_once() -> None:
+    """In the order of the queue; what is not due holds those behind it, which are due later."""
+    level = new_level(5, 6, 6, 7)
+    assert offsets(level, 4) == []
+    assert offsets(level, 6) == [0, 1, 2]
+    assert offsets(level, 6) == []
+    assert level.head() == Waiting(3, 3, 300, 100, 7)
+
+
+def test_take_is_bounded_but_never_empty_when_something_is_due() -> None:
+    """By count and by bytes; a message larger than all the bytes of a step would wait for ever."""
+    level = new_level(*[5] * 6)
+    assert offsets(level, count_max=2) == [0, 1]
+    assert offsets(level, bytes_max=250) == [2, 3]
+    assert offsets(level, bytes_max=1) == [4]
+
+
+def test_filler_is_completed_on_the_way() -> None:
+    """A record that was lost is not waited for."""
+    level = new_level(None, 5, None)
+    assert offsets(level) == [1]
+    assert (level.position, level.pending) == (1, 1)
+    level.complete(1)
+    assert (level.position, level.pending) == (3, 0)
+
+
+def test_position_is_the_first_that_is_not_completed() -> None:
+    """It passes at once what was settled behind it; a start begins there and delivers none of those again."""
+    level = new_level(*[5] * 5)
+    offsets(level)
+    for offset in (3, 1, 2):
+        level.complete(offset)
+    assert (level.position, level.pending, level.completed.ranges) == (0, 2, [[1, 4]])
+    level.complete(0)
+    assert (level.position, level.pending, level.completed.ranges) == (4, 1, [])
+
+
+def test_held_message_is_passed_over_until_it_is_let_go() -> None:
+    """A cancel is about to take its place."""
+    level = new_level(5, 5, 5, 5)
+    level.held = {0, 2}
+    assert level.head() == Waiting(3, 1, 100, 100, 5)
+    assert offsets(level) == [1, 3]
+    level.held.clear()
+    level.back_to(0)
+    level.complete(1)
+    assert offsets(level) == [0, 2, 3]
+
+
+def test_message_given_back_is_taken_again_and_refused_ones_before_it_stay_refused() -> None:
+    """Those from it on are looked at anew, and are refused no more."""
+    level = new_level(*[5] * 4)
+    offsets(level)
+    message = Waiting(3, 1, 100, 100, 5)
+    level.refused = {1: Refused(message, "refused", 0), 3: Refused(message, "refused", 0)}
+    level.back_to(2)
+    assert list(level.refused) == [1]
+    assert offsets(level) == [2, 3]
+
+
+@pytest.mark.parametrize(("asked", "position"), [(-1, 0), (2, 3), (9, 4)])
+def test_level_begins_within_its_queue_behind_what_is_completed(asked: int, position: int) -> None:
+    """A saved position may lie outside of a queue that was made anew; it never goes back."""
+    level = new_level(*[5] * 4)
+    level.complete(2)
+    level.refused = {0: Refused(Waiting(3, 0, 0, 100, 5), "refused", 0)}
+    level.begin_at(asked)
+    assert (level.position, level.next) == (position, position)
+    assert list(level.refused) == ([0] if position == 0 else [])
+    level.begin_at(0)
+    assert level.position == position
+
+
+def test_clock_that_was_set_back_makes_nothing_wait_longer_than_the_delay() -> None:
+    """D35: what was stored before the step is due a delay from now at the latest, and what is due earlier stays."""
+    level = new_level(500, 50_000, 50_001)
+    level.look()
+    level.check_clock(1000)
+    assert [each.due_ms for each in level.waiting(0)] == [500, 11_000, 11_000]
+    level.queue.restore(3, UNIT.pack(300, 100, 11_500))
+    level.look()
+    level.check_clock(2000)
+    assert [each.due_ms for each in level.waiting(0)] == [500, 11_000, 11_000, 11_500]
+
+
+def test_due_times_are_looked_at_a_bounded_number_at_a_time() -> None:
+    """A level of millions is opened in steps; whether all of it was seen is told."""
+    level = new_level(9, 8, 7, 1)
+    assert not level.look(3)
+    assert [each.due_ms for each in level.waiting(0)] == [7, 7, 7, 1]
+    assert level.look(3)
+    assert [each.due_ms for each in level.waiting(0)] == [1, 1, 1, 1]

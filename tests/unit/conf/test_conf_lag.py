@@ -1,0 +1,61 @@
+"""The section `lag`: what it takes, and what is said of what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from conf import Config, ConfigError, LagConfig, loads
+from conf.diff import diff
+
+
+def refused(text: str) -> str:
+    """What is said of a wrong text."""
+    with pytest.raises(ConfigError) as error:
+        loads(text)
+    return str(error.value)
+
+
+def test_defaults_are_on_every_ten_seconds() -> None:
+    """Without the section the journal is kept."""
+    lag = Config().lag
+    assert (lag.enabled, lag.every_ms, lag.keys) == (True, 10_000, "plain")
+    assert (lag.keep_ms("raw"), lag.keep_ms("minute"), lag.keep_ms("hour")) == (
+        2 * 86_400_000,
+        35 * 86_400_000,
+        400 * 86_400_000,
+    )
+
+
+def test_section_is_read() -> None:
+    """A tier that is not named keeps its default; YAML's `off` is the word here."""
+    lag = loads("lag: {enabled: false, every: 1m, keys: off, keep: {raw: 6h}, bytesMax: 8388608}\n").config.lag
+    assert (lag.enabled, lag.every_ms, lag.keys, lag.bytes_max) == (False, 60_000, "off", 8_388_608)
+    assert (lag.keep_ms("raw"), lag.keep_ms("hour")) == (6 * 3_600_000, 400 * 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lag: {every: 10}", "lag.every: must be text"),
+        ("lag: {every: 500ms}", "lag.every: 500ms is not within 1s and 1h; take 10s"),
+        ("lag: {every: 2h}", "lag.every: 2h is not within 1s and 1h"),
+        ("lag: {every: soon}", "lag.every: 'soon' is no duration; write a number and one of ms, s, m, h, d"),
+        ("lag: {keys: secret}", "write 'plain', 'hashed' or 'off'"),
+        ("lag: {keep: {week: 1d}}", "write 'raw', 'minute' or 'hour'"),
+        ("lag: {keep: {raw: 2}}", "lag.keep.raw"),
+        ("lag: {bytesMax: 1}", "must be at least 4194304"),
+        ("lag: {evry: 10s}", "did you mean every?"),
+        ("lagg: {}", "did you mean lag? there are node, lag, topics and groups"),
+    ],
+)
+def test_wrong_values_are_told_with_what_would_be_right(text: str, said: str) -> None:
+    """Key, what is wrong, what would be right."""
+    assert said in refused(text)
+
+
+def test_change_of_the_section_is_live() -> None:
+    """Named field by field, and nothing else is touched."""
+    changes = diff(Config(), Config(lag=LagConfig(every="1m", keys="hashed")))
+    assert changes.sentences() == ["lag.every: changes at once", "lag.keys: changes at once"]
+    assert not changes.refusals
+    assert not changes.empty

@@ -1,0 +1,156 @@
+"""The HTML report: one file of bounded size, whose names are users' and whose figures are the report's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.unit.lag.report.examples import group_part, report, troubled
+
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+
+from lag.report import page
+
+VOID = {"meta", "link", "br", "use", "path", "rect"}
+
+
+class Reader(HTMLParser):
+    """Reads a page: its elements, texts and attributes, and that each is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open, f"</{tag}> closes nothing"
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    """Render a report with one of each kind of trouble."""
+    return page.render_html(troubled())
+
+
+def test_page_stands_alone_and_runs_nothing(text: str) -> None:
+    """No script, no style, picture or font from elsewhere; every element is closed."""
+    read = Reader(text)
+
+    assert read.open == []
+    assert not {"script", "link", "img", "iframe", "object"} & set(read.tags)
+    addresses = [value for name, value in read.attributes if name in ("href", "src", "action")]
+    assert addresses
+    assert all(value is not None and value.startswith("#") for value in addresses)
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+
+
+def test_names_of_users_are_text(text: str) -> None:
+    """In the page, its links and its charts."""
+    assert "<script>" not in text
+    assert text.count("billing &lt;script&gt;alert(1)&lt;/script&gt;") >= 4
+    assert "billing &lt;scr…t(1)&lt;/script&gt;" in text, "the chart has it cut"
+
+
+def test_colours_are_the_style_sheets(text: str) -> None:
+    """A chart has no colour of its own, so that it is readable by night."""
+    charts = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
+
+    assert "var(--bad)" in charts
+    assert not re.search(r"(?:fill|stroke): ?#[0-9a-f]{6}", charts)
+    used = set(re.findall(r"var\(--([\w-]+)\)", text))
+    assert used <= set(re.findall(r"--([\w-]+):", text))
+
+
+def test_findings_come_first_and_lead_to_their_sections(text: str) -> None:
+    """The worst on top, in the report's order; what is OK is no finding."""
+    findings = text.partition("<h2>Findings</h2>")[2].partition("</ol>")[0]
+
+    links = re.findall(r'href="#(g\d+)"', findings)
+    assert links == ["g1", "g2", "g3", "g4", "g5", "g6"]
+    assert all(f'id="{link}"' in text for link in links)
+    assert "audit" not in findings
+
+
+def test_what_is_not_known_is_neither_zero_nor_good() -> None:
+    """Of a group without figures."""
+    part = group_part("silent", "UNKNOWN")
+    part = replace(part, lag=None, unfinished=None, seconds=None, peak_lag=None, peak_seconds=None)
+    text = page.render_html(report([part]))
+    row = text.partition("<tbody>")[2].partition("</tr>")[0]
+
+    assert 'class="chip dark">UNKNOWN' in row
+    assert row.count(">–<") == 4
+
+
+def test_group_that_was_never_behind_has_a_sentence_for_charts() -> None:
+    """Two empty charts would say less."""
+    section = page.render_html(report([group_part("quiet", "OK")])).partition('<section class="group"')[2]
+    assert "No message waited" in section
+    assert "<svg" not in section
+
+
+def test_no_samples_are_said_in_a_sentence() -> None:
+    """No group is no good news."""
+    text = page.render_html(report([]))
+    assert "There are no samples of any group in this window" in text
+    assert "OK" not in text.partition("<main>")[2]
+
+
+def test_gaps_stand_before_the_overview(text: str) -> None:
+    """Who reads a green band must have read what is missing."""
+    assert text.index("node-2: no samples") < text.index("<h2>Overview</h2>")
+
+
+def test_page_of_many_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst have sections; the overview keeps all, and the page says so."""
+    monkeypatch.setattr(page, "SECTIONS_MAX", 3)
+    groups = [group_part(f"group-{number}", "WARN", height=9_000 + number, queues=3) for number in range(70)]
+    text = page.render_html(report(groups))
+
+    assert len(text.encode()) <= page.BYTES_MAX
+    assert text.count('<section class="group"') == 3
+    assert all(f">group-{number}<" in text for number in range(70))
+    assert "67 more groups have no section of their own" in text
+
+
+def test_charts_go_where_they_would_make_the_page_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first groups, which are the worst, keep theirs longest."""
+    monkeypatch.setattr(page, "BYTES_MAX", 230_000)
+    groups = [group_part(f"group-{number}", "WARN", height=9_000, queues=3) for number in range(6)]
+    text = page.render_html(report(groups))
+
+    assert len(text.encode()) <= 230_000
+    with_charts = ["<svg" in each for each in text.split('<section class="group"')[1:]]
+    assert with_charts == sorted(with_charts, reverse=True)
+    assert with_charts[0]
+    assert not with_charts[-1]
+
+
+def test_same_report_gives_the_same_bytes() -> None:
+    """So that a report can be compared with another."""
+    small = report([group_part("a", "STOP", height=40, queues=2)])
+    assert page.render_html(small) == page.render_html(small)

@@ -1,0 +1,46 @@
+"""The report for other programs and for chats."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import fields, replace
+
+from lag.report.data import QueueFigures
+from lag.report.markdown import render_markdown
+from lag.report.tables import incidents_csv, queues_csv
+from tests.unit.lag.report.examples import group_part, report
+
+
+def test_queues_are_rows_with_the_records_fields() -> None:
+    """What is not known is empty, never 0."""
+    part = group_part("a", "UNKNOWN", queues=2, height=7)
+    part = replace(part, queues=[replace(part.queues[0], lag=None, seconds=None), part.queues[1]])
+    rows = list(csv.DictReader(io.StringIO(queues_csv(report([part])))))
+
+    assert list(rows[0]) == ["cluster", "group", *(field.name for field in fields(QueueFigures))]
+    assert (rows[0]["lag"], rows[0]["seconds"], rows[0]["committed"]) == ("", "", "1000000")
+    assert rows[1]["lag"] == "7"
+
+
+def test_no_name_becomes_a_formula() -> None:
+    """Spreadsheets run what begins with an equals sign."""
+    rows = list(csv.reader(io.StringIO(incidents_csv(report([group_part("=1+1", "STOP", height=5)])))))
+    assert [row[1] for row in rows[1:]] == ["'=1+1", "'=1+1"]
+
+
+def test_markdown_has_findings_gaps_and_a_table() -> None:
+    """Names break neither table nor emphasis."""
+    text = render_markdown(report([group_part("a|b *c*", "STOP", height=50)], gaps=["node-2: nothing"]))
+
+    assert "- **STOP** a\\|b \\*c\\*: poison message." in text
+    assert "- node-2: nothing" in text
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 3
+    assert table[2].replace("\\|", "").count("|") == table[0].count("|")
+
+
+def test_markdown_of_nothing_says_so() -> None:
+    """No group is no good news; good news is a sentence, too."""
+    assert "nothing can be said" in render_markdown(report([]))
+    assert "All groups are OK" in render_markdown(report([group_part("a")]))

@@ -1,0 +1,45 @@
+"""Limits that would make rules say nonsense are refused, by name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from lag.rules.limits import Limits
+from lag.rules.rules_doc import meanings_of_limits
+
+BAD = {
+    "target_ms": -1,
+    "floor_messages": -1,
+    "floor_ms": 60_001,
+    "dead_band": 1.0,
+    "window_ms": 0,
+    "samples_min": 1,
+    "stale_ms": 0,
+    "stop_ms": 300_001,
+    "blocked_attempts": 0,
+    "retention_percent": 101.0,
+    "loss_eta_limit_s": float("inf"),
+    "surge": 1.0,
+    "queues_min": 2,
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+def test_each_limit_has_a_bound(name: str) -> None:
+    """The text names the limit and the value."""
+    with pytest.raises(ValueError, match=rf"{name} is {BAD[name]}"):
+        Limits(**{name: BAD[name]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "value"), [("stop_ms", 1.5), ("stop_ms", True), ("dead_band", "0.1")])
+def test_limit_of_another_type_is_refused(name: str, value: object) -> None:
+    """A share is no text, and a count no yes."""
+    with pytest.raises(ValueError, match=f"{name} is {value!r}: it takes a (whole )?number"):
+        Limits(**{name: value})  # type: ignore[arg-type]
+
+
+def test_each_limit_is_described() -> None:
+    """By the docstring, from which the page is made."""
+    assert list(meanings_of_limits()) == [field.name for field in fields(Limits)]

@@ -1,0 +1,117 @@
+"""Each module of substance has a test file of its name, or it is said here where it is tested.
+
+A test file has a module's name when it is called `test_<module>.py`, or has one of the folders that the module lies in
+beside that, as `test_<folder>_<module>.py`; where it stands below `tests` does not matter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.project.test_house_rules import LINES_MAX, ROOT, name_of, product_files
+
+LINES_MIN = 200
+assert LINES_MIN < LINES_MAX
+
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    # Each way to make a reply's messages, against the others and what another library wrote.
+    "proxy/wire/pull_reply.py": ("test_accelerators_pull", "test_golden_frames", "test_fetch_reply"),
+    # Interfaces and sentences: there is nothing to run but what uses them.
+    "broker/errors.py": ("test_store_recovery", "test_failed_disk", "test_full_disk"),
+    "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
+    # Two makes of one thing, each case run over both.
+    "broker/runtime/linux_aio.py": ("test_syncs",),
+    "broker/runtime/private_disk.py": ("test_disk",),
+    "broker/testing/sim_disk.py": ("test_disk",),
+    "upstream/testing/memory_broker.py": ("test_source",),
+    "upstream/testing/memory_source.py": ("test_source",),
+    "proxy/testing/loop.py": ("test_virtual_loop",),
+    "proxy/testing/network.py": ("test_sim_network",),
+    "proxy/port/network.py": ("test_sim_network",),
+    "proxy/wire/scan_compact.py": ("test_wire_scan",),
+    # What is one thing with its store: made only there, and tested with all that it stands on.
+    "broker/index/file.py": ("test_index", "test_index_damage"),
+    "broker/opening/opening.py": ("test_store_recovery", "test_shared_walk"),
+    "broker/scheduled/timer/due.py": ("test_timers", "test_accelerators_due"),
+    "broker/scheduled/timer/opening.py": ("test_timers_model", "test_timers_power", "test_timers_stops"),
+    "broker/scheduled/timer/parts.py": ("test_timers", "test_timers_cancel"),
+    "broker/tools/check/queues.py": ("test_store_check",),
+    "broker/tools/check/records.py": ("test_store_check", "test_nested_records"),
+    "broker/tools/check/small_files.py": ("test_store_check",),
+    "broker/tools/repair.py": ("test_store_check",),
+    "upstream/delivery/generations.py": ("test_reconfigure",),
+    "upstream/delivery/job_loops.py": ("test_group", "test_accelerators_jobs"),
+    "upstream/delivery/outcomes.py": ("test_group", "test_crossing", "test_undecided"),
+    "upstream/delivery/results.py": ("test_group", "test_results_at_start"),
+    "upstream/delivery/subscription.py": ("test_group", "test_group_model"),
+    "upstream/job.py": ("test_accelerators_jobs", "test_state"),
+    # What only a whole node shows, over real or simulated connections.
+    "proxy/admin/server.py": ("test_admin_http", "test_admin_port"),
+    "proxy/node/assembly.py": ("test_node", "test_startup"),
+    "proxy/node/parts.py": ("test_node", "test_startup"),
+    "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),
+    "proxy/operate/changes/desk.py": ("test_admin_changes", "test_topic_changes"),
+    "proxy/operate/live_node.py": ("test_admin_node",),
+    "proxy/port/replying.py": ("test_connection_turn", "test_shares"),
+    "proxy/port/server.py": ("test_connection_turn", "test_hostile_port"),
+    "proxy/process/serve.py": ("test_reload_and_stop", "test_exit_codes"),
+    "proxy/services/consumer_service.py": ("test_waiting_pulls", "test_node"),
+    "proxy/services/delay_service.py": ("test_timers_wire", "test_delays_node"),
+    "proxy/services/message_checks.py": ("test_message_rules", "test_own_properties"),
+    "proxy/services/producer_service.py": ("test_node", "test_limited_sends"),
+    # The command, asked as its users ask it.
+    "proxy/cli/app.py": ("test_cli",),
+    "proxy/cli/commands/dlq_commands.py": ("test_dlq",),
+    "proxy/cli/commands/messages_command.py": ("test_messages",),
+    "proxy/cli/commands/send_command.py": ("test_cli_send_loop", "test_cli_send_verdicts"),
+    "proxy/cli/store/store_read_commands.py": ("test_cli_store", "test_cli_store_tools"),
+    "proxy/cli/waiting/timer_commands.py": ("test_timers",),
+    "proxy/cli/waiting/transaction_commands.py": ("test_transactions",),
+    "proxy/demo/checker.py": ("test_cli_demo_checker",),
+    "proxy/demo/order/story.py": ("test_demo_order",),
+    "proxy/demo/run.py": ("test_cli_demo_run",),
+    "pyddmq/client/async_consumer.py": ("test_async_client", "test_client_async"),
+    "pyddmq/client/async_producer.py": ("test_async_client", "test_client_async"),
+    "conf/checks.py": ("test_conf_loader",),
+}
+"""By module: the test files that test it, by another name. This list only gets shorter."""
+
+
+def names_of_tests() -> frozenset[str]:
+    """Names of all test files, without their ending."""
+    return frozenset(path.stem for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+def own_names(module: Path) -> set[str]:
+    """Names that a test file of a module may have."""
+    *folders, name = Path(name_of(module)).with_suffix("").parts
+    beside = [f"test_{folder}_{name}" for folder in folders] + [f"test_{name}_{folder}" for folder in folders]
+    return {f"test_{name}", *beside}
+
+
+def without_test() -> set[str]:
+    """Modules of substance that have no test file of their name."""
+    tests = names_of_tests()
+    long = [path for path in product_files() if len(path.read_text(encoding="utf-8").splitlines()) >= LINES_MIN]
+    return {name_of(path) for path in long if not own_names(path) & tests}
+
+
+def test_module_of_substance_has_a_test_file_of_its_name() -> None:
+    """So that whoever changes it finds in one place what it promises, and what is not tested is seen."""
+    missing = sorted(without_test() - ELSEWHERE.keys())
+    assert not missing, f"write a test file named after each of {missing}, which tests its public functions directly"
+
+
+def test_list_of_modules_tested_elsewhere_only_gets_shorter() -> None:
+    """A module that got its own test, became short or went, leaves the list."""
+    over = sorted(ELSEWHERE.keys() - without_test())
+    assert not over, f"take {over} out of ELSEWHERE: they have a test of their name, are short, or are not there"
+
+
+@pytest.mark.parametrize("module", ELSEWHERE)
+def test_what_tests_a_module_elsewhere_is_there(module: str) -> None:
+    """By its name, wherever it stands below `tests`."""
+    missing = set(ELSEWHERE[module]) - names_of_tests()
+    assert not missing, f"{module} is said to be tested in {sorted(missing)}, which is not there"

@@ -1,0 +1,155 @@
+"""The scrape, the loop's lag and the page that lists all metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.runtime.metrics import SPECS
+from proxy.admin import metrics_doc
+from proxy.admin.exposition import Exposition
+from proxy.admin.loop_lag import TICK_SECONDS, LoopLag
+from proxy.admin.server import REFUSED
+from tests.admin_node import FixedClock, PlainNode, busy_node
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+class _Handle:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class _Loop:
+    """A scheduler and clock in one: `run(late)` runs the timer that is due, that many seconds late."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+        self.planned: list[tuple[float, Callable[..., Any], _Handle]] = []
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def wall_us(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> _Handle:
+        return self.call_later(0.0, callback, *args)
+
+    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> _Handle:
+        handle = _Handle()
+        self.planned.append((self.now + delay, callback, handle))
+        return handle
+
+    def run(self, late: float) -> None:
+        due, callback, handle = self.planned.pop(0)
+        assert not handle.cancelled
+        self.now = due + late
+        callback()
+
+
+def _scrape(node: PlainNode) -> dict[str, float]:
+    text, content_type = Exposition(node, LoopLag(_Loop(), FixedClock()), "asyncio").render("")
+    assert content_type.startswith("text/plain")
+    samples = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            samples[f"{sample.name}{{{labels}}}"] = sample.value
+    return samples
+
+
+def test_scrape_shows_counters_and_worked_out_gauges() -> None:
+    """Counters come as they stand, lag as it is at the scrape, process figures beside them."""
+    node = busy_node()
+    node.metrics.counter(REFUSED, "404").add(3)
+    samples = _scrape(node)
+    assert samples["pyddmq_admin_refused_total{status=404}"] == 3
+    assert samples["pyddmq_group_lag_messages{group=permits-audit,topic=permits}"] == 105
+    assert samples["pyddmq_group_lag_seconds{group=permits-audit,topic=permits}"] == 312.5
+    assert samples["pyddmq_group_stuck_keys{group=permits-audit,topic=permits}"] == 2
+    assert samples["pyddmq_uptime_seconds{}"] == 900
+    assert samples["pyddmq_ready{}"] == 1
+    assert samples["process_resident_memory_bytes{}"] > 0
+
+
+def test_scrape_before_the_store_is_open_leaves_its_gauges_out() -> None:
+    """A size that is not known is absent, not 0: an alert on free space must not fire at the start."""
+    node = PlainNode()
+    node.store_view = None
+    node.state = "starting"
+    samples = _scrape(node)
+    assert "pyddmq_store_free_bytes{}" not in samples
+    assert samples["pyddmq_ready{}"] == 0
+
+
+def test_scrapes_of_two_nodes_do_not_mix() -> None:
+    """Two nodes of one process each show their own."""
+    first, second = PlainNode(), PlainNode()
+    first.metrics.counter(REFUSED, "403").add(1)
+    assert "pyddmq_admin_refused_total{status=403}" in _scrape(first)
+    assert "pyddmq_admin_refused_total{status=403}" not in _scrape(second)
+
+
+def test_loop_lag_keeps_the_worst_of_the_last_windows() -> None:
+    """A late tick shows for one to two windows, whoever asks and how often, and is forgotten afterwards."""
+    loop = _Loop()
+    lag = LoopLag(loop, loop)
+    lag.start()
+    loop.run(late=0.125)
+    assert lag.seconds == 0.125
+    assert lag.seconds == 0.125
+    for _ in range(40):
+        loop.run(late=0.0)
+    assert lag.seconds == 0.125
+    for _ in range(80):
+        loop.run(late=0.0)
+    assert lag.seconds == 0.0
+
+
+def test_loop_lag_counts_a_tick_that_is_overdue_now() -> None:
+    """A loop that stood still and answers before its timer ran is late already."""
+    loop = _Loop()
+    lag = LoopLag(loop, loop)
+    assert lag.seconds == 0.0
+    lag.start()
+    loop.now += TICK_SECONDS + 3.0
+    assert lag.seconds == 3.0
+    lag.stop()
+    assert lag.seconds == 0.0
+    assert loop.planned[-1][2].cancelled
+
+
+def test_metrics_page_lists_every_metric_of_every_room() -> None:
+    """docs/metrics.md is what `python -m proxy.admin.metrics_doc` prints."""
+    metrics_doc.load_rooms()
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert page == metrics_doc.render(_of_the_product())
+
+
+def test_metric_names_follow_prometheus() -> None:
+    """Names begin with pyddmq_; counters end in _total, histograms in their unit; every one has a sentence."""
+    metrics_doc.load_rooms()
+    for spec in _of_the_product().values():
+        assert spec.name.startswith("pyddmq_"), spec.name
+        assert spec.kind in ("counter", "gauge", "histogram"), spec.name
+        assert spec.name.endswith("_total") == (spec.kind == "counter"), spec.name
+        assert spec.kind != "histogram" or spec.name.endswith("_seconds"), spec.name
+        assert spec.help, spec.name
+
+
+def _of_the_product() -> dict[str, Any]:
+    """Leave out what other tests of this process declared for themselves."""
+    return {name: spec for name, spec in SPECS.items() if not name.startswith("test")}

@@ -1,0 +1,151 @@
+"""What programs import: `pyddmq`, whole, light, and what its names were before."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import pyddmq.__main__
+import pyddmq.broker
+from pyddmq import actions as public
+from pyddmq import client, rooms
+from upstream.history import History
+from upstream.job import UpstreamJob
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_public_name_of_the_client_is_a_name_of_pyddmq() -> None:
+    """The lazy names are the client's own objects, and a wrong one is an AttributeError as anywhere."""
+    assert sorted(pyddmq.__all__) == sorted(
+        [*client.__all__, "AsyncConsumer", "AsyncProducer", "AsyncTransactionProducer"]
+    )
+    assert all(getattr(pyddmq, name) is getattr(client, name) for name in client.__all__)
+    assert pyddmq.AsyncProducer.__module__ == "pyddmq.client.async_producer"
+    assert set(pyddmq.__all__) <= set(dir(pyddmq))
+    with pytest.raises(AttributeError, match="has no attribute 'Produzer'"):
+        pyddmq.Produzer  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_client_is_imported_without_rooms_and_without_what_servers_need() -> None:
+    """A program with the client alone loads none of our rooms and no package but thriftpy2."""
+    code = (
+        "import sys; from pyddmq import Consumer, Producer; from pyddmq.client import testing\n"
+        "Producer('127.0.0.1:1').close(); Consumer('127.0.0.1:1', 'g').close()\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"pyddmq", "thriftpy2"} <= loaded
+    rooms_and_servers = {
+        "conf",
+        "broker",
+        "upstream",
+        "actions",
+        "lag",
+        "proxy",
+        "structlog",
+        "msgspec",
+        "pydantic",
+        "yaml",
+    }
+    assert not loaded & (rooms_and_servers | {"asyncio", "typer", "aiohttp", "prometheus_client"})
+
+
+def test_old_place_of_the_client_works_and_warns() -> None:
+    """`proxy.client` has what it had, and says where it is now."""
+    sys.modules.pop("proxy.client", None)
+    with pytest.warns(DeprecationWarning, match=r"proxy\.client is now pyddmq"):
+        from proxy.client import Producer
+    assert Producer is pyddmq.Producer
+
+
+def test_old_places_of_what_actions_need_work_and_warn() -> None:
+    """`actions` and `upstream.action` give what they gave, and say where it is now; `actions` has no other names."""
+    sys.modules.pop("upstream.action", None)
+    with pytest.warns(DeprecationWarning, match=r"upstream\.action is now pyddmq\.actions"):
+        from upstream.action import Action
+    assert Action is public.Action
+    with pytest.warns(DeprecationWarning, match=r"actions\.Status is now in pyddmq\.actions"):
+        from actions import Status  # type: ignore[attr-defined]
+    assert Status is public.Status
+    with pytest.warns(DeprecationWarning, match="UpstreamJob"):
+        assert importlib.import_module("actions").UpstreamJob is public.Job
+    with pytest.raises(AttributeError, match="no attribute 'Sink'"):
+        importlib.import_module("actions").Sink  # noqa: B018
+
+
+def test_job_of_the_pipeline_is_what_actions_are_promised() -> None:
+    """The class has every attribute that `pyddmq.actions.Job` and `History` declare."""
+    told = {*vars(public.Job), *public.Job.__annotations__}
+    assert {name for name in told if name[0] != "_"} <= set(dir(UpstreamJob))
+    assert set(public.History.__annotations__) <= set(dir(History))
+    assert "finish" in told
+
+
+def test_examples_of_actions_stand_before_a_strict_type_checker(tmp_path: Path) -> None:
+    """The programs of docs/actions.md, with nothing of ours on the path but `pyddmq`, have no untyped base."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "actions.md").read_text(), re.DOTALL)
+    for number, block in enumerate(blocks):
+        (tmp_path / f"block{number}.py").write_text(block)
+    shutil.copytree(ROOT / "pyddmq", tmp_path / "packages" / "pyddmq", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", f"--cache-dir={tmp_path / 'c'}"]
+    done = subprocess.run(
+        [*command, *(f"block{number}.py" for number in range(len(blocks)))],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(tmp_path / "packages")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert len(blocks) >= 2
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_module_of_the_program_in_the_place_of_a_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that has imported a `conf` of its own is told so by the broker, and reads which file it is."""
+    own = ModuleType("conf")
+    own.__file__ = str(tmp_path / "conf.py")
+    monkeypatch.setitem(sys.modules, "conf", own)
+    with pytest.raises(rooms.NameTaken, match=r"the broker needs the name 'conf'.*conf\.py: give that another"):
+        rooms.pin("the broker")
+
+
+def test_rooms_come_first_on_the_path_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found before a folder that came first, and asking again adds nothing."""
+    monkeypatch.setattr(sys, "path", ["elsewhere", *sys.path])
+    rooms.pin("a test")
+    rooms.pin("a test")
+    assert sys.path[:2] == [str(ROOT), "elsewhere"]
+
+
+def test_every_name_of_the_broker_is_there() -> None:
+    """`pyddmq.broker` has what it lists, and lists what it imports of the rooms."""
+    tree = ast.parse((ROOT / "pyddmq" / "broker.py").read_text())
+    imported = {
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("broker")
+        for alias in node.names
+    }
+    assert imported == set(pyddmq.broker.__all__)
+    assert pyddmq.broker.open_store.__module__ == "broker.embedded"
+
+
+def test_installation_of_the_client_alone_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Command and broker are asked for where what the rooms need is missing: one sentence, exit code 8."""
+    monkeypatch.setattr(rooms, "find_spec", lambda _name: None)
+    with pytest.raises(rooms.ClientAlone, match=r"pip install 'pyddmq\[server\]'"):
+        rooms.pin("the embedded broker")
+    with pytest.raises(SystemExit) as end:
+        pyddmq.__main__.main()
+    assert end.value.code == 8

@@ -1,0 +1,136 @@
+"""The source over the embedded broker: order over queues, filters, damage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.format.java import string_hash
+from broker.format.record import split, strip_own
+from tests.unit.upstream_world import QID, Client, World
+
+
+@settings(max_examples=25)
+@given(
+    runs=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 400)), min_size=1, max_size=12),
+    turns=st.integers(1, 4),
+)
+def test_queues_are_merged_in_commit_log_order(runs: list[tuple[int, int]], turns: int) -> None:
+    """However messages are spread over queues and turns, one key sees them in the order of the log (D14)."""
+    world = World({"topic": "t", "orderKey": "KEY", "concurrency": 10_000}, queues=4)
+    for place, (queue, count) in enumerate(runs):
+        world.stage(*["k"] * count, queue=queue)
+        if place % turns == 0:
+            world.turn_end()
+    world.turn_end()
+    world.scheduler.run_until_idle()
+    client = Client()
+    seen = []
+    while (batch := world.group.pull(None, None, client)) is not None:
+        [job] = batch.jobs
+        seen.append(job.physical)
+        world.group.apply("t", batch.qid, [job.offset], [], client)
+        world.scheduler.run_turn()
+    assert len(seen) == sum(count for _, count in runs)
+    assert seen == sorted(seen)
+
+
+def test_tag_filter_compares_code_and_text() -> None:
+    """Tags with equal codes ("Aa" and "BB") are told apart; what is filtered is finished and counted."""
+    assert string_hash("Aa") == string_hash("BB")
+    world = World({"topic": "t", "tags": ["Aa", "x"]}, queues=1)
+    for tag in ("Aa", "BB", "", "x", "y"):
+        world.stage(None, tag=tag)
+    world.turn_end()
+    client = Client()
+    jobs = world.pull_all(client)
+    assert [job.message.tag for job in jobs] == ["Aa", "x"]
+    assert world.count("pyddmq_skipped_messages_total", "g", "t", "tag_filter") == 3
+    for job in jobs:
+        world.answer(client, job)
+    assert jobs[0].group_queue.tracker.watermark == 5
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(False, [1, 3]), (True, [1, 2, 3])])
+def test_stress_test_messages_are_skipped_unless_wanted(wanted: bool, expected: list[int]) -> None:
+    """IsPressureTraffic `true` in any case is skipped and counted; any other value is ordinary (R14)."""
+    world = World({"topic": "t", "pressureTraffic": wanted}, queues=1)
+    world.publish(None)
+    world.publish(None, properties=[("a", "b"), ("isPressureTraffic", "True")])
+    world.publish(None, properties=[("isPressureTraffic", "false")])
+    assert [world.body(job) for job in world.pull_all(Client())] == expected
+    skipped = world.count("pyddmq_skipped_messages_total", "g", "t", "pressure_traffic")
+    assert skipped == 3 - len(expected)
+
+
+def test_damaged_record_is_finished_and_counted_and_costs_only_itself() -> None:
+    """A record whose bytes are not its own is never handed out; its key goes on (promise 6)."""
+    world = World({"topic": "t", "orderKey": "KEY"}, queues=1)
+    world.group.stop()
+    world.publish("a", "a", "a")
+    [_, (physical, _, _), _] = world.store.topics["t"].queues[0].read(0, 3)
+    [name] = world.sim.list("/data/commitlog")
+    world.sim.flip_bit(f"/data/commitlog/{name}", physical + 30)
+    world.group = world.make_group(world.config())
+    world.group.start()
+    client = Client()
+    bodies = []
+    for _ in range(2):
+        [job] = world.pull_all(client)
+        bodies.append(world.body(job))
+        world.answer(client, job)
+    assert bodies == [1, 3]
+    assert world.count("pyddmq_skipped_messages_total", "g", "t", "damaged") == 1
+    assert job.group_queue.tracker.watermark == 3
+
+
+def test_record_damaged_after_it_was_read_is_dropped_from_the_reply() -> None:
+    """What turns out unreadable when the reply is assembled is finished and counted, and its key goes on."""
+    world = World({"topic": "t", "orderKey": "KEY"}, queues=1)
+    world.publish("a", "a")
+    client = Client()
+    batch = world.pull(client)
+    assert batch is not None
+    world.group.drop_unreadable(batch, batch.jobs)
+    assert [world.body(job) for job in world.pull_all(client)] == [2]
+    assert world.count("pyddmq_skipped_messages_total", "g", "t", "damaged") == 1
+
+
+def test_queue_order_is_one_at_a_time_per_queue() -> None:
+    """OrderKey QID: one message of each queue is out at a time (R30)."""
+    world = World({"topic": "t", "orderKey": "QID"}, queues=3)
+    world.publish(*["x"] * 9)
+    client = Client()
+    jobs = world.pull_all(client)
+    assert sorted(job.qid for job in jobs) == [f"{QID}0", f"{QID}1", f"{QID}2"]
+    world.answer(client, jobs[0])
+    assert [job.qid for job in world.pull_all(client)] == [jobs[0].qid]
+
+
+def test_lag_limit_of_one_queue_holds_the_order_of_all() -> None:
+    """A queue at its lag limit holds back what lies behind it in the log, so a key over two queues stays in order."""
+    world = World({"topic": "t", "orderKey": "KEY", "maxConsumeLag": 2}, queues=2)
+    for key in ("stuck", "a", "a", "b"):
+        world.stage(key, queue=0)
+    world.stage("b", queue=1)
+    world.turn_end()
+    client = Client()
+    jobs = world.pull_all(client)
+    assert [world.body(job) for job in jobs] == [1, 2]
+    world.answer(client, jobs[1])
+    assert world.pull_all(client) == []
+    world.answer(client, jobs[0])
+    assert [world.body(job) for job in world.pull_all(client)] == [3, 4]
+
+
+def test_records_located_in_a_batch_agree_with_split() -> None:
+    """The short cut for batches finds the same body and property block as the broker's own reader."""
+    world = World(queues=1)
+    world.publish("key", tag="t", properties=[("a", "b")])
+    world.publish(None)
+    places = [unit[:2] for unit in world.store.topics["t"].queues[0].read(0, 2)]
+    for place, (view, body_at, body_end, block_at, end) in zip(places, world.store.locate(places), strict=True):
+        body, block = split(world.store.read(*place))
+        assert view[body_at:body_end] == body
+        assert strip_own(view[block_at:end].tobytes()) == block

@@ -1,0 +1,63 @@
+"""The table of a job's life."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.upstream_world import Client, World
+from upstream.state import TABLE, Event, State, move, next_state
+
+
+def test_table_names_every_state_and_reaches_all_of_them() -> None:
+    """Every state has a row, and every state but the first can be reached."""
+    assert set(TABLE) == set(State)
+    reached = {target for row in TABLE.values() for target in row.values()}
+    assert reached == set(State) - {State.READ}
+
+
+def test_every_state_leads_to_an_end() -> None:
+    """No state is a trap: from each one FINISHED and ABANDONED can be reached, and these two have no way out."""
+    assert TABLE[State.FINISHED] == TABLE[State.ABANDONED] == {}
+    for state in set(State) - {State.FINISHED, State.ABANDONED}:
+        seen, todo = {state}, [state]
+        while todo:
+            for target in TABLE[todo.pop()].values():
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        assert {State.FINISHED, State.ABANDONED} <= seen
+
+
+def test_step_outside_the_table_trips_an_assertion() -> None:
+    """A finished job cannot be finished a second time: that is a bug, not an outcome (W36)."""
+    world = World()
+    world.publish("a")
+    client = Client()
+    job = world.pull_all(client)[0]
+    world.answer(client, job)
+    with pytest.raises(AssertionError):
+        move(job, Event.SUCCEED)
+    with pytest.raises(KeyError):
+        next_state(State.FINISHED, Event.TAKE)
+
+
+def test_delivery_page_shows_the_same_table() -> None:
+    """docs/delivery.md restates the table row by row."""
+    text = (Path(__file__).parents[4] / "docs" / "delivery.md").read_text(encoding="utf-8")
+    page = text.partition("| state | event | next |")[2].partition("\n\n")[0]
+    rows = set(re.findall(r"^\| (\w+) \| ([\w ]+) \| (\w+) \|", page, re.MULTILINE))
+    table = {(state.value, event.value, target.value) for state, row in TABLE.items() for event, target in row.items()}
+    assert rows == table
+
+
+def test_picture_of_the_states_shows_nothing_else() -> None:
+    """Each arrow of docs/architecture.md's picture is a step of the table, and each state is in it."""
+    text = (Path(__file__).parents[4] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    picture = text.partition("stateDiagram-v2")[2].partition("```")[0]
+    arrows = re.findall(r"^ +(\w+) --> (\w+): ([\w ]+)$", picture, re.MULTILINE)
+    assert {state for arrow in arrows for state in arrow[:2]} == {state.value for state in State}
+    for state, target, event in arrows:
+        assert next_state(State(state), Event(event)) is State(target)
