@@ -4,14 +4,15 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
+BASE   := $(VENV)/.base
 STAMP  := $(VENV)/.set-up
-LEAVES := $(VENV)/.leaves
+ACCELERATORS := $(VENV)/.accelerators
 CONFIG ?= conf/standalone.yaml
 DATA   ?= data
 FUZZ_SECONDS ?= 60
-# Once more with every leaf in Python, as on a machine without a C compiler.
-PURE_TESTS := tests/unit/test_message_rules.py tests/integration/test_wire_against_thrift.py tests/integration/test_store.py \
-  tests/integration/test_index.py tests/integration/test_node.py tests/simulation/test_operator.py
+# Once more with every accelerator in Python, as on a machine without a C compiler.
+PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/proxy/services/test_wire_against_thrift.py tests/integration/broker/store/test_store.py \
+  tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test lint format bench crash lifecycle powerloss simulate mutants interop rivals fuzz docs clean
@@ -19,10 +20,11 @@ PURE_TESTS := tests/unit/test_message_rules.py tests/integration/test_wire_again
 help: ## show the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
 
-setup: $(STAMP) $(LEAVES) ## make .venv with everything the project needs
+setup: $(STAMP) $(ACCELERATORS) ## make .venv with everything the project needs
 
-# Nothing to do until pyproject.toml changes. Without byte code, where none may be written later, a start takes half as long again.
-$(STAMP): pyproject.toml
+# What a node needs, and no more. Nothing to do until pyproject.toml changes. Without byte code, where none may be written later,
+# a start takes half as long again.
+$(BASE): pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then \
 	  for each in python3.13 python3.12 python3.11 python3; do \
 	    if $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$each; break; fi; \
@@ -39,16 +41,21 @@ $(STAMP): pyproject.toml
 	fi
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(VENV) has a Python older than 3.11: remove the folder and run this again." >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,compile]'
+	@$(BIN)/python -m compileall -q pyddmq conf broker upstream actions lag proxy
+	@touch $@
+
+# What tests and checks need besides; Spark is most of it.
+$(STAMP): $(BASE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev]'
-	@$(BIN)/python -m compileall -q pyddmq conf broker upstream actions proxy
 	@touch $@
 
 # Compiled anew when their sources change; says so in a line where that cannot be.
-$(LEAVES): $(STAMP) compile_leaves.py $(shell find broker proxy upstream actions -name '*_leaf.pyx' -o -name '*.pxd')
-	@$(BIN)/python compile_leaves.py
+$(ACCELERATORS): $(BASE) compile_accelerators.py $(shell find broker proxy upstream actions -name '*_accelerator.pyx' -o -name '*.pxd')
+	@$(BIN)/python compile_accelerators.py
 	@touch $@
 
-run: setup ## start a node
+run: $(BASE) $(ACCELERATORS) ## start a node
 	$(BIN)/pyddmq serve --config $(CONFIG) --data $(DATA)
 
 test: setup lint ## check and test everything
@@ -96,10 +103,13 @@ fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each tar
 docs: setup ## write the pages that are made from the code
 	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m proxy.admin.metrics_doc > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+	$(BIN)/python -m proxy.admin.shapes_doc > docs/admin-shapes.md.new && mv docs/admin-shapes.md.new docs/admin-shapes.md
 	$(BIN)/python -m proxy.admin.log_events_doc > docs/log-events.md.new && mv docs/log-events.md.new docs/log-events.md
+	$(BIN)/python -m lag.rules.rules_doc > docs/lag-rules.md.new && mv docs/lag-rules.md.new docs/lag-rules.md
+	$(BIN)/python -m pyddmq.api_doc > docs/api.md.new && mv docs/api.md.new docs/api.md
 
 clean: ## remove .venv and all caches; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +
-	find broker proxy upstream actions -name '*_leaf.*.so' -delete
+	find broker proxy upstream actions \( -name '*_accelerator.*.so' -o -name '*_leaf.*.so' \) -delete
