@@ -14,12 +14,12 @@ from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
+from proxy.operate.lag_texts import UNKNOWN, advices, behind, count, forecast, rate
 from proxy.operate.text import age, amount
 from proxy.operate.views.lag import LagAnswer, LagQueue
 from proxy.process.exit_codes import ExitCode
 
 _LIMIT = 10_000
-_UNKNOWN = "?"
 
 Group = Annotated[str | None, typer.Argument(help="Only this group.")]
 
@@ -37,8 +37,7 @@ def show(*, group: Group = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: A
     rows = [_row(each) for each in answer.queues]
     title = f"{amount(answer.queues_total, 'queue')}, {answer.level}"
     print_table(title, columns, rows, right=(2, 4, 5, 7, 8))
-    for text in dict.fromkeys(_advice(each) for each in answer.queues if each.level != Level.OK.name):
-        print_line(text)
+    _print_advice(answer)
     if answer.trouble is not None:
         print_line(f"the lag journal is not written: {answer.trouble}")
     return ExitCode.OK
@@ -70,9 +69,7 @@ def check(
     print_line(f"{level.name}: {_summary(answer)}")
     for text in over:
         print_line(text)
-    for each in answer.queues:
-        if each.level != Level.OK.name:
-            print_line(_advice(each))
+    _print_advice(answer)
     return level
 
 
@@ -98,40 +95,21 @@ def _row(each: LagQueue) -> Sequence[str]:
         each.topic,
         f"{each.queue}",
         each.status,
-        _count(each.lag),
-        _count(each.unfinished),
+        count(each.lag),
+        count(each.unfinished),
         behind(each),
-        _rate(each.produce_rate),
-        _rate(each.consume_rate),
+        rate(each.produce_rate),
+        rate(each.consume_rate),
         forecast(each),
         "" if each.cause is None else f"{each.cause}: {each.evidence}",
     ]
-
-
-def behind(each: LagQueue) -> str:
-    """Say how old the oldest unfinished message is, and how that is known where it was not read."""
-    if each.time_lag_ms is not None:
-        text = "0" if not each.time_lag_ms else age(each.time_lag_ms / 1000)
-        return text if each.time_lag_method == "message" else f"about {text} ({each.time_lag_method})"
-    if each.time_lag_low_ms is not None:
-        return f"at least {age(each.time_lag_low_ms / 1000)} ({each.time_lag_method})"
-    return _UNKNOWN
-
-
-def forecast(each: LagQueue) -> str:
-    """Say where it goes at the rates of the window."""
-    if not each.unfinished or each.velocity is None:
-        return ""
-    if each.catch_up_s is not None:
-        return f"caught up in {age(each.catch_up_s)}"
-    return f"grows by {each.velocity:.3g}/s" if each.velocity > 0 else ""
 
 
 def _over(each: LagQueue, max_lag: int | None, max_seconds: float | None) -> list[str]:
     where = f"{each.group}: {each.topic} {each.queue}"
     found = []
     if max_lag is not None and (each.unfinished is None or each.unfinished > max_lag):
-        left = _UNKNOWN if each.unfinished is None else amount(each.unfinished, "message")
+        left = UNKNOWN if each.unfinished is None else amount(each.unfinished, "message")
         found.append(f"{where} has {left} left, --max-lag is {max_lag}")
     late_ms = each.time_lag_ms if each.time_lag_ms is not None else each.time_lag_low_ms
     if max_seconds is not None and (late_ms is None or late_ms > max_seconds * 1000):
@@ -148,13 +126,6 @@ def _summary(answer: LagAnswer) -> str:
     return f"{text}, the oldest {age(late_ms / 1000)} old" if left else text
 
 
-def _advice(each: LagQueue) -> str:
-    return f"{each.group}: {each.topic} {each.queue} is {each.status}. {each.advice}"
-
-
-def _count(value: int | None) -> str:
-    return _UNKNOWN if value is None else f"{value}"
-
-
-def _rate(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.3g}"
+def _print_advice(answer: LagAnswer) -> None:
+    for each in advices(answer.queues):
+        print_line(f"{each.text} {each.todo}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lag.rules.limits import Limits
@@ -42,7 +42,7 @@ def lag_of(node: Node, *, limit: int, group: str | None = None) -> LagAnswer | N
     now_ms = node.seams.clock.wall_ms()
     queues = [_queue(*each) for each in recorder.windows.judged(now_ms, lambda *of: limits_of(node, *of), group)]
     groups = [
-        _group(name, [each for each in queues if each.group == name])
+        group_of(name, [each for each in queues if each.group == name])
         for name in sorted(node.groups if group is None else [group])
     ]
     return LagAnswer(
@@ -94,7 +94,8 @@ def _queue(place: Place, verdict: QueueLag, sample: QueueSample) -> LagQueue:
     )
 
 
-def _group(name: str, queues: list[LagQueue]) -> LagGroup:
+def group_of(name: str, queues: Sequence[LagQueue]) -> LagGroup:
+    """Return what the queues of a group are together."""
     status = worst([each.status for each in queues]) if queues else "UNKNOWN"
     lags = [each.lag for each in queues if each.lag is not None]
     left = [each.unfinished for each in queues if each.unfinished is not None]
