@@ -25,7 +25,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield from ("", "## Findings", "")
     findings = [part for part in report.groups if tone(part.status) != "good"]
     for part in findings:
-        said = " ".join(_text(each) for each in (part.evidence, part.advice) if each)
+        said = " ".join(_text(texts.sentence(each)) for each in (part.evidence, part.advice) if each)
         cause = f": {_text(part.cause)}" if part.cause else ""
         yield f"- **{part.status}** {_text(part.group)}{cause}. {said}".rstrip()
     if not findings:

@@ -112,6 +112,7 @@ def _environment() -> jinja2.Environment:
         duration=texts.duration,
         moment=texts.moment,
         rate=texts.rate,
+        sentence=texts.sentence,
         share=texts.share,
         capitalise=lambda text: text[:1].upper() + text[1:],
     )

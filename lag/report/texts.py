@@ -54,6 +54,14 @@ def moment(time_ms: int | None, *, seconds: bool = True) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
 
 
+def sentence(text: str) -> str:
+    """Write what a rule says as a sentence of its own: a capital at its begin, a full stop at its end."""
+    text = text.strip()
+    if not text:
+        return ""
+    return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
+
+
 def share(value: float | None) -> str:
     """Write a share in percent, never rounded up to 100: 99.95 %, 100 %."""
     if value is None:

@@ -7,6 +7,7 @@ what one must do something about stands before what only describes the traffic.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import Formatter
 from typing import Final
 
 from lag.rules.expression import Expression, Facts, all_of, any_of, compiled, fact, first_of, if_else, surely
@@ -126,6 +127,10 @@ CAUSES: Final = (
     ),
 )
 """The first that fits is the cause."""
+EVIDENCE: Final = tuple(
+    sorted({name for each in CAUSES for _, name, _, _ in Formatter().parse(each.evidence) if name is not None})
+)
+"""Facts and quantities that sentences of evidence name."""
 
 BY_NAME: Final = {each.name: each for each in CAUSES}
 

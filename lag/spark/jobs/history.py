@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 
+from lag.rules import causes
 from lag.rules.limits import Limits
 from lag.rules.statuses import BY_NAME, SEVERITY
 from lag.spark.columns import judged
@@ -174,7 +175,8 @@ class History:
     def incidents(self) -> DataFrame:
         """A row per incident of a queue, as `lag.rules.history_rules.incidents` finds them; of a group the worst.
 
-        `until_ms` is the first moment after it that is OK; null: it had not ended at the queue's last sample.
+        `until_ms` is the first moment after it that is OK; null: it had not ended at the queue's last sample. `facts`
+        are what the cause's evidence names, as they were when it was worst.
         """
         over = f"OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms)"
         calm = f"status IN ({_CALM})"
@@ -189,11 +191,13 @@ class History:
             .selectExpr("*", f"sum(CAST(begins AS INT)) {over} AS incident")
         )
         ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms}"
+        worst = "struct(severity, cause IS NOT NULL, -time_ms)"
         found = rows.groupBy("cluster", "group", "node", "topic", "queue", "incident").agg(*_aggregates(
             "min(time_ms) from_ms",
             f"max_by(CASE WHEN {ended} THEN time_ms ELSE after_ms END, time_ms) until_ms",
             "max(severity) severity",
-            "max_by(cause, struct(severity, cause IS NOT NULL, -time_ms)) cause",
+            f"max_by(cause, {worst}) cause",
+            f"max_by(struct({', '.join(f'`{name}`' for name in causes.EVIDENCE)}), {worst}) facts",
             "max(peak_lag) lag",
             "max(peak_age_ms) age_ms",
         ))  # fmt: skip

@@ -261,6 +261,8 @@ def _heat(rows: Sequence[dict[str, Any]], window: Window) -> HeatMap:
 def _incidents(rows: Sequence[dict[str, Any]]) -> list[Incident]:
     """Join what was the same at the same time on several queues: one incident for people.
 
+    Its evidence is that of the queue with the most lag.
+
     That too few samples are known is none of them: the bands show it, and the report's gaps say why.
     """
     joined: list[dict[str, Any]] = []
@@ -280,13 +282,20 @@ def _incidents(rows: Sequence[dict[str, Any]]) -> list[Incident]:
             to_ms=row["until_ms"],
             status=status_of(row["severity"]),
             cause=_words(row["cause"] or ""),
-            evidence="",
+            evidence=_told(row),
             peak_lag=row["lag"],
             peak_seconds=_seconds(row["age_ms"]),
         )
         for row in joined
         if status_of(row["severity"]) != "INCOMPLETE"
     ]
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """Return the sentence that speaks for an incident: of its cause, else what its status means."""
+    if row["cause"] is None:
+        return statuses.BY_NAME[status_of(row["severity"])].meaning
+    return causes.evidence(row["cause"], row["facts"].asDict())
 
 
 def _join(into: dict[str, Any], row: Mapping[str, Any]) -> None:
@@ -296,6 +305,8 @@ def _join(into: dict[str, Any], row: Mapping[str, Any]) -> None:
         into["queue"] = None
     if into["until_ms"] is not None:
         into["until_ms"] = None if row["until_ms"] is None else max(into["until_ms"], row["until_ms"])
+    if (row["lag"] or 0) > (into["lag"] or 0):
+        into["facts"] = row["facts"]
     for name in ("lag", "age_ms"):
         if row[name] is not None:
             into[name] = row[name] if into[name] is None else max(into[name], row[name])

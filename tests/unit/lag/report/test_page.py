@@ -154,3 +154,18 @@ def test_same_report_gives_the_same_bytes() -> None:
     """So that a report can be compared with another."""
     small = report([group_part("a", "STOP", height=40, queues=2)])
     assert page.render_html(small) == page.render_html(small)
+
+
+def test_evidence_and_advice_are_sentences_of_their_own() -> None:
+    """Among the findings, in the group's section, and of an incident."""
+    part = group_part("a", "STOP", height=50)
+    part = replace(
+        part,
+        evidence="no client pulls; 5 are ready",
+        advice="Start them",
+        incidents=[replace(each, evidence="12 wait") for each in part.incidents],
+    )
+    text = re.sub(r"(?:\s|<[^>]*>)+", " ", page.render_html(report([part])))
+    assert "No client pulls; 5 are ready. Start them." in text
+    assert "Poison message. No client pulls; 5 are ready. → Start them." in text
+    assert "12 wait. " in text

@@ -40,6 +40,12 @@ def test_markdown_has_findings_gaps_and_a_table() -> None:
     assert table[2].replace("\\|", "").count("|") == table[0].count("|")
 
 
+def test_evidence_and_advice_are_sentences_of_their_own() -> None:
+    """Whatever the rules' texts end with."""
+    part = replace(group_part("a", "STOP", height=50), evidence="no client pulls; 5 are ready", advice="Start them")
+    assert "poison message. No client pulls; 5 are ready. Start them.\n" in render_markdown(report([part]))
+
+
 def test_markdown_of_nothing_says_so() -> None:
     """No group is no good news; good news is a sentence, too."""
     assert "nothing can be said" in render_markdown(report([]))

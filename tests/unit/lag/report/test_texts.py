@@ -65,3 +65,17 @@ def test_counts_moments_and_rates() -> None:
     assert texts.moment(1_714_979_289_000, seconds=False) == "2024-05-06 07:08"
     assert texts.rate(0.054) == "0.054/s"
     assert texts.rate(1_200) == "1.2\u202fk/s"
+
+
+@pytest.mark.parametrize(
+    ("told", "written"),
+    [
+        ("no client pulls; 5 messages are ready", "No client pulls; 5 messages are ready."),
+        ("Start them.", "Start them."),
+        (" is it up? ", "Is it up?"),
+        ("", ""),
+    ],
+)
+def test_sentence_begins_large_and_ends_with_a_stop(told: str, written: str) -> None:
+    """So that two of them can follow each other."""
+    assert texts.sentence(told) == written
