@@ -52,9 +52,9 @@ if TYPE_CHECKING:
         WireProtocol,
         parse_address,
     )
-    from pyddmq.client.async_consumer import AsyncConsumer
-    from pyddmq.client.async_producer import AsyncProducer
-    from pyddmq.client.async_transaction_producer import AsyncTransactionProducer
+    from pyddmq.client.aio.async_consumer import AsyncConsumer
+    from pyddmq.client.aio.async_producer import AsyncProducer
+    from pyddmq.client.aio.async_transaction_producer import AsyncTransactionProducer
 
 __all__ = [
     "AsyncConsumer",
@@ -118,7 +118,7 @@ if not TYPE_CHECKING:
             return import_module("pyddmq." + name)
         if name not in __all__:
             raise AttributeError(f"module 'pyddmq' has no attribute {name!r}")
-        place = "pyddmq.client" if name not in _OF_ASYNCIO else "pyddmq.client." + _OF_ASYNCIO[name]
+        place = "pyddmq.client" if name not in _OF_ASYNCIO else "pyddmq.client.aio." + _OF_ASYNCIO[name]
         found: object = getattr(import_module(place), name)
         globals()[name] = found
         return found

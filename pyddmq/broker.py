@@ -54,9 +54,9 @@ from broker.query import Listing, NotFound, QueryRefused, at_offset, by_id, by_k
 from broker.queues.consume_queue import FILLER
 from broker.queues.time_search import offset_at
 from broker.runtime.disk import RealDisk
-from broker.runtime.linux_aio import syncs_of
+from broker.runtime.disks.linux_aio import syncs_of
+from broker.runtime.disks.private_disk import PrivateDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.private_disk import PrivateDisk
 from broker.runtime.seams import Clock, Disk, Scheduler, SystemClock
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.puts import DelayedPuts

@@ -17,8 +17,9 @@ from broker.runtime.accelerators import AcceleratorState, compiled
 from broker.scheduled import release_plain
 from broker.scheduled.timer import taking
 from proxy.services import message_checks
-from proxy.wire import pull_reply, scan_binary_send, scan_compact, scan_compact_send
-from proxy.wire.scan_messages import one_by_one
+from proxy.wire import pull_reply
+from proxy.wire.scanning import scan_binary_send, scan_compact, scan_compact_send
+from proxy.wire.scanning.scan_messages import one_by_one
 from tests.conftest import need
 from upstream.delivery import job_loops
 from upstream.embedded import source, stretch

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from actions.registry import Registry
 from broker.runtime.disk import RealDisk
-from broker.runtime.linux_aio import syncs_of
+from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.seams import Clock, Disk, SystemClock
 from conf import Config
 from conf.loader import loads

@@ -42,10 +42,10 @@ from broker.format.record import (
 )
 from broker.log.log_pages import NOT_GIVEN, LogPages
 from broker.log.segment import Segment
+from broker.runtime.disks.unreadable import BadStretch, good_parts
 from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import is_number
 from broker.runtime.seams import Buffer, Disk
-from broker.runtime.unreadable import BadStretch, good_parts
 
 SEGMENT_NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20

@@ -48,10 +48,10 @@ from broker.log.put import Done
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic
 from broker.runtime.bundle import Runtime
+from broker.runtime.disks.timed_syncs import TimedSyncs
 from broker.runtime.seams import Buffer, Clock, Handle, Syncing, Syncs
 from broker.runtime.store_metrics import FLUSHES, SYNCS
 from broker.runtime.store_metrics import WRITTEN as WRITTEN_BYTES
-from broker.runtime.timed_syncs import TimedSyncs
 
 AHEAD_MAX_US = 4000
 """How long before its moment something is appended at most: what is asked of a disk in between, and of a restart."""

@@ -1,7 +1,8 @@
 """Which bytes of the log's mapped segments can be looked at without the risk of a page that the disk does not give out.
 
-See `broker.runtime.unreadable`. What this process wrote, or scanned at its start, lies in the page cache for some time
-and is looked at as it is; all else is read first, a window of 256 KiB at a time, and read again after a minute or two.
+See `broker.runtime.disks.unreadable`. What this process wrote, or scanned at its start, lies in the page cache for
+some time and is looked at as it is; all else is read first, a window of 256 KiB at a time, and read again after a
+minute or two.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Protocol
 from broker.errors import DamagedRecord
 from broker.format.locating import Place
 from broker.format.record import CLAIM, RECORD_OVERHEAD_BYTES
+from broker.runtime.disks.unreadable import BadStretch, Windows, read_around
 from broker.runtime.seams import DiskFile
-from broker.runtime.unreadable import BadStretch, Windows, read_around
 
 NOT_GIVEN = "the disk does not give it out"
 _SPAN_BYTES_MAX = 4 << 20

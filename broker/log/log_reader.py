@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from broker.format.record import BLANK, BLANK_BYTES, CLAIM, MAGIC_BLANK, MAGICS, RECORD_OVERHEAD_BYTES, Entry, check
 from broker.log.commit_log import CommitLog
-from broker.runtime.unreadable import BadStretch
+from broker.runtime.disks.unreadable import BadStretch
 
 WINDOW_BYTES = 1 << 18
 

@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 from broker.errors import RecordGone, StoreError
 from broker.queues.unit_sums import UnitSums
+from broker.runtime.disks.unreadable import Unreadable, ignored, read_around, write_around
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.names import is_number, queue_folder
 from broker.runtime.seams import Disk, DiskFile
-from broker.runtime.unreadable import Unreadable, ignored, read_around, write_around
 
 UNIT = struct.Struct(">qiq")
 UNIT_BYTES = UNIT.size

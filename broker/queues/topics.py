@@ -14,11 +14,11 @@ from broker.format.message_type import ATTRIBUTE, MessageType, type_of
 from broker.format.record import TOPIC_BYTES_MAX
 from broker.queues.consume_queue import Checker, ConsumeQueue
 from broker.queues.topic_lives import TopicLives
+from broker.runtime.disks.unreadable import Unreadable, ignored
 from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import check_stored, is_number, queue_folder
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import StateFile, data_version
-from broker.runtime.unreadable import Unreadable, ignored
 
 GROUP_BYTES_MAX = 120
 QUEUES_MAX = 1024

@@ -154,8 +154,8 @@ class RealDisk:
 
     Args:
         read_only: Open files for reading alone, which needs no permission to write; for
-            `broker.runtime.read_only_disk.ReadingDisk` and `broker.runtime.private_disk.PrivateDisk`. Locks are shared
-            then: they exclude an owner, not other readers.
+            `broker.runtime.disks.read_only_disk.ReadingDisk` and `broker.runtime.disks.private_disk.PrivateDisk`.
+            Locks are shared then: they exclude an owner, not other readers.
     """
 
     def __init__(self, *, read_only: bool = False) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
+from broker.runtime.disks.unreadable import read_around
 from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
 from broker.runtime.seams import Disk
-from broker.runtime.unreadable import read_around
 
 # fastjson writes integer keys without quotes, which strict JSON refuses.
 _BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")

@@ -31,9 +31,9 @@ from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue, Unit
 from broker.queues.topics import Topic, Topics
 from broker.runtime.bundle import runtime_of
+from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.names import is_number
-from broker.runtime.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.seams import Clock, Disk
 from broker.tools.interchange import geometry_of
 

@@ -18,7 +18,15 @@ from proxy.node.logs import LOST
 from proxy.port.server import CONNECTIONS_REFUSED
 from proxy.services.consumer_service import PULLS_REFUSED
 from proxy.services.publishing import SENDS_REFUSED
-from upstream.delivery.counters import DEAD_LETTERS, ERRORS, FAILED, FINISHED, SENT_BACK_AGAIN, SKIPPED, TIMEOUTS
+from upstream.delivery.figures.counters import (
+    DEAD_LETTERS,
+    ERRORS,
+    FAILED,
+    FINISHED,
+    SENT_BACK_AGAIN,
+    SKIPPED,
+    TIMEOUTS,
+)
 
 WINDOW_SECONDS = 60.0
 _SAMPLE_SECONDS = 5.0

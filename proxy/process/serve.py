@@ -25,7 +25,7 @@ import structlog
 from actions.registry import ActionError, Registry
 from broker.errors import StoreError, StoreFailed
 from broker.runtime.disk import RealDisk
-from broker.runtime.linux_aio import syncs_of
+from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock

@@ -39,7 +39,7 @@ from proxy.wire.replies import (
     encode_result_reply,
     encode_stats_reply,
 )
-from proxy.wire.scan import (
+from proxy.wire.scanning.scan import (
     scan_ack,
     scan_delay,
     scan_fetch,

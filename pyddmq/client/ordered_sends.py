@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from pyddmq.client.async_connection import AsyncConnection
+from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.errors import (
     CannotConnect,
     ClientError,

@@ -245,7 +245,7 @@ class Producer(DelayedSends):
 
     def _begin_soon(self) -> SoonSends:
         # Here, because most programs have no use for an event loop.
-        from pyddmq.client.async_connection import AsyncConnection
+        from pyddmq.client.aio.async_connection import AsyncConnection
         from pyddmq.client.ordered_sends import OrderedSends
         from pyddmq.client.soon import SoonSends
 

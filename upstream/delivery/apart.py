@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
-from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.limits import Permits
 from upstream.delivery.timers import Deadlines
 from upstream.job import Delivery, UpstreamJob

@@ -14,13 +14,13 @@ from conf.models import GroupConfig, SubscriptionConfig
 from pyddmq.actions import Action, BodyUnprocessable
 from upstream.budget import Budget
 from upstream.delivery.buffer import Batch, Parked, ParkedFull, PullBuffer
-from upstream.delivery.counters import PARKED_REFUSED, UNKNOWN_QUEUE
+from upstream.delivery.figures.counters import PARKED_REFUSED, UNKNOWN_QUEUE
+from upstream.delivery.figures.stats import LISTED_MAX, StatsReader, TopicOffsets
 from upstream.delivery.generations import Generations, TopicPlace, same_generation
 from upstream.delivery.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
 from upstream.delivery.group_queues import GroupQueues, UnknownTopic
 from upstream.delivery.pauses import Pause
 from upstream.delivery.results import Applied, Result, apply_result
-from upstream.delivery.stats import LISTED_MAX, StatsReader, TopicOffsets
 from upstream.delivery.subscription import Subscription
 from upstream.job import GroupQueue, Holder, UpstreamJob
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters

@@ -20,9 +20,9 @@ from functools import partial
 from conf.models import SubscriptionConfig
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Unprocessable
 from upstream.delivery.apart import Apart, complete_successor
-from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.figures.counters import SubscriptionCounters
+from upstream.delivery.figures.latency import Latency
 from upstream.delivery.group_parts import GroupParts
-from upstream.delivery.latency import Latency
 from upstream.delivery.limits import Permits
 from upstream.delivery.order import OrderQueue
 from upstream.delivery.timers import Deadlines, DueJobs

@@ -15,8 +15,8 @@ from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Message
 from upstream.delivery import job_loops
-from upstream.delivery.counters import SubscriptionCounters
 from upstream.delivery.fetched_source import FetchedSource
+from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.limits import TokenBucket

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from pyddmq.codes import PullCode
-from upstream.delivery.counters import SubscriptionCounters
+from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.group_parts import NodeSeams
 from upstream.delivery.limits import TokenBucket

@@ -20,10 +20,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from broker.errors import StoreFormatNewer
+from broker.runtime.disks.unreadable import read_around
 from broker.runtime.names import is_number
 from broker.runtime.seams import Buffer, Disk, DiskFile, Syncing, Syncs, Told
 from broker.runtime.steps import run_now
-from broker.runtime.unreadable import read_around
 from upstream.progress.journal_format import (
     BLOCK_HEADER,
     END_OF_BLOCKS,

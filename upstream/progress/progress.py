@@ -23,10 +23,10 @@ import structlog
 
 from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
 from broker.runtime.bundle import Runtime
+from broker.runtime.disks.timed_syncs import TimedSyncs
 from broker.runtime.file_writes import FileWrite, FileWrites
 from broker.runtime.metrics import declare
 from broker.runtime.steps import run_now
-from broker.runtime.timed_syncs import TimedSyncs
 from upstream.losses import Losses
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, Driver, ProgressFailed, ProgressFull

@@ -27,8 +27,8 @@ from broker.errors import StoreError, StoreUnreadable
 from broker.log.commit_log import SEGMENT_NAME_DIGITS
 from broker.opening.recovery import ProgressCallback
 from broker.queues.topics import Topics
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.names import is_number
-from broker.runtime.read_only_disk import ReadingDisk
 from broker.runtime.seams import Clock, Disk, DiskFile
 from broker.runtime.state_file import read_whole, write_whole
 from broker.scheduled.timer.pending.state import without_files

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from broker.errors import StoreError
 from broker.opening.recovery import ProgressCallback
 from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.names import is_number
-from broker.runtime.read_only_disk import ReadingDisk
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import read_whole
 from broker.tools.check import Check, Finding, Severity

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from broker.opening.recovery import ProgressCallback
 from broker.opening.store_json import CheckpointFile
-from broker.runtime.read_only_disk import ReadingDisk
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.seams import Clock, Disk
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.check.index import check_index

@@ -10,8 +10,8 @@ from broker.index.state import IndexState, SavedIndex
 from broker.log.commit_log import CommitLog
 from broker.log.walk import walk
 from broker.opening.store_json import Geometry
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.names import is_number
-from broker.runtime.read_only_disk import ReadingDisk
 from broker.runtime.steps import run_now
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.check.small_files import foreign

@@ -9,8 +9,8 @@ from broker.format.record import Entry
 from broker.log.commit_log import CommitLog
 from broker.opening.unit_check import unit_of
 from broker.queues.consume_queue import FILLER_BYTES, UNIT, UNIT_BYTES, Unit, repeated
+from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.names import queue_path
-from broker.runtime.read_only_disk import NumberedFile, ReadingDisk
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.readonly import GIVEN
 

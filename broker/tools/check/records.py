@@ -19,8 +19,8 @@ from broker.opening.recovery import ProgressCallback, begin_at
 from broker.opening.store_json import Checkpoint, Geometry
 from broker.queues.consume_queue import UNIT_BYTES
 from broker.queues.topics import Topics
+from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.names import is_number, queue_path
-from broker.runtime.read_only_disk import NumberedFile, ReadingDisk
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.check.queues import Patch, QueueCheck
 from broker.tools.check.small_files import foreign

@@ -54,8 +54,8 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     from broker.features import ALL
     from broker.options import StoreOptions
     from broker.runtime.disk import RealDisk
+    from broker.runtime.disks.private_disk import PrivateDisk
     from broker.runtime.metrics import Metrics
-    from broker.runtime.private_disk import PrivateDisk
     from broker.runtime.seams import SystemClock
     from broker.store import Store
     from broker.tools.interchange import adopted, geometry_of

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.runtime.disk import RealDisk
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.read_only_disk import ReadingDisk
 from broker.runtime.seams import Disk
 from broker.store import StoreUnreadable
 from broker.testing import ManualClock, SimDisk

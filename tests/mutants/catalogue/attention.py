@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message that fails for ever is ordinary work",
-        file="upstream/delivery/stats.py",
+        file="upstream/delivery/figures/stats.py",
         old="                if job.history is not None and job.history.attempts >= FAILING_ATTEMPTS:\n",
         new="                if job.history is not None and job.history.errors >= FAILING_ATTEMPTS:\n",
         caught_by=(
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a long reason is kept whole",
-        file="proxy/wire/scan_deliveries.py",
+        file="proxy/wire/scanning/scan_deliveries.py",
         old="        found[offset] = raw[:REASON_BYTES_MAX]\n",
         new="        found[offset] = raw\n",
         caught_by=(f"{SCAN}::test_scan_keeps_the_beginning_of_a_long_reason_and_any_bytes",),

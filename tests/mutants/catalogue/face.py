@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a pull ends with the task that waits for it",
-        file="pyddmq/client/async_consumer.py",
+        file="pyddmq/client/aio/async_consumer.py",
         old="            return await asyncio.shield(pulling)\n",
         new="            return await pulling\n",
         caught_by=(

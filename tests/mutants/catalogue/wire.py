@@ -210,7 +210,7 @@ MUTANTS = (
     ),
     Mutant(
         name="results count for the first group that anybody answered for",
-        file="upstream/delivery/counters.py",
+        file="upstream/delivery/figures/counters.py",
         old="        self.finished = metrics.counter(FINISHED, group, topic)\n",
         new="        first = [labels[0] for spec, labels, _ in metrics if spec.name == FINISHED] or [group]\n"
         "        self.finished = metrics.counter(FINISHED, first[0], topic)\n",

@@ -77,7 +77,7 @@ def test_scan_of_any_pull_same(request: dict[str, Any]) -> None:
 
 def test_usual_pull_is_scanned_by_the_accelerator() -> None:
     """What a client of ours sends does not go the general way."""
-    from proxy.wire import scan_compact
+    from proxy.wire.scanning import scan_compact
 
     message = call(COMPACT, "pull", {"request": USUAL})
     with running("compiled"):
@@ -94,7 +94,7 @@ def submitted(message: Call) -> Any:
 @example({**RESULT, "nextResult": {**RESULT, "nextResult": RESULT}})
 def test_scan_of_any_submit_same(result: dict[str, Any]) -> None:
     """Every combination of fields, and what a client of ours sends by the accelerator."""
-    from proxy.wire import scan_compact
+    from proxy.wire.scanning import scan_compact
 
     message = call(COMPACT, "submit", {"result": result})
     found = submitted(message)

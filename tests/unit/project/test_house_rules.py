@@ -66,7 +66,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # The real versions behind the seams.
     "broker/runtime/seams.py": frozenset({"time"}),
     "broker/runtime/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
-    "broker/runtime/linux_aio.py": frozenset({"os.*"}),
+    "broker/runtime/disks/linux_aio.py": frozenset({"os.*"}),
     # Memory of large files that are in memory.
     "broker/runtime/file_bytes.py": frozenset({"mmap"}),
     # Stamps the process id into the abort file, as RocketMQ does.

@@ -22,15 +22,15 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "broker/errors.py": ("test_store_recovery", "test_failed_disk", "test_full_disk"),
     "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
     # Two makes of one thing, each case run over both.
-    "broker/runtime/linux_aio.py": ("test_syncs",),
-    "broker/runtime/private_disk.py": ("test_disk",),
+    "broker/runtime/disks/linux_aio.py": ("test_syncs",),
+    "broker/runtime/disks/private_disk.py": ("test_disk",),
     "broker/testing/sim_disk.py": ("test_disk",),
     "upstream/testing/memory_broker.py": ("test_source",),
     "upstream/testing/memory_source.py": ("test_source",),
     "proxy/testing/loop.py": ("test_virtual_loop",),
     "proxy/testing/network.py": ("test_sim_network",),
     "proxy/port/network.py": ("test_sim_network",),
-    "proxy/wire/scan_compact.py": ("test_wire_scan",),
+    "proxy/wire/scanning/scan_compact.py": ("test_wire_scan",),
     # What is one thing with its store: made only there, and tested with all that it stands on.
     "broker/index/file.py": ("test_index", "test_index_damage"),
     "broker/opening/opening.py": ("test_store_recovery", "test_shared_walk"),
@@ -72,8 +72,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/demo/checker.py": ("test_cli_demo_checker",),
     "proxy/demo/order/story.py": ("test_demo_order",),
     "proxy/demo/run.py": ("test_cli_demo_run",),
-    "pyddmq/client/async_consumer.py": ("test_async_client", "test_client_async"),
-    "pyddmq/client/async_producer.py": ("test_async_client", "test_client_async"),
+    "pyddmq/client/aio/async_consumer.py": ("test_async_client", "test_client_async"),
+    "pyddmq/client/aio/async_producer.py": ("test_async_client", "test_client_async"),
     "conf/checks.py": ("test_conf_loader",),
 }
 """By module: the test files that test it, by another name. This list only gets shorter."""

@@ -30,7 +30,7 @@ def test_every_public_name_of_the_client_is_a_name_of_pyddmq() -> None:
         [*client.__all__, "AsyncConsumer", "AsyncProducer", "AsyncTransactionProducer"]
     )
     assert all(getattr(pyddmq, name) is getattr(client, name) for name in client.__all__)
-    assert pyddmq.AsyncProducer.__module__ == "pyddmq.client.async_producer"
+    assert pyddmq.AsyncProducer.__module__ == "pyddmq.client.aio.async_producer"
     assert set(pyddmq.__all__) <= set(dir(pyddmq))
     with pytest.raises(AttributeError, match="has no attribute 'Produzer'"):
         pyddmq.Produzer  # type: ignore[attr-defined]  # noqa: B018

@@ -27,10 +27,10 @@ from typing import NamedTuple
 
 from broker.errors import StoreError
 from broker.log.commit_log import segment_name
+from broker.runtime.disks.unreadable import is_readable
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.names import is_number
 from broker.runtime.seams import Disk, DiskFile
-from broker.runtime.unreadable import is_readable
 
 UNIT = struct.Struct(">iqiqiqiiq")
 UNIT_BYTES = UNIT.size

@@ -20,9 +20,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from broker.runtime.disks.unreadable import is_readable
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.seams import Disk, DiskFile
-from broker.runtime.unreadable import is_readable
 from broker.scheduled.timer.names import PRECISIONS_MS
 
 SLOT = struct.Struct(">qqqii")

@@ -14,8 +14,8 @@ from broker.errors import RecordGone, StoreFormatNewer, StoreUnreadable
 from broker.features import ALL
 from broker.format.record import split
 from broker.runtime.disk import RealDisk
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.read_only_disk import ReadingDisk
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import UNITS_REPAIRED

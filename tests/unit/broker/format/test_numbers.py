@@ -25,7 +25,7 @@ FIXED_FORMS = {
     "broker/format/record.py": "ten digits of a sum, five of a batch mark",
     "broker/index/names.py": "the fixed digits of a file's name",
     "broker/runtime/names.py": "names of files, which file systems bound",
-    "broker/runtime/read_only_disk.py": "names of files, which file systems bound",
+    "broker/runtime/disks/read_only_disk.py": "names of files, which file systems bound",
     "proxy/services/publishing.py": "addresses that the system gave",
     "pyddmq/client/codec.py": "an address that the program gave",
 }

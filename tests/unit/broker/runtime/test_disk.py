@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.runtime.disk import RealDisk
-from broker.runtime.private_disk import PrivateDisk
+from broker.runtime.disks.private_disk import PrivateDisk
 from broker.runtime.seams import Disk
 from broker.testing import PowerCut, SimDisk
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.runtime.disks.timed_syncs import SYNC_SECONDS, TimedSyncs
 from broker.runtime.histogram import BUCKETS, MICROSECONDS_MAX, Histogram, quantile_seconds
 from broker.runtime.metrics import Metrics
-from broker.runtime.timed_syncs import SYNC_SECONDS, TimedSyncs
 from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import LoopLag

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-import broker.runtime.linux_aio
+import broker.runtime.disks.linux_aio
 from broker.runtime.disk import RealDisk, RealFile
-from broker.runtime.linux_aio import LinuxAio, SyncsAtOnce, syncs_of
+from broker.runtime.disks.linux_aio import LinuxAio, SyncsAtOnce, syncs_of
 from broker.runtime.seams import Syncing
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.loops import LOOPS
@@ -241,7 +241,7 @@ def test_without_the_calls_it_syncs_at_once(monkeypatch: pytest.MonkeyPatch, tmp
         end()
         return isinstance(syncs, SyncsAtOnce)
 
-    monkeypatch.setattr(broker.runtime.linux_aio, "_CALLS", {})
+    monkeypatch.setattr(broker.runtime.disks.linux_aio, "_CALLS", {})
     assert asyncio.run(run())
 
 

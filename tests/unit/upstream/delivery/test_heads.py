@@ -12,7 +12,7 @@ from broker.testing import ManualScheduler, PowerCut
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import Client, World
 from upstream.delivery.buffer import Batch
-from upstream.delivery.counters import DEAD_LETTERS, SKIPPED
+from upstream.delivery.figures.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Self
 
-from pyddmq.client.async_connection import AsyncConnection
-from pyddmq.client.async_producer import AsyncProducer
+from pyddmq.client.aio.async_connection import AsyncConnection
+from pyddmq.client.aio.async_producer import AsyncProducer
 from pyddmq.client.checks import CLOSE_SECONDS, Checks, checked_message, decision_of, state_of
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.errors import ClientError, ClientMisuse

@@ -25,7 +25,7 @@ from proxy.wire.compact import (
 )
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import PROPERTIES_MAX
-from proxy.wire.scan_messages import one_by_one, scan_messages
+from proxy.wire.scanning.scan_messages import one_by_one, scan_messages
 from proxy.wire.steps import Steps
 from proxy.wire.texts import VALUE, check_pairs, check_text
 from proxy.wire.values import BatchCall, Properties, SendCall, SendMessage

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from pyddmq.client.async_connection import AsyncConnection
+from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
 from pyddmq.client.pulls import (

@@ -11,10 +11,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from proxy.wire import scan_binary, scan_binary_send, scan_compact, scan_compact_send
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic.calls import decode_arguments
+from proxy.wire.scanning import scan_binary, scan_binary_send, scan_compact, scan_compact_send
 from proxy.wire.values import BatchCall, ConsumeResult, DelayCall, PullRequest, SendCall, StatsRequest
 
 _Result = TypeVar("_Result")

@@ -27,7 +27,7 @@ from proxy.wire.binary import (
 )
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
-from proxy.wire.scan_deliveries import Elements, scan_deliveries, scan_reasons
+from proxy.wire.scanning.scan_deliveries import Elements, scan_deliveries, scan_reasons
 from proxy.wire.steps import Steps
 from proxy.wire.texts import shown, text_or_none
 from proxy.wire.values import ConsumeResult, PullRequest

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pyddmq import idl
-from pyddmq.client.async_connection import AsyncConnection
+from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.delays import Body, CancelOutcome, Moment, cancel_message, delay_message, outcome_of
 from pyddmq.client.errors import ClientMisuse

@@ -1,0 +1,1 @@
+"""Calls are read from their frames: by protocol, with shapes that come often read at one look."""

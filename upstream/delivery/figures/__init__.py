@@ -1,0 +1,1 @@
+"""What a group counts of itself, and how long its messages take."""
