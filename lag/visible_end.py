@@ -30,8 +30,7 @@ _COPY = struct.Struct("<4sHBBQQqQ")
 _SUM = struct.Struct("<I")
 COPY_BYTES: Final = 64
 FILE_BYTES: Final = 2 * COPY_BYTES
-_PAD = bytes(COPY_BYTES - _COPY.size - _SUM.size)
-assert _COPY.size + _SUM.size + len(_PAD) == COPY_BYTES, "a copy is a line of the processor's cache"
+assert _COPY.size + _SUM.size <= COPY_BYTES, "a copy is a line of the processor's cache"
 _TRIES = 10
 
 
@@ -42,7 +41,7 @@ class VisibleEndState:
     Attributes:
         offset: Commit-log offset up to which records may be read, itself not included.
         time_ms: When it was set, wall clock of the node.
-        epoch: The start that set it, as in the lag journal.
+        epoch: Number of the start that set it.
         sequence: Number of the write, over all starts.
         is_live: The node has not said that it stops.
     """
@@ -64,7 +63,7 @@ class VisibleEnd:
         disk: Where.
         path: The file; its folder exists.
         clock: Its wall clock stamps each write.
-        epoch: Random number of this start.
+        epoch: Number of this start; no other has it.
     """
 
     def __init__(self, disk: Disk, path: str, clock: Clock, epoch: int) -> None:
@@ -74,6 +73,10 @@ class VisibleEnd:
         self._offset = -1
         self._sequence = 0
         self._file: DiskFile | None = None
+        # Made once: nothing is allocated per commit batch.
+        self._copy = bytearray(COPY_BYTES)
+        self._summed = memoryview(self._copy)[: _COPY.size]
+        self._buffers = [self._copy]
         try:
             before = read_visible_end(disk, path)
             self._sequence = 0 if before is None else before.sequence
@@ -97,25 +100,30 @@ class VisibleEnd:
         """Say that the node stops, where anything was set, and close the file."""
         if self._offset >= 0:
             self._write(0)
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file and say nothing, as a kill does; harmless twice."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _write(self, live: int) -> None:
         if self._file is None:
             return
         self._sequence = sequence = self._sequence + 1
-        data = _COPY.pack(MAGIC, VERSION, live, 0, sequence, self._offset, self._clock.wall_ms(), self._epoch)
+        _COPY.pack_into(
+            self._copy, 0, MAGIC, VERSION, live, 0, sequence, self._offset, self._clock.wall_ms(), self._epoch
+        )
+        _SUM.pack_into(self._copy, _COPY.size, crc32(self._summed))
         try:
-            self._file.write(sequence % 2 * COPY_BYTES, [data + _SUM.pack(crc32(data)) + _PAD])
+            self._file.write(sequence % 2 * COPY_BYTES, self._buffers)
         except OSError as error:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
         self.trouble = str(error)
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        self.abandon()
 
 
 def read_visible_end(disk: Disk, path: str) -> VisibleEndState | None:

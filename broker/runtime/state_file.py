@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from typing import Any
 
 import structlog
@@ -19,14 +18,13 @@ import structlog
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.runtime.disks.unreadable import read_around
 from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
+from broker.runtime.json_sum import NOT_PARSED, sealed, sum_text, unsealed
 from broker.runtime.seams import Disk
 
 # fastjson writes integer keys without quotes, which strict JSON refuses.
 _BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
-_UNPARSED = (ValueError, KeyError, TypeError, RecursionError)
-"""What comes of JSON that is none, is of another shape, or is nested so deep that nobody wrote it in good faith."""
 _TWIN = ("crc32", "previous", "text")
 
 log = structlog.get_logger()
@@ -114,12 +112,6 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
         file.close()
 
 
-def sealed(data: Any) -> bytes:
-    """Return JSON of our own as it stands in a `SealedFile`."""
-    body = _compact(data)
-    return b'{"crc32":"%b","data":%b}\n' % (_sum(body).encode("ascii"), body)
-
-
 class SealedFile:
     """JSON of our own with its checksum: `{"crc32": "...", "data": ...}`."""
 
@@ -137,13 +129,9 @@ class SealedFile:
         if raw is None:
             return None
         try:
-            outer = json.loads(raw)
-            data = outer["data"]
-            if outer["crc32"] == _sum(_compact(data)):
-                return data
-        except _UNPARSED:
-            pass
-        raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); {REPAIR_ADVICE}")
+            return unsealed(raw)
+        except ValueError as error:
+            raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); {REPAIR_ADVICE}") from error
 
     def save(self, data: Any) -> None:
         """Write the data durably. Raises OSError."""
@@ -183,7 +171,7 @@ class StateFile:
         raw = read_whole(self._disk, self.path)
         self.changed_outside = self.foreign = False
         if raw is not None:
-            found = _sum(raw)
+            found = sum_text(raw)
             if twin is not None and twin["previous"] == found:
                 # The stop came between the twin and the file: the twin is the newer of our own two. The file stays what
                 # it is until the next save, whose twin must name it again: that save may be stopped there, too.
@@ -219,7 +207,7 @@ class StateFile:
     def writing(self, data: Any) -> FileWrite:
         """`save` in steps; no other save of this file may come between. Raises the same."""
         body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-        crc = _sum(body)
+        crc = sum_text(body)
         twin = {"crc32": crc, "previous": self._written, "text": body.decode("utf-8", "surrogatepass")}
         yield from self._twin.writing(twin)
         yield from writing_whole(self._disk, self.path, body, backup=self._backup)
@@ -232,7 +220,7 @@ class StateFile:
                 all(type(twin[name]) is str for name in _TWIN) and json.loads(twin["text"]) is not None
             ):
                 return twin  # type: ignore[no-any-return]  # what it is was just asked
-        except (StoreUnreadable, *_UNPARSED):
+        except (StoreUnreadable, *NOT_PARSED):
             pass
         # Also one with a right sum that is no twin.
         log.error("state_file_twin_damaged", path=self._twin.path)
@@ -247,13 +235,5 @@ class StateFile:
 def _parse(raw: bytes) -> Any:
     try:
         return parse_loose(raw.decode("utf-8"))
-    except _UNPARSED:
+    except NOT_PARSED:
         return None
-
-
-def _compact(data: Any) -> bytes:
-    return json.dumps(data, separators=(",", ":"), sort_keys=True).encode("ascii")
-
-
-def _sum(data: bytes) -> str:
-    return f"{zlib.crc32(data):08x}"

@@ -146,6 +146,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         # Consumption lag.
         "lag_journal_not_written": "A round of the lag journal could not be written; the store is not concerned.",
         "lag_journal_not_tidied": "Coarser files of the lag journal could not be made, or old ones not deleted.",
+        "visible_end_not_written": "Up to where others may read the log could not be written; they see nothing newer.",
         "lag_round_failed": "A fault while the node noted where its groups stand; the next round is made.",
         # Retention and operators.
         "admin_change": "Somebody changed something through the admin port: who, what, and with which outcome.",

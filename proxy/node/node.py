@@ -191,7 +191,7 @@ class Node(Parts, CommitDriver):
                 connection.eof_received()
         self._take_turn(wait=True)
         await asyncio.sleep(0)
-        self.recorder.close()
+        self.end_recording()
         self._close_all(orderly=True)
 
     def kill(self) -> None:
@@ -207,7 +207,7 @@ class Node(Parts, CommitDriver):
 
     def _stop_working(self) -> None:
         """Have nothing done in steps any more."""
-        self.recorder.stop()
+        self.abandon_recording()
         if self._opened is not None:
             self._opened.index_work.stop()
             self._opened.retaining.stop()
@@ -432,7 +432,7 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
         self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
-        self.recorder.start(self.opened.steps)
+        self.begin_recording()
 
     def _checkpoint(self) -> None:
         self.store.checkpoint()

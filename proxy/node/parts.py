@@ -26,6 +26,7 @@ from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import ThriftServer
 from proxy.recording.recorder import Recorder
+from proxy.recording.visible_end import ShownEnd
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
@@ -92,6 +93,7 @@ class Parts:
         leaving: Groups that a reload took out and that still drain.
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
+        shown_end: Tells others up to where they may read the store.
     """
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -126,6 +128,7 @@ class Parts:
         )
         self.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
+        self.shown_end = ShownEnd(self.runtime)
         self._opened: Opened | None = None
 
     @property
@@ -213,6 +216,25 @@ class Parts:
     def qid_prefix(self) -> str:
         """Text in front of the queue number in every qid (W35: made in one place)."""
         return f"{self.config.node.broker_cluster}_{self.config.node.broker_name}_"
+
+    def on_visible(self, end: int) -> None:
+        """A batch is visible: others may read it, too (`CommitDriver`)."""
+        self.shown_end.set(end)
+
+    def begin_recording(self) -> None:
+        """Begin to note what reports are made from, once all is open."""
+        self.shown_end.open(self.store.root, self.store.end)
+        self.recorder.start(self.opened.steps)
+
+    def end_recording(self) -> None:
+        """Note that the node stops."""
+        self.recorder.close()
+        self.shown_end.close()
+
+    def abandon_recording(self) -> None:
+        """Note nothing any more, as a kill; harmless after `end_recording`."""
+        self.recorder.stop()
+        self.shown_end.abandon()
 
     def all_groups(self) -> list[ConsumerGroup]:
         """Return the configured groups and those that leave."""

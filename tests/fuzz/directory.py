@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from broker.errors import StoreError
 from broker.format.record import CRC_BYTES, crc_property
-from broker.runtime.state_file import sealed
+from broker.runtime.json_sum import sealed
 from broker.runtime.sums import crc32
 from broker.testing import ManualClock, SimDisk
 from broker.testing.sim_disk import SimFile

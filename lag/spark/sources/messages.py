@@ -1,7 +1,8 @@
 """`pyddmq_messages`: the messages of a store's files, as a batch: stopped, live, a backup, or a copied RocketMQ store.
 
-The planner looks each queue's range up once and cuts it by bytes of the log; a partition carries offsets. Columns that
-the schema does not ask for are not made: a count by key reads no body.
+The planner looks each queue's range up once and cuts it by bytes of the log; a partition carries offsets, and of a live
+store the places of those records that only the log's tail has. Columns that the schema does not ask for are not made: a
+count by key reads no body.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from broker.format.record import born_timestamp, reconsume_times, store_timestam
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import Bounds, bounds_of
 from lag.spark.sources.store_files import Found, StoreFiles
+from lag.spark.sources.store_tail import Units
 
 NAME: Final = "pyddmq_messages"
 BATCH_ROWS: Final = 8_192
@@ -32,13 +34,14 @@ BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class QueuePart(InputPartition):
-    """Offsets of one queue: from `first` on, below `end`."""
+    """Offsets of one queue: from `first` on, below `end`; `tail` has the units that its files had not yet."""
 
     root: str
     topic: str
     queue: int
     first: int
     end: int
+    tail: Units | None = None
 
 
 def _text(value: bytes | None) -> str | None:
@@ -81,8 +84,8 @@ _FROM_BLOCK: Final = frozenset(("id", "keys", "tags", "properties"))
 class MessageSource(DataSource):
     """`spark.read.format("pyddmq_messages").option("path", STORE).option("topic", TOPIC).load()`.
 
-    Options: `path`, a store's folder (of a node its data folder's `store`); `topic`, names with commas, none: all;
-    `queue`, numbers with commas; `since` and `until`, moments of storing; `group`: only what it has not committed;
+    Options: `path`, a store's folder (of a node its data folder, while it runs, too); `topic`, names with commas, none:
+    all; `queue`, numbers with commas; `since` and `until`, moments of storing; `group`: only what it has not committed;
     `partitionBytes`; `verify`, `false` to leave out the records' sums; `pushdown`, as of `pyddmq_lag`.
     """
 
@@ -167,7 +170,8 @@ class Messages(DataSourceReader):
         count = max(1, -(-files.bytes_between(topic, queue, first, end) // self._partition_bytes))
         step = -(-(end - first) // count)
         for at in range(first, end, step):
-            yield QueuePart(self._root, topic, queue, at, min(at + step, end))
+            stop = min(at + step, end)
+            yield QueuePart(self._root, topic, queue, at, stop, files.tail_of(topic, queue, at, stop))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns that are asked for."""
@@ -177,7 +181,8 @@ class Messages(DataSourceReader):
         files = StoreFiles(self._root)
         batch: list[Found] = []
         held = 0
-        for found in files.read(partition.topic, partition.queue, partition.first, partition.end, verify=self._verify):
+        part, verify = partition, self._verify
+        for found in files.read(part.topic, part.queue, part.first, part.end, verify=verify, tail=part.tail):
             batch.append(found)
             held += len(found.record)
             if len(batch) >= BATCH_ROWS or held >= BATCH_BYTES:

@@ -1,86 +1,33 @@
 """A store's files, read from outside: consume queues and the commit log, in RocketMQ's layout.
 
-It is read alone, and while a node writes. A running node writes the units of its queues at checkpoints (16 MiB of log
-or 10 s), so it is read up to the last of these, and never beyond what the node shows. Nothing is believed: positions
-come from the queue's units, and each record is compared with its unit (size, own position, queue, offset) and with its
-sum before anything of it is used. So a torn or foreign record, a filler (docs/storage.md) and a unit whose record is
-gone give nothing.
+It is read alone, and while a node writes. A live store is read up to the node's visible end and never beyond it: what
+the queues' files do not have yet is found by one scan of the log's tail (`lag.spark.sources.store_tail`). Nothing is
+believed: positions come from the queue's units, and each record is compared with its unit (size, own position, topic,
+queue, offset) and with its sum before anything of it is used. So a torn or foreign record, a filler (docs/storage.md)
+and a unit whose record is gone give nothing.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import struct
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from broker.errors import DamagedRecord
-from broker.format.record import locate, queue_id, queue_offset, store_timestamp, sum_matches
+from broker.format.record import locate, physical_offset, queue_id, queue_offset, store_timestamp, sum_matches, topic_of
 from broker.runtime.disk import RealDisk
+from lag.spark.sources.numbered_files import NumberedFiles
+from lag.spark.sources.store_tail import UNIT, Tail, Units, read_tail
 from lag.visible_end import FILE, read_visible_end
 
-UNIT: Final = struct.Struct(">qiq")
-"""A unit of a consume queue: commit-log offset, size, hash of the tag."""
 RECORD_MIN: Final = 91
 
 
 class StoreUnreadable(Exception):
     """The files are not those of a store, or cannot be read; the sentence says which."""
-
-
-class Files:
-    """Files of one size in one folder, named by the position of their first byte: the log, or one queue."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        self._starts = sorted(int(name) for name in names if name.isdigit() and len(name) == 20)
-        self._maps: dict[int, mmap.mmap] = {}
-
-    @property
-    def start(self) -> int:
-        """Position of the first byte that is there; 0 where there is none."""
-        return self._starts[0] if self._starts else 0
-
-    @property
-    def end(self) -> int:
-        """Position behind the last file, which may be filled in part only."""
-        if not self._starts:
-            return 0
-        return self._starts[-1] + os.stat(self._path(self._starts[-1])).st_size
-
-    def view(self, position: int, size: int) -> memoryview | None:
-        """Return bytes that lie in one file; None: they are not there, or not in one."""
-        place = bisect_right(self._starts, position) - 1
-        if place < 0 or size <= 0:
-            return None
-        start = self._starts[place]
-        mapped = self._maps.get(start)
-        if mapped is None or position - start + size > len(mapped):
-            mapped = self._map(start)
-        if mapped is None or position - start + size > len(mapped):
-            return None
-        return memoryview(mapped)[position - start : position - start + size]
-
-    def _map(self, start: int) -> mmap.mmap | None:
-        """Map a file as long as it is now; None: it is empty, or retention took it meanwhile."""
-        try:
-            descriptor = os.open(self._path(start), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        try:
-            if not os.fstat(descriptor).st_size:
-                return None
-            mapped = self._maps[start] = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
-        finally:
-            os.close(descriptor)
-        return mapped
-
-    def _path(self, start: int) -> str:
-        return f"{self._folder}/{start:020d}"
 
 
 class Found(NamedTuple):
@@ -102,7 +49,7 @@ class Found(NamedTuple):
 
 
 class StoreFiles:
-    """A store's folder.
+    """A store's folder. Whether it is live, and what its log's tail has, is looked up once, when it is first asked for.
 
     Args:
         root: The folder, which has `commitlog` and `consumequeue`.
@@ -116,8 +63,8 @@ class StoreFiles:
             if not os.path.isdir(f"{root}/{name}"):
                 raise StoreUnreadable(f"{root} is no store's folder: it has no folder {name}")
         self._root = root
-        self._log = Files(f"{root}/commitlog")
-        self._queues: dict[tuple[str, int], Files] = {}
+        self._log = NumberedFiles(f"{root}/commitlog")
+        self._queues: dict[tuple[str, int], NumberedFiles] = {}
         self._disk = RealDisk(read_only=True)
 
     def visible_end(self) -> int | None:
@@ -131,24 +78,65 @@ class StoreFiles:
             return None
         return state.offset
 
+    @cached_property
+    def tail(self) -> Tail | None:
+        """What a live store has beyond its queues' files, up to its visible end; None: no node has the store."""
+        visible = self.visible_end()
+        if visible is None:
+            return None
+        tail = read_tail(self._root, visible)
+        # What was listed before may lack the file that the node has begun since.
+        self._log = NumberedFiles(f"{self._root}/commitlog")
+        self._queues.clear()
+        return tail
+
     def topics(self) -> list[str]:
         """Return the names of the topics that have queues."""
-        return sorted(name for name in os.listdir(f"{self._root}/consumequeue") if self.queues(name))
+        return sorted(name for name in {*os.listdir(f"{self._root}/consumequeue"), *self._new()} if self.queues(name))
 
     def queues(self, topic: str) -> list[int]:
         """Return the numbers of a topic's queues; none: there is no such topic."""
         folder = f"{self._root}/consumequeue/{topic}"
-        if "/" in topic or not os.path.isdir(folder):
+        if "/" in topic:
             return []
-        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return sorted({*(int(name) for name in names if name.isdigit()), *self._new().get(topic, ())})
+
+    def _new(self) -> dict[str, set[int]]:
+        """Topics and queues that only the log's tail has; not those that were deleted since: they are in no table."""
+        found: dict[str, set[int]] = {}
+        for topic, queue in () if self.tail is None else self.tail.units:
+            if topic in self._table:
+                found.setdefault(topic, set()).add(queue)
+        return found
+
+    @cached_property
+    def _table(self) -> frozenset[str]:
+        """Names of the topics in `config/topics.json`; none where it cannot be read."""
+        try:
+            with open(f"{self._root}/config/topics.json", encoding="utf-8") as file:
+                return frozenset(json.load(file)["topicConfigTable"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return frozenset()
+
+    def tail_of(self, topic: str, queue: int, first: int, end: int) -> Units | None:
+        """Return those units of offsets of a queue that stand in the log's tail alone; None: there are none."""
+        units = None if self.tail is None else self.tail.units.get((topic, queue))
+        return None if units is None else units.between(first, end)
 
     def range(self, topic: str, queue: int) -> tuple[int, int]:
         """Return the offsets that a queue has now: the first one that is kept, and its end."""
+        tail = self.tail
+        units = None if tail is None else tail.units.get((topic, queue))
+        bounds = None if tail is None else tail.bounds.get((topic, queue))
         files = self._files(topic, queue)
-        first, last = files.start // UNIT.size, files.end // UNIT.size
         # Files are made ahead, with zeros: the end is behind the last unit that has a size.
-        visible = self.visible_end()
-        end = _first(first, last, lambda offset: not self._is_there(topic, queue, offset, visible))
+        first, end = bounds or (files.start // UNIT.size, files.end // UNIT.size)
+        if bounds is None and units is not None:
+            first = end = units.first
+        end = _first(first, end, lambda offset: not self._is_there(topic, queue, offset))
+        if units is not None:
+            end = units.end
         return _first(first, end, lambda offset: self._position(topic, queue, offset) >= self._log.start), end
 
     def offset_at(self, topic: str, queue: int, time_ms: int) -> int:
@@ -158,7 +146,8 @@ class StoreFiles:
 
     def stored_ms(self, topic: str, queue: int, offset: int) -> int | None:
         """Return when the message at an offset was stored; None: its record cannot be read."""
-        found = next(self.read(topic, queue, offset, offset + 1), None)
+        tail = self.tail_of(topic, queue, offset, offset + 1)
+        found = next(self.read(topic, queue, offset, offset + 1, tail=tail), None)
         return None if found is None else store_timestamp(found.record)
 
     def bytes_between(self, topic: str, queue: int, first: int, end: int) -> int:
@@ -186,54 +175,77 @@ class StoreFiles:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreUnreadable(f"{path} does not say what groups committed: {error}") from error
 
-    def read(self, topic: str, queue: int, first: int, end: int, *, verify: bool = True) -> Iterator[Found]:
-        """Yield the records of a queue's offsets in order; those that are not there, or not whole, are left out."""
-        files, log = self._files(topic, queue), self._log
-        visible = self.visible_end()
-        at = first
-        while at < end:
-            # Units in steps, so that no step holds more than some pages of the file.
-            count = min(end - at, 4096)
+    def read(
+        self, topic: str, queue: int, first: int, end: int, *, verify: bool = True, tail: Units | None = None
+    ) -> Iterator[Found]:
+        """Yield the records of a queue's offsets in order; those that are not there, or not whole, are left out.
+
+        Args:
+            topic: Its topic.
+            queue: Its number.
+            first: The first offset, and
+            end: the one behind the last: within `range` as the planner found it.
+            verify: Compare the sums.
+            tail: The units of those offsets that only the log's tail has (`tail_of`).
+        """
+        for offset, physical, size in self._units(topic, queue, first, end, tail):
+            if size < RECORD_MIN:
+                continue
+            record = self._log.view(physical, size)
+            found = None if record is None else _whole(record, physical, topic, queue, offset, verify=verify)
+            if found is not None:
+                yield found
+
+    def _units(
+        self, topic: str, queue: int, first: int, end: int, tail: Units | None
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yield offset, place and size of a queue's units, in steps: none holds more than some pages of the file."""
+        files, at = self._files(topic, queue), first
+        end_of_files = end if tail is None else min(end, tail.first)
+        while at < end_of_files:
+            count = min(end_of_files - at, 4096)
             units = files.view(at * UNIT.size, count * UNIT.size)
             if units is None:
                 count, units = 1, files.view(at * UNIT.size, UNIT.size)
-                if units is None:
-                    at += 1
-                    continue
-            for offset, (physical, size, _) in enumerate(UNIT.iter_unpack(units), at):
-                if size < RECORD_MIN or (visible is not None and physical + size > visible):
-                    continue
-                record = log.view(physical, size)
-                found = None if record is None else _whole(record, physical, queue, offset, verify=verify)
-                if found is not None:
-                    yield found
+            if units is not None:
+                for offset, (physical, size, _) in enumerate(UNIT.iter_unpack(units), at):
+                    yield offset, physical, size
             at += count
+        rest = None if tail is None else tail.between(at, end)
+        if rest is not None:
+            for offset, (physical, size, _) in enumerate(UNIT.iter_unpack(rest.data), rest.first):
+                yield offset, physical, size
 
-    def _files(self, topic: str, queue: int) -> Files:
+    def _files(self, topic: str, queue: int) -> NumberedFiles:
         files = self._queues.get((topic, queue))
         if files is None:
-            files = self._queues[topic, queue] = Files(f"{self._root}/consumequeue/{topic}/{queue}")
+            files = self._queues[topic, queue] = NumberedFiles(f"{self._root}/consumequeue/{topic}/{queue}")
         return files
 
-    def _is_there(self, topic: str, queue: int, offset: int, visible: int | None) -> bool:
+    def _is_there(self, topic: str, queue: int, offset: int) -> bool:
         unit = self._files(topic, queue).view(offset * UNIT.size, UNIT.size)
         if unit is None:
             return False
         physical, size, _ = UNIT.unpack(unit)
-        return size > 0 and (visible is None or physical + size <= visible)
+        return size > 0 and (self.tail is None or physical + size <= self.tail.visible)
 
     def _position(self, topic: str, queue: int, offset: int) -> int:
+        tail = self.tail_of(topic, queue, offset, offset + 1)
+        if tail is not None:
+            return tail.unit(offset)[0]
         unit = self._files(topic, queue).view(offset * UNIT.size, UNIT.size)
         return 0 if unit is None else int(UNIT.unpack(unit)[0])
 
 
-def _whole(record: memoryview, physical: int, queue: int, offset: int, *, verify: bool) -> Found | None:
+def _whole(record: memoryview, physical: int, topic: str, queue: int, offset: int, *, verify: bool) -> Found | None:
     """Return a record that is what its unit says and whole; else None."""
     try:
         view, body_at, body_end, block_at, block_end = locate(record)
     except (DamagedRecord, struct.error, IndexError):
         return None
-    if queue_id(view) != queue or queue_offset(view) != offset or struct.unpack_from(">q", view, 28)[0] != physical:
+    if queue_id(view) != queue or queue_offset(view) != offset or physical_offset(view) != physical:
+        return None
+    if topic_of(view) != topic.encode():
         return None
     if verify and not sum_matches(view):
         return None

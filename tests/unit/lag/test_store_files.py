@@ -28,17 +28,36 @@ def clock() -> ManualClock:
 def store(tmp_path: Path, clock: ManualClock) -> Store:
     """Open a store with two queues and log files of 64 KiB, filled over several of them."""
     made = open_store(str(tmp_path / "store"), options=StoreOptions(segment_bytes=1 << 16), clock=clock)
-    topic = made.create_topic("t", 2)
-    for number in range(400):
-        made.append([Put(topic, number % 2, b"%06d" % number * 50, b"")], born_ms=1_000, born_host=HOST)
-        made.flush()
+    made.create_topic("t", 2)
+    fill(made, range(400))
     return made
+
+
+def fill(store: Store, numbers: range, topic: str = "t") -> None:
+    """Append a message for each number, in turn to the queues, eight with one sync."""
+    for number in numbers:
+        put = Put(store.topics[topic], number % len(store.topics[topic].queues), b"%06d" % number * 50, b"")
+        store.append([put], born_ms=1_000, born_host=HOST)
+        if number % 8 == 7 or number == numbers[-1]:
+            store.flush()
+
+
+def show(store: Store, clock: ManualClock, end: int) -> None:
+    """Set the visible end, as a node does."""
+    Path(store.root, FILE).parent.mkdir(exist_ok=True)
+    VisibleEnd(RealDisk(), f"{store.root}/{FILE}", clock, 7).set(end)
+
+
+def place(store: Store, offset: int, queue: int = 0, topic: str = "t") -> int:
+    """Position of a record in the log."""
+    return next(iter(store.topics[topic].queues[queue].read(offset, 1)))[0]
 
 
 def offsets(files: StoreFiles, queue: int = 0, first: int = 0, end: int = 1 << 30) -> list[int]:
     """Offsets that are read."""
     low, high = files.range("t", queue)
-    return [each.offset for each in files.read("t", queue, max(first, low), min(end, high))]
+    first, end = max(first, low), min(end, high)
+    return [each.offset for each in files.read("t", queue, first, end, tail=files.tail_of("t", queue, first, end))]
 
 
 def test_all_of_a_closed_store_is_read(store: Store) -> None:
@@ -58,11 +77,8 @@ def test_live_store_is_read_up_to_its_visible_end(store: Store, clock: ManualClo
     """Of a node that runs, nothing beyond what it shows; once nobody has the store, all that is whole."""
     clock.advance(11)
     store.checkpoint()
-    queue = store.topics["t"].queues[0]
-    cut = next(iter(queue.read(120, 1)))[0]
-    Path(store.root, FILE).parent.mkdir(exist_ok=True)
-    shown = VisibleEnd(RealDisk(), f"{store.root}/{FILE}", clock, 7)
-    shown.set(cut)
+    cut = place(store, 120)
+    show(store, clock, cut)
     files = StoreFiles(store.root)
 
     assert files.visible_end() == cut
@@ -71,6 +87,89 @@ def test_live_store_is_read_up_to_its_visible_end(store: Store, clock: ManualClo
     store.abandon()
     assert files.visible_end() is None
     assert offsets(StoreFiles(store.root)) == list(range(200))
+
+
+def test_tail_behind_the_checkpoint_is_read_from_the_log(store: Store, clock: ManualClock) -> None:
+    """Up to the visible end, over the end of log files, without a checkpoint, too; never twice."""
+    for checkpointed in (False, True):
+        if checkpointed:
+            clock.advance(11)
+            store.checkpoint()
+            fill(store, range(400, 600))
+        show(store, clock, place(store, 170 if not checkpointed else 290, queue=1))
+        files = StoreFiles(store.root)
+        wanted = list(range(171 if not checkpointed else 291))
+        assert files.range("t", 0) == (0, len(wanted))
+        assert files.range("t", 1) == (0, len(wanted) - 1)
+        assert offsets(files) == wanted
+        assert offsets(files, 1) == wanted[:-1]
+        assert offsets(files, first=100, end=150) == list(range(100, 150))
+        assert files.offset_at("t", 0, 0) == 0
+    units = files.tail_of("t", 0, 195, 205)
+    assert units is not None
+    assert (units.first, units.end) == (200, 205), "the checkpoint has those below"
+    assert files.bytes_between("t", 0, 0, 291) == place(store, 290)
+
+
+def test_topic_that_only_the_tail_has_is_there_and_a_deleted_one_is_not(store: Store, clock: ManualClock) -> None:
+    """Its folder comes with the next checkpoint; the table of topics knows it."""
+    clock.advance(11)
+    store.checkpoint()
+    store.create_topic("new", 3)
+    fill(store, range(9), "new")
+    store.create_topic("gone", 1)
+    fill(store, range(3), "gone")
+    show(store, clock, store.end)
+    store.topic_changes.delete("gone")
+    files = StoreFiles(store.root)
+    assert files.topics() == ["new", "t"]
+    assert files.queues("new") == [0, 1, 2]
+    assert files.range("new", 2) == (0, 3)
+    assert files.queues("gone") == []
+
+
+def test_damage_in_the_tail_gives_nothing_and_hides_its_file_alone(store: Store, clock: ManualClock) -> None:
+    """A flipped byte: what follows in that log file comes with the next checkpoint; other files are read."""
+    show(store, clock, store.end)
+    bad = place(store, 20)
+    log = sorted(Path(store.root, "commitlog").iterdir())
+    data = bytearray(log[0].read_bytes())
+    data[bad + 120] ^= 1
+    log[0].write_bytes(data)
+    found = offsets(StoreFiles(store.root))
+    assert found[:20] == list(range(20))
+    assert place(store, found[20]) >= int(log[1].name)
+    assert found[20:] == list(range(found[20], 200))
+
+
+def test_unit_that_repeats_its_neighbours_gives_nothing(store: Store) -> None:
+    """A filler: its record says another offset, so the neighbour's message does not come twice."""
+    store.close()
+    path = min(Path(store.root, "consumequeue", "t", "0").iterdir())
+    data = bytearray(path.read_bytes())
+    data[20 * 6 : 20 * 6 + 12] = data[20 * 7 : 20 * 7 + 12]
+    path.write_bytes(data)
+    assert offsets(StoreFiles(store.root), end=9) == [0, 1, 2, 3, 4, 5, 7, 8]
+
+
+def test_record_of_another_place_or_topic_gives_nothing_without_sums_too(store: Store) -> None:
+    """With `verify=False` its own position, its queue, offset and topic are compared all the same."""
+    store.create_topic("u", 1)
+    fill(store, range(4), "u")
+    foreign = place(store, 3, topic="u")
+    own = place(store, 5)
+    store.close()
+    for path in sorted(Path(store.root, "commitlog").iterdir()):
+        base, data = int(path.name), bytearray(path.read_bytes())
+        if base <= own < base + len(data):
+            data[own - base + 35] ^= 1
+            path.write_bytes(data)
+    path = min(Path(store.root, "consumequeue", "t", "0").iterdir())
+    data = bytearray(path.read_bytes())
+    data[20 * 3 : 20 * 3 + 8] = foreign.to_bytes(8, "big")
+    path.write_bytes(data)
+    found = [each.offset for each in StoreFiles(store.root).read("t", 0, 0, 9, verify=False)]
+    assert found == [0, 1, 2, 4, 6, 7, 8]
 
 
 def test_what_is_not_whole_is_left_out(store: Store) -> None:

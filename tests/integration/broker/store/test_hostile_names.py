@@ -14,8 +14,9 @@ import pytest
 from broker.errors import StoreError, StoreUnreadable
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.disk import RealDisk
+from broker.runtime.json_sum import sealed
 from broker.runtime.metrics import Metrics
-from broker.runtime.state_file import SealedFile, sealed
+from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.testing import ManualClock, SimDisk
 from broker.tools.check import Check, Severity
