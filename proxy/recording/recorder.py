@@ -16,6 +16,7 @@ from broker.runtime.metrics import declare
 from broker.runtime.seams import Scheduler
 from broker.runtime.steps import Ended, step
 from conf.lag import LagConfig
+from lag.alarms.windows import Windows
 from lag.blocks import Gap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
@@ -28,7 +29,6 @@ from proxy.recording.node import Observed, SampleSink
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.tiers import TierRounds
-from proxy.recording.windows import Windows
 
 ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node noted where its groups stand")
 DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Of those, rounds that could not be written to the lag journal")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lag.alarms.windows import Place
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag
 from lag.rules.statuses import BY_NAME, worst
 from lag.samples import QueueSample
 from proxy.node.node import Node
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
-from proxy.recording.windows import Place
 
 FIGURES = (
     "lag",

@@ -46,6 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lag": (
         ("samples", "varints", "blocks", "visible_end"),
         ("rules", "journal", "acks"),
+        ("alarms",),
         ("export",),
         ("report",),
         ("spark",),

@@ -1,4 +1,4 @@
-"""The last samples of each queue, in memory: what the rules judge a running node by.
+"""The last samples of each queue, in memory: what the rules judge by, in a running node and in `watch`.
 
 A window reaches as far back as the rules look, with one sample before it. Where there are many queues, or rounds follow
 each other quickly, its samples are further apart: no rule needs more than some tens of one queue.
@@ -7,7 +7,7 @@ each other quickly, its samples are further apart: no rule needs more than some 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag, judge_topic
@@ -84,15 +84,19 @@ class Windows:
         Returns:
             Place, verdict and newest sample, by place.
         """
+        return [each for topic in self.judged_topics(now_ms, limits_of, group) for each in topic]
+
+    def judged_topics(
+        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None
+    ) -> Iterator[list[tuple[Place, QueueLag, QueueSample]]]:
+        """`judged`, a topic of a group at a time: for who has other work between two of them."""
         topics: dict[tuple[str, str], dict[int, list[QueueSample]]] = {}
         for (name, topic, queue), window in sorted(self._samples.items()):
             if group in (None, name):
                 topics.setdefault((name, topic), {})[queue] = list(window)
-        found = []
         for (name, topic), queues in topics.items():
             resets = {queue: at for queue in queues if (at := self._resets.get((name, topic, queue))) is not None}
             # A round may have begun after the moment: nothing is newer than now.
             latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
-            for queue, verdict in judge_topic(queues, latest_ms, limits_of(name, topic), resets).items():
-                found.append(((name, topic, queue), verdict, queues[queue][-1]))
-        return found
+            verdicts = judge_topic(queues, latest_ms, limits_of(name, topic), resets)
+            yield [((name, topic, queue), verdict, queues[queue][-1]) for queue, verdict in verdicts.items()]
