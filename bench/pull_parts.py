@@ -25,7 +25,6 @@ from broker.features import ALL
 from broker.format.properties import encode_properties
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
@@ -159,14 +158,13 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         "concurrency": 4096,
         "timeout": 60_000,
     }
+    runtime = runtime_of(disk, clock, metrics=metrics, scheduler=scheduler)
     group = ConsumerGroup(
         GroupConfig.model_validate({"group": _GROUP, "topics": [subscription]}),
         node=NodeSeams(
-            broker=EmbeddedBroker(
-                store, clock=clock, scheduler=scheduler, metrics=metrics, limited_log=RateLimitedLog(clock)
-            ),
+            broker=EmbeddedBroker(store, runtime),
             progress=progress,
-            runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
+            runtime=runtime,
         ),
         make_actions=Registry().make,
         qid_prefix="c_b_",

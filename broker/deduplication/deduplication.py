@@ -23,9 +23,8 @@ from broker.log.awaited import AwaitedSteps, saved
 from broker.log.walk import Walked
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.retention import ExpiringSegment, Relocation
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import read_whole, writing_whole
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.store import Store
@@ -66,28 +65,27 @@ class Deduplication:
         window: What is known.
     """
 
-    def __init__(self, store: Store, *, disk: Disk, clock: Clock, metrics: Metrics, limits: WindowLimits) -> None:
+    def __init__(self, store: Store, runtime: Runtime, limits: WindowLimits) -> None:
         """Set up; `opening` makes one that knows what the store has."""
+        metrics = runtime.metrics
         self.window = Window(limits, metrics)
-        self._clock = clock
+        self._clock = runtime.clock
         self._moments: deque[tuple[float, int]] = deque()
         """Monotonic seconds, and the store's time then, over the last `silence_ms`."""
         self._store = store
-        self._disk = disk
+        self._disk = runtime.disk
         self._metrics = metrics
         self._path = f"{store.root}/{FILE}"
         self._saved_end = self._tried_end = -1
-        self._state_writer = StateWriter(disk, store.file_writes, self._writing_some_time)
+        self._state_writer = StateWriter(runtime.disk, store.file_writes, self._writing_some_time)
         self._gaps = metrics.counter(counted.GAPS)
         self._repeated = metrics.counter(counted.REPEATED, "first_receipt")
         self._older = metrics.counter(counted.REPEATED, "older")
 
     @classmethod
-    def opening(
-        cls, store: Store, *, disk: Disk, clock: Clock, metrics: Metrics, limits: WindowLimits
-    ) -> Generator[None, None, Deduplication]:
+    def opening(cls, store: Store, runtime: Runtime, limits: WindowLimits) -> Generator[None, None, Deduplication]:
         """Find out what a store has that was just opened, in steps of bounded work. Raises OSError."""
-        made = cls(store, disk=disk, clock=clock, metrics=metrics, limits=limits)
+        made, disk = cls(store, runtime, limits), runtime.disk
         start = made._load()
         position = made._window_start() if start is None else start
         if position < store.end:

@@ -169,7 +169,7 @@ def opening_deduplication(store: Store, node: NodeConfig, runtime: Runtime) -> G
         messages=node.deduplication_messages,
         producers=node.deduplication_producers,
     )
-    return Deduplication.opening(store, disk=runtime.disk, clock=runtime.clock, metrics=runtime.metrics, limits=limits)
+    return Deduplication.opening(store, runtime, limits)
 
 
 def retention_holds(
@@ -333,13 +333,7 @@ def consumer_group(
     return ConsumerGroup(
         config,
         node=NodeSeams(
-            broker=EmbeddedBroker(
-                opened.store,
-                clock=runtime.clock,
-                scheduler=runtime.scheduler,
-                metrics=runtime.metrics,
-                limited_log=runtime.limited_log,
-            ),
+            broker=EmbeddedBroker(opened.store, runtime),
             progress=opened.progress,
             runtime=runtime,
         ),

@@ -343,7 +343,7 @@ class Node(Parts, CommitDriver):
             )
             progress = await startup.replay_acks(opening_progress(node, runtime, store, self.request_turn))
             waiting = Yielding(self.seams.alarms or self.seams.loop, lambda: store.unsettled)
-            loops = Loops(store, clock=runtime.clock, metrics=self.metrics, limited_log=self.limited_log)
+            loops = Loops(store, runtime)
             delays, timers, transactions = await startup.find_waiting(
                 opening_waiting(
                     store,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.deduplication.deduplication import Deduplication, WindowLimits
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.steps import run_now
@@ -37,11 +38,7 @@ def memory(
     """Open what a store remembers of deduplicating producers."""
     return run_now(
         Deduplication.opening(
-            store,
-            disk=disk,
-            clock=clock or ManualClock(),
-            metrics=metrics or Metrics(),
-            limits=limits or WindowLimits(),
+            store, runtime_of(disk, clock or ManualClock(), metrics=metrics), limits or WindowLimits()
         )
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from broker.format.properties import encode_properties, find_property
 from broker.format.record import split, store_timestamp
 from broker.log.put import Put
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
@@ -114,7 +115,7 @@ def world(disk: SimDisk | None = None, clock: ManualClock | None = None, **optio
     disk, clock, metrics = disk or SimDisk(), clock or ManualClock(START_S * 1000), Metrics()
     store = open_store(disk, clock=clock, metrics=metrics, **{"segment_bytes": 16384, **options})
     scheduler, limited_log = ManualScheduler(clock), RateLimitedLog(clock)
-    loops = Loops(store, clock=clock, metrics=metrics, limited_log=limited_log)
+    loops = Loops(store, runtime_of(disk, clock, metrics=metrics, limited_log=limited_log))
     timers = run_now(
         Timers.opening(
             store, disk=disk, clock=clock, scheduler=scheduler, metrics=metrics, limited_log=limited_log, follower=loops

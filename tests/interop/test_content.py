@@ -14,9 +14,9 @@ from broker.options import StoreOptions
 from broker.query import by_unique_key
 from broker.queues.time_search import offset_at
 from broker.retention import RetentionLimits
+from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
 from broker.scheduled.recurring.loops import Loops
@@ -45,7 +45,7 @@ class OursWithLoops(Ours):
 
     def __init__(self, root: Path, wall_ms: int) -> None:
         super().__init__(root, wall_ms)
-        self.loops = Loops(self.store, clock=self.clock, metrics=Metrics(), limited_log=RateLimitedLog(self.clock))
+        self.loops = Loops(self.store, runtime_of(RealDisk(), self.clock))
         self.timers.due._follower = self.loops
         run_now(returning(self.store, disk=RealDisk()))
         self.scheduler.run_until_idle()

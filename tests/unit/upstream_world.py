@@ -115,13 +115,10 @@ class World:
 
     def broker(self) -> Broker:
         """Return what groups ask for messages."""
-        return EmbeddedBroker(
-            self.store,
-            clock=self.clock,
-            scheduler=self.scheduler,
-            metrics=self.metrics,
-            limited_log=self.limited_log,
+        runtime = runtime_of(
+            self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler, limited_log=self.limited_log
         )
+        return EmbeddedBroker(self.store, runtime)
 
     def make_group(self, config: GroupConfig) -> ConsumerGroup:
         """Make a group on this node."""

@@ -11,9 +11,7 @@ from broker.queues.topics import Topic, dead_letter_topic, retry_topic
 from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
 from broker.retry.puts import Counts as FailureCounts
 from broker.retry.puts import send_back_for
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock, Scheduler
+from broker.runtime.bundle import Runtime
 from broker.store import Store
 from pyddmq.actions import MessageUnreadable
 from upstream.embedded.ownership import QueueOwnership
@@ -30,24 +28,19 @@ from upstream.source import Appended, Counts, Stretch, Wanted
 class EmbeddedBroker(EmbeddedQueues):
     """`upstream.source.Broker` over one store."""
 
-    def __init__(
-        self, store: Store, *, clock: Clock, scheduler: Scheduler, metrics: Metrics, limited_log: RateLimitedLog
-    ) -> None:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
         """Set up.
 
         Args:
             store: The broker.
-            clock: Dates failures.
-            scheduler: Renews claims.
-            metrics: The node's registry.
-            limited_log: Rate-limited log lines.
+            runtime: Its clock dates failures, its scheduler renews claims; counts and log lines.
         """
         super().__init__(store)
         self._stretches = StretchReader(store)
-        self._clock = clock
-        self._scheduler = scheduler
-        self._metrics = metrics
-        self._limited_log = limited_log
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
 
     # Topics
 

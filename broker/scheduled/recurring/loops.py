@@ -21,9 +21,7 @@ from broker.errors import MessageRefused
 from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.format.record import BLANK_BYTES
 from broker.log.put import Put
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.scheduled.recurring.puts import anew, delivered, occurrence_of, waiting
@@ -63,16 +61,15 @@ class Loops:
 
     Args:
         store: Its `timed` makes what waits.
-        clock: Wall clock.
-        metrics: Counts.
-        limited_log: Says what is skipped.
+        runtime: Wall clock, counts, and log lines on what is skipped.
     """
 
-    def __init__(self, store: Store, *, clock: Clock, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        metrics = runtime.metrics
         self._store = store
         self._timed = store.waiting(TimedPuts)
-        self._clock = clock
-        self._limited_log = limited_log
+        self._clock = runtime.clock
+        self._limited_log = runtime.limited_log
         self._staged: dict[int, Unfolded] = {}
         """By commit-log offset: what is about to take the place of what."""
         self._delivered = metrics.counter(counted.DELIVERED)

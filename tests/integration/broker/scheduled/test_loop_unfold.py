@@ -12,8 +12,8 @@ from broker.errors import MessageRefused
 from broker.format.message import Message, message_of
 from broker.format.properties import encode_properties, find_property
 from broker.log.put import Put
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.loops import MISSED_MAX, UNFOLD_BYTES, UNFOLD_COUNT, Loops
 from broker.scheduled.recurring.names import LOOP_NAME
@@ -37,9 +37,10 @@ class World:
     def __init__(self, **options: Any) -> None:
         self.clock = ManualClock(START_S * 1000)
         self.metrics = Metrics()
-        self.store: Store = open_store(SimDisk(), clock=self.clock, metrics=self.metrics, **options)
+        disk = SimDisk()
+        self.store: Store = open_store(disk, clock=self.clock, metrics=self.metrics, **options)
         self.topic = self.store.create_topic("t", 2)
-        self.loops = Loops(self.store, clock=self.clock, metrics=self.metrics, limited_log=RateLimitedLog(self.clock))
+        self.loops = Loops(self.store, runtime_of(disk, self.clock, metrics=self.metrics))
 
     def add(self, occurrence: Occurrence, body: bytes = BODY, **properties: str) -> None:
         """Store a loop as the node does."""

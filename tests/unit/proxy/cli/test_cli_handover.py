@@ -126,7 +126,7 @@ def test_what_waits_is_counted(data: Path, capsys: pytest.CaptureFixture[str]) -
         "metrics": Metrics(),
         "limited_log": RateLimitedLog(clock),
     }
-    loops = Loops(store, clock=clock, metrics=Metrics(), limited_log=RateLimitedLog(clock))
+    loops = Loops(store, runtime_of(RealDisk(), clock))
     occurrence = Occurrence(NOW_S + 60, LOOP, NOW_S + 9999, 10, 0, 60, 0, "14f22520-ad72-11e7-91be-6ee54da579e3")
     put = loops.first(Put(store.topics["t"], 0, b"loop", b""), occurrence)
     store.append([put], born_ms=1, born_host=HOST)
