@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from broker.runtime.disk import RealDisk
+from lag.export.export import compact, export
+from lag.export.place import ExportPlace
+from lag.journal.reader import Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import GroupPart, Report
 from lag.samples import EventKind, LagEvent, QueueSample
+from tests.unit.lag.export.parquet import need_pyarrow
 
-START_MS = 1_714_950_000_000
+START_MS = 1_714_952_700_000
+"""A quarter of an hour before midnight, UTC: exports have two days of it."""
 EVERY_MS = 10_000
 SNAPSHOTS = 180
 Story = Callable[[int, int], QueueSample]
@@ -100,15 +106,21 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-@pytest.fixture(scope="module")
-def report(spark: Any, shipped: Any, journal: str) -> Report:
-    """Make the report of all of it."""
+def made(spark: Any, **given: Any) -> Report:
+    """Make the report of all of it, from where it is given."""
     from lag.rules.limits import Limits
     from lag.spark.jobs.history import Window
+    from lag.spark.jobs.inputs import Input
     from lag.spark.jobs.report import ReportOptions, make_report
 
     window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
-    return make_report(spark, ReportOptions(journals=[journal], window=window, limits=Limits(), made_ms=START_MS))
+    return make_report(spark, ReportOptions(given=Input(**given), window=window, limits=Limits(), made_ms=START_MS))
+
+
+@pytest.fixture(scope="module")
+def report(spark: Any, shipped: Any, journal: str) -> Report:
+    """Make the report from the journal."""
+    return made(spark, journals=[journal])
 
 
 def part(report: Report, name: str) -> GroupPart:
@@ -190,3 +202,21 @@ def test_page_of_it_is_whole(report: Report) -> None:
 
     text = render_html(report)
     assert text.index("poisoned") < text.index("stopped") < text.index("<h2>Overview</h2>")
+
+
+def test_report_of_what_was_exported_is_the_same(
+    spark: Any, report: Report, journal: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Word for word, but for where it was read; the exports are of two days, in several files."""
+    need_pyarrow()
+    place = ExportPlace(str(tmp_path_factory.mktemp("exported")))
+    for until in (40, 80, 130, SNAPSHOTS):
+        export(RealDisk(read_only=True), journal, place, Wanted(until_ms=START_MS + until * EVERY_MS))
+    assert compact(place, "2024-05-05") > 0
+    assert len({live.file.date for live in place.live("queues")}) == 2
+    found = made(spark, exported=[place.url])
+
+    assert found.groups == report.groups
+    assert replace(found, sources=report.sources, gaps=report.gaps) == report
+    assert found.gaps == [f"{place.url}: n1: nothing was recorded for 310 s (silent)"]
+    assert [gap.partition(": ")[2] for gap in report.gaps] == ["nothing was recorded for 310 s (silent)"]

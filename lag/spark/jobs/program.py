@@ -20,6 +20,7 @@ from lag.report.markdown import render_markdown
 from lag.report.tables import incidents_csv, queues_csv
 from lag.rules.limits import Limits
 from lag.spark.jobs.history import Window
+from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.report import ReportOptions, make_report
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
@@ -32,7 +33,8 @@ OK, FAILED, WRONG = 0, 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make a report; returns the exit code: 0, 1 when it failed, 2 when an option is wrong."""
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
-    parser.add_argument("--journal", required=True, help="folders of lag journals, with commas between them")
+    parser.add_argument("--journal", default="", help="folders of lag journals, with commas between them")
+    parser.add_argument("--exported", default="", help="or places of exported Parquet, with commas between them")
     parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
     parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
     parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
@@ -47,13 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     now_ms = int(time.time() * 1000)
     try:
         options = ReportOptions(
-            journals=[each.strip() for each in given.journal.split(",") if each.strip()],
+            given=Input(
+                journals=_listed(given.journal),
+                exported=_listed(given.exported),
+                groups=None if given.group is None else frozenset(_listed(given.group)),
+            ),
             window=Window(
                 from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
                 to_ms=now_ms if given.end is None else moment_ms({"--to": given.end}, "--to") or 0,
             ),
             limits=Limits(target_ms=int(given.target * 1000)),
-            groups=None if given.group is None else frozenset(given.group.split(",")),
             title=given.title,
             compared=not given.no_compare,
             made_ms=now_ms,
@@ -66,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = session(SessionOptions(master=given.master, ui=False, log_file=log))
         ship(spark)
         text = rendered(make_report(spark, options), given.format)
-    except RuntimeError as error:
+    except (OptionRefused, RuntimeError) as error:
         print(f"pyddmq lag report: {error}", file=sys.stderr)
         return FAILED
     if given.out == "-":
@@ -76,6 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file.write(text)
         print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
     return OK
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def rendered(report: Report, form: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from lag.report.data import (
     GroupPart,
@@ -24,7 +24,7 @@ from lag.rules import causes, statuses
 from lag.rules.limits import Limits
 from lag.samples import EventKind
 from lag.spark.jobs.history import BUCKETS, HEAT_BUCKETS, QUEUES_MAX, History, Window, status_of
-from lag.spark.sources.journal import NAME
+from lag.spark.jobs.inputs import Input, events, gaps, samples
 
 GAPS_MAX: Final = 20
 _NO_OBJECTIVE: Final = Objective(target_seconds=0, samples_share=None, messages_share=None, over_seconds=0)
@@ -36,19 +36,17 @@ class ReportOptions:
     """What is to be reported.
 
     Attributes:
-        journals: Folders of lag journals.
+        given: Where the samples are, and of which groups.
         window: The window.
         limits: Thresholds.
-        groups: Names; null: all.
         title: The report's title.
         compared: Whether the time before the window, as long, is looked at for comparison.
         made_ms: The moment that the report says it was made at.
     """
 
-    journals: Sequence[str]
+    given: Input
     window: Window
     limits: Limits
-    groups: frozenset[str] | None = None
     title: str = "Consumption lag"
     compared: bool = True
     made_ms: int = 0
@@ -58,7 +56,7 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
     """Read, judge and put together.
 
     Raises:
-        ValueError: An option is none.
+        OptionRefused: Nothing was exported to a place.
     """
     window, limits = options.window, options.limits
     history = _history(spark, options, window)
@@ -90,33 +88,19 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
         from_ms=window.from_ms,
         to_ms=window.to_ms,
         made_ms=options.made_ms,
-        sources=list(options.journals),
+        sources=options.given.sources,
         samples=sum(row["samples"] for row in objectives.values()),
         gaps=_gaps(spark, options),
         groups=parts,
     )
 
 
-def _read(spark: SparkSession, options: ReportOptions, window: Window, rows: str, before_ms: int = 0) -> DataFrame:
-    reading = (
-        spark.read.format(NAME)
-        .option("path", ",".join(options.journals))
-        .option("rows", rows)
-        .option("since", str(max(0, window.from_ms - before_ms)))
-        .option("until", str(window.to_ms))
-    )
-    if options.groups is not None and rows != "gaps":
-        reading = reading.option("group", ",".join(sorted(options.groups)))
-    return reading.load()
-
-
 def _history(spark: SparkSession, options: ReportOptions, window: Window) -> History:
-    samples = _read(spark, options, window, "samples", options.limits.window_ms)
-    resets = _read(spark, options, window, "events", options.limits.window_ms).where(
-        f"kind = '{EventKind.RESET.value}'"
-    )
+    since_ms = window.from_ms - options.limits.window_ms
+    resets = events(spark, options.given, since_ms, window.to_ms).where(f"kind = '{EventKind.RESET.value}'")
     rows = [row.asDict() for row in resets.collect()]
-    return History(samples.selectExpr("*", f"{_reset_of(rows)} AS reset_ms"), window, options.limits)
+    found = samples(spark, options.given, since_ms, window.to_ms)
+    return History(found.selectExpr("*", f"{_reset_of(rows)} AS reset_ms"), window, options.limits)
 
 
 def _reset_of(resets: Iterable[Mapping[str, Any]]) -> str:
@@ -145,8 +129,7 @@ def _earlier(spark: SparkSession, options: ReportOptions) -> dict[Group, float]:
 
 
 def _gaps(spark: SparkSession, options: ReportOptions) -> list[str]:
-    rows = _read(spark, options, options.window, "gaps").orderBy("from_ms", "path").collect()
-    found = [f"{row['folder']}: {row['reason']} ({row['kind']})" for row in rows]
+    found = gaps(spark, options.given, options.window.from_ms, options.window.to_ms)
     return found if len(found) <= GAPS_MAX else [*found[:GAPS_MAX], f"and {len(found) - GAPS_MAX} more"]
 
 

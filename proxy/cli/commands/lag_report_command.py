@@ -14,8 +14,12 @@ from proxy.cli.moments import moment_option
 from proxy.process.exit_codes import ExitCode
 
 Journals = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option("--journal", metavar="DIR", help="A lag journal, or the data directory it is in; repeatable."),
+]
+Exported = Annotated[
+    list[str] | None,
+    typer.Option("--exported", metavar="PLACE", help="Or a place of `lag export`, of one node or several; repeatable."),
 ]
 Since = Annotated[
     str, typer.Option("--since", metavar="TIME", help="Begin of the window; 2h: two hours ago.", show_default=True)
@@ -32,9 +36,9 @@ Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Sp
 
 
 def report_lag(
-    *, journals: Journals, since: Since = "24h", until: Until = None, groups: Groups = None, target: Target = 60.0,
-    title: Title = "Consumption lag", compared: Compare = True, form: Format = "html",
-    out: Out = "lag.html", master: Master = "local[*]", log: Log = None,
+    *, journals: Journals = None, exported: Exported = None, since: Since = "24h", until: Until = None,
+    groups: Groups = None, target: Target = 60.0, title: Title = "Consumption lag", compared: Compare = True,
+    form: Format = "html", out: Out = "lag.html", master: Master = "local[*]", log: Log = None,
 ) -> int:  # fmt: skip
     """Report on how far groups were behind over a window, since when, why, and what to do."""
     try:
@@ -48,7 +52,12 @@ def report_lag(
     disk = RealDisk(read_only=True)
     if form not in program.FORMATS:
         raise CliError(f"--format is {form!r}: it is one of {', '.join(program.FORMATS)}", ExitCode.USAGE)
-    arguments = ["--journal", ",".join(journal_folder(disk, each) for each in journals)]
+    if bool(journals) == bool(exported):
+        raise CliError("give --journal, or --exported: samples come from the one or the other", ExitCode.USAGE)
+    if exported:
+        arguments = ["--exported", ",".join(exported)]
+    else:
+        arguments = ["--journal", ",".join(journal_folder(disk, each) for each in journals or ())]
     arguments += ["--from", str(moment_option(since, option="--since", clock=clock))]
     if until is not None:
         arguments += ["--to", str(moment_option(until, option="--until", clock=clock))]

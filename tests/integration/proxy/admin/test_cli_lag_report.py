@@ -29,6 +29,7 @@ def test_missing_spark_is_one_sentence(
     ("options", "code", "sentence"),
     [
         (["--journal", "/nowhere"], 11, "has no lag journal: give a data directory"),
+        (["--journal", "x", "--exported", "y"], 2, "give --journal, or --exported"),
         (["--format", "pdf"], 2, "--format is 'pdf': it is one of html, markdown, json, csv, incidents-csv"),
         (["--since", "soon"], 2, "--since"),
         (["--since", "1h", "--until", "2h"], 2, "which is not behind its begin"),

@@ -1,0 +1,180 @@
+"""Exported samples and events (docs/lag-journal.md), read by Spark itself: the files that count, of the days asked for.
+
+Nothing but names is looked at before Spark reads, through the file system that Spark has for the place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Final
+from urllib.parse import unquote
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from lag.export.names import LiveFile, live_files, parse
+from lag.journal.reader import SLACK_MS
+from lag.journal.scan import SILENT_INTERVALS
+from lag.samples import SAMPLE_FIELDS
+from lag.spark.sources.journal import FIELDS
+from lag.spark.sources.options import OptionRefused
+
+DAY_MS: Final = 86_400_000
+DAYS_NAMED: Final = 500
+"""A longer window lists all days."""
+_ORIGIN: Final = ("cluster", "node", "epoch", "sequence")
+_NAMES: Final = {
+    "queues": (*_ORIGIN, "group", "topic", "queue", *SAMPLE_FIELDS),
+    "events": (*_ORIGIN, "time_ms", "kind", "group", "topic", "queue", "detail"),
+}
+_TYPES: Final = {"int64": "BIGINT", "string": "STRING", "double": "DOUBLE", "bool": "BOOLEAN"}
+_SAID_OF_NONE: Final = ("'raw' AS tier", "1L AS row_samples", "CAST(NULL AS BIGINT) AS row_lag_max",
+                        "CAST(NULL AS BIGINT) AS row_age_max_ms")  # fmt: skip
+"""What the journal's source says of a sample that sums nothing up."""
+
+
+def exported(
+    spark: SparkSession, place: str, table: str, *, since_ms: int, until_ms: int, groups: Collection[str] | None = None
+) -> DataFrame:
+    """Return the rows of a table, `queues` or `events`, with the columns that `pyddmq_lag` has for them.
+
+    Args:
+        spark: The session.
+        place: What `pyddmq lag export --to` was given, as Spark writes it: `/lag`, `s3a://bucket/lag`.
+        table: The table.
+        since_ms: Rows of this moment or later.
+        until_ms: Rows before this moment.
+        groups: Names; null: all. Events without a group are of all.
+
+    Raises:
+        OptionRefused: Nothing was exported there.
+    """
+    schema = ", ".join(f"`{name}` {_type(name)}" for name in _NAMES[table])
+    paths = _paths(spark, place, table, since_ms=since_ms, until_ms=until_ms)
+    live = live_files(paths)
+    whole = [_escaped(paths[each.file.name]) for each in live if each.is_whole]
+    reading = spark.read.schema(schema)
+    frames = [reading.parquet(*whole)] if whole else []
+    frames += [
+        reading.parquet(_escaped(paths[each.file.name])).where(f"sequence BETWEEN {each.first} AND {each.last}")
+        for each in live
+        if not each.is_whole
+    ]
+    rows = reduce(DataFrame.union, frames) if frames else spark.createDataFrame([], schema)
+    rows = rows.where(f"time_ms >= {since_ms} AND time_ms < {until_ms}")
+    if groups is not None:
+        names = ", ".join(_quoted(each) for each in sorted(groups))
+        rows = rows.where(f"`group` IN ({names}{', ' * bool(names)}{_quoted('') if table == 'events' else 'NULL'})")
+    columns = ["CAST(queue AS BIGINT) queue" if name == "queue" else f"`{name}`" for name in _NAMES[table]]
+    return rows.selectExpr(*columns, *(_SAID_OF_NONE if table == "queues" else ()))
+
+
+def exported_gaps(spark: SparkSession, place: str, *, since_ms: int, until_ms: int) -> list[tuple[int, str]]:
+    """Return what is missing between the snapshots of each node: its begin, and a sentence with the reason's kind.
+
+    By the files' names, what was not exported; by the samples' moments, times of which there are none.
+
+    Raises:
+        OptionRefused: Nothing was exported there.
+    """
+    paths = _paths(spark, place, "queues", since_ms=since_ms, until_ms=until_ms)
+    found = [
+        (since_ms, f"{place}: {each.file.node}: {missing} snapshots are not there (dropped)")
+        for each, missing in _holes(live_files(paths))
+    ]
+    over = "OVER (PARTITION BY cluster, node ORDER BY time_ms)"
+    rows = (
+        exported(spark, place, "queues", since_ms=since_ms - DAY_MS // 24, until_ms=until_ms)
+        .groupBy("cluster", "node", "epoch", "sequence")
+        .agg({"time_ms": "min"})
+        .withColumnRenamed("min(time_ms)", "time_ms")
+        .selectExpr("*", f"lag(time_ms) {over} AS from_ms", f"lag(epoch) {over} = epoch AS one_start",
+                    f"sequence - lag(sequence) {over} AS steps")
+        .selectExpr("*", "percentile_approx(time_ms - from_ms, 0.5) OVER (PARTITION BY cluster, node) AS interval_ms")
+        .where(f"time_ms - from_ms > {SILENT_INTERVALS} * interval_ms AND time_ms >= {since_ms}")
+        .where("NOT one_start OR steps = 1")
+    )  # fmt: skip
+    for row in rows.collect():
+        passed = (row["time_ms"] - row["from_ms"]) // 1000
+        found.append((row["from_ms"], f"{place}: {row['node']}: nothing was recorded for {passed} s (silent)"))
+    return sorted(found)
+
+
+def _holes(live: list[LiveFile]) -> Iterator[tuple[LiveFile, int]]:
+    """Yield files of one start that do not follow the one before, whatever their days, and how much is missing."""
+    ordered = sorted(live, key=lambda each: (each.file.node, each.file.epoch, each.first))
+    for before, each in pairwise(ordered):
+        if before.file[2:4] == each.file[2:4] and each.first > before.last + 1:
+            yield each, each.first - before.last - 1
+
+
+def _paths(spark: SparkSession, place: str, table: str, *, since_ms: int, until_ms: int) -> dict[str, str]:
+    """Return the files of the days asked for, by their names below the place."""
+    root = f"{_escaped(place.rstrip('/'))}/{table}"
+    listing = spark.read.schema("sequence BIGINT").option("recursiveFileLookup", "true")
+    try:
+        uris = listing.parquet(f"{root}/{_days(table, since_ms, until_ms)}").inputFiles()
+    except AnalysisException as error:
+        if not _is_missing(error):
+            raise
+        uris = []
+        if table == "queues":
+            _refuse_nothing(spark, place, root)
+    paths = [unquote(uri) for uri in uris]
+    names = {"/".join(path.split("/")[-3:]): path for path in paths}
+    return {name: path for name, path in names.items() if parse(name) is not None}
+
+
+def _refuse_nothing(spark: SparkSession, place: str, root: str) -> None:
+    try:
+        spark.read.schema("sequence BIGINT").parquet(root)
+    except AnalysisException as error:
+        if not _is_missing(error):
+            raise
+        raise OptionRefused(
+            f"{place} has no exported samples: `pyddmq lag export --to {place}` makes the folder `queues` there"
+        ) from error
+
+
+def _is_missing(error: AnalysisException) -> bool:
+    return (error.getCondition() or "") == "PATH_NOT_FOUND"
+
+
+def _days(table: str, since_ms: int, until_ms: int) -> str:
+    """Return the folders that may have rows of a window, as a pattern.
+
+    A file is of the day of its snapshots; samples are taken about then, events noted before.
+    """
+    first = _day(since_ms - SLACK_MS)
+    last = _day(until_ms + (SLACK_MS if table == "queues" else DAY_MS))
+    count = (last - first).days + 1
+    if count > DAYS_NAMED:
+        return "date=*"
+    return f"date={{{','.join((first + timedelta(days=day)).date().isoformat() for day in range(count))}}}"
+
+
+def _day(time_ms: int) -> datetime:
+    moment = datetime.fromtimestamp(max(0, time_ms) / 1000, UTC)
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _type(name: str) -> str:
+    """Return the type of a column in the files."""
+    if name == "queue":
+        return "INT"
+    kind: Any = FIELDS.get(name, "string")
+    return _TYPES[str(kind)]
+
+
+def _escaped(path: str) -> str:
+    """Write a path so that no character of it is taken for a pattern's."""
+    return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
+
+
+def _quoted(text: str) -> str:
+    """Write a text as SQL has it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
