@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
-from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
@@ -63,6 +63,7 @@ class PlainNode:
         )
         self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
+        self.lag_answer: LagAnswer | None = None
         self.messages: Searchable | None = None
         self.troubles_view = Troubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
@@ -82,9 +83,10 @@ class PlainNode:
         found = [each for each in self.stuck_list if group in (None, each.group)]
         return found[:count_max], len(found)
 
-    def lag(self, *, group: str | None, limit: int) -> LagAnswer | None:
-        """Nothing is sampled."""
-        return None
+    def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
+        """Judge nothing, and return `lag_answer`."""
+        yield
+        return self.lag_answer
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         return [each for each in self.position_list if group in (None, each.group)]
@@ -103,6 +105,10 @@ class PlainNode:
 
     def timers(self) -> Timers | None:
         return None
+
+    @property
+    def cluster(self) -> str:
+        return "DefaultCluster"
 
     @property
     def broker_name(self) -> str:

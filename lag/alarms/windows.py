@@ -7,10 +7,11 @@ each other quickly, its samples are further apart: no rule needs more than some 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import NamedTuple
 
 from lag.rules.limits import Limits
-from lag.rules.queue_rules import QueueLag, judge_topic
+from lag.rules.queue_rules import QueueLag, judging_topic
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
 
 SAMPLES_MAX = 100_000
@@ -20,6 +21,14 @@ QUEUE_SAMPLES = (4, 40)
 
 Place = tuple[str, str, int]
 """Group, topic, number of the queue."""
+
+
+class Judged(NamedTuple):
+    """A queue, what the rules say of it, and its newest sample."""
+
+    place: Place
+    verdict: QueueLag
+    sample: QueueSample
 
 
 class Windows:
@@ -71,10 +80,29 @@ class Windows:
         self._samples.clear()
         self._resets.clear()
 
-    def judged(
+    def judged(self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None) -> list[Judged]:
+        """Judge at once, as `judging` does in steps."""
+        return [each for topic in self.judged_topics(now_ms, limits_of, group) for each in topic]
+
+    def judged_topics(
         self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None
-    ) -> list[tuple[Place, QueueLag, QueueSample]]:
-        """Judge every queue, or those of a group, beside the others of its topic.
+    ) -> Iterator[list[Judged]]:
+        """`judged`, a topic of a group at a time: for who has other work between two of them."""
+        found: list[Judged] = []
+        for each in self._judged(now_ms, limits_of, group):
+            if each is None:
+                continue
+            if found and found[-1].place[:2] != each.place[:2]:
+                yield found
+                found = []
+            found.append(each)
+        if found:
+            yield found
+
+    def judging(
+        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None
+    ) -> Generator[None, None, list[Judged]]:
+        """Judge every queue, or those of a group, beside the others of its topic, in steps of some tenths of a ms.
 
         Args:
             now_ms: The moment that is judged.
@@ -82,21 +110,34 @@ class Windows:
             group: Only this one.
 
         Returns:
-            Place, verdict and newest sample, by place.
+            By group, topic and number; what left meanwhile is not in it.
         """
-        return [each for topic in self.judged_topics(now_ms, limits_of, group) for each in topic]
+        found = []
+        for each in self._judged(now_ms, limits_of, group):
+            if each is not None:
+                found.append(each)
+            yield
+        return found
 
-    def judged_topics(
-        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None
-    ) -> Iterator[list[tuple[Place, QueueLag, QueueSample]]]:
-        """`judged`, a topic of a group at a time: for who has other work between two of them."""
-        topics: dict[tuple[str, str], dict[int, list[QueueSample]]] = {}
-        for (name, topic, queue), window in sorted(self._samples.items()):
+    def window(self, place: Place) -> list[QueueSample]:
+        """Return the samples of a queue, oldest first; none of one that is not known."""
+        return list(self._samples.get(place, ()))
+
+    def _judged(
+        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None
+    ) -> Iterator[Judged | None]:
+        topics: dict[tuple[str, str], list[int]] = {}
+        for name, topic, queue in sorted(self._samples):
             if group in (None, name):
-                topics.setdefault((name, topic), {})[queue] = list(window)
-        for (name, topic), queues in topics.items():
+                topics.setdefault((name, topic), []).append(queue)
+        for (name, topic), numbers in topics.items():
+            queues = {
+                queue: self.window((name, topic, queue)) for queue in numbers if (name, topic, queue) in self._samples
+            }
+            if not queues:
+                continue
             resets = {queue: at for queue in queues if (at := self._resets.get((name, topic, queue))) is not None}
             # A round may have begun after the moment: nothing is newer than now.
             latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
-            verdicts = judge_topic(queues, latest_ms, limits_of(name, topic), resets)
-            yield [((name, topic, queue), verdict, queues[queue][-1]) for queue, verdict in verdicts.items()]
+            for each in judging_topic(queues, latest_ms, limits_of(name, topic), resets):
+                yield None if each is None else Judged((name, topic, each[0]), each[1], queues[each[0]][-1])

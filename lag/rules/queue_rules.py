@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,9 +75,28 @@ def judge_topic(
     Raises:
         ValueError: As `judge`.
     """
+    found = {}
+    for each in judging_topic(queues, now_ms, limits, resets_ms):
+        if each is not None:
+            queue, verdict = each
+            found[queue] = verdict
+    return found
+
+
+def judging_topic(
+    queues: Mapping[int, Sequence[QueueSample]],
+    now_ms: int,
+    limits: Limits = DEFAULTS,
+    resets_ms: Mapping[int, int] | None = None,
+) -> Iterator[tuple[int, QueueLag] | None]:
+    """Judge as `judge_topic`, in steps of some tenths of a ms: yields None, then each queue with its verdict."""
     resets = resets_ms or {}
-    facts = {queue: figures_of(samples, now_ms, limits, resets.get(queue)) for queue, samples in queues.items()}
-    return {queue: _judged(facts[queue] | others) for queue, others in beside(facts).items()}
+    facts = {}
+    for queue, samples in queues.items():
+        facts[queue] = figures_of(samples, now_ms, limits, resets.get(queue))
+        yield None
+    for queue, others in beside(facts).items():
+        yield queue, _judged(facts[queue] | others)
 
 
 def figures_of(samples: Sequence[QueueSample], now_ms: int, limits: Limits, reset_ms: int | None) -> dict[str, Value]:

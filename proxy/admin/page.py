@@ -12,6 +12,7 @@ from html import escape
 from urllib.parse import quote
 
 from broker.runtime.metrics import SPECS
+from proxy.admin.lag_table import lag_section
 from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.waiting_tables import delays_table, timers_table, transactions_table
@@ -22,6 +23,7 @@ from proxy.operate.latencies import latencies
 from proxy.operate.moments import moment_text
 from proxy.operate.node_view import NodeView
 from proxy.operate.text import age, amount, byte_size, duration
+from proxy.operate.views.lag import LagAnswer
 from upstream.views import GroupView, SubscriptionView, holder_text, whereabouts
 
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
@@ -30,8 +32,23 @@ DETAILS_MAX = 2_000
 """Deliveries per group that are read to be summed up by holder."""
 
 
-def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None, refresh: bool = True) -> str | None:
-    """Return the page, of one group when `group` is given; None when there is no group of that name."""
+def render(
+    node: NodeView,
+    *,
+    loop_lag_seconds: float,
+    lag: LagAnswer | None = None,
+    group: str | None = None,
+    refresh: bool = True,
+) -> str | None:
+    """Return the page, of one group when `group` is given; None when there is no group of that name.
+
+    Args:
+        node: The node.
+        loop_lag_seconds: Worst lateness of its loop.
+        lag: The last judgement of its groups; None: there is none.
+        group: Only this one.
+        refresh: Whether the page loads itself again.
+    """
     groups = groups_of(node, DETAILS_MAX, group)
     if group is not None and not groups:
         return None
@@ -39,6 +56,7 @@ def render(node: NodeView, *, loop_lag_seconds: float, group: str | None = None,
         _head(node, group, refresh),
         _attention(node, groups, loop_lag_seconds),
         _tiles(node, groups, loop_lag_seconds),
+        lag_section(lag, group),
         _groups_table(groups),
         _latencies_table(node, group),
     ]

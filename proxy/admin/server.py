@@ -24,6 +24,7 @@ from broker.views import View
 from proxy.admin import page
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
+from proxy.admin.lag_verdicts import LastLag
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
@@ -33,6 +34,7 @@ from proxy.operate.lookups import dead_letters, delays, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.node_view import NodeView
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
+from proxy.operate.views.lag import MODES
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
@@ -153,6 +155,7 @@ class _Routes:
         self._node = node
         self._lag = lag
         self._desk = desk
+        self._last_lag = LastLag(node)
         self._exposition = Exposition(node, lag, loop_name)
         self._searching = asyncio.Lock()
         self._kept_timers = KeptScan()
@@ -257,13 +260,15 @@ class _Routes:
         return web.Response(text="\n".join(lines) + "\n", status=status)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        text, content_type = self._exposition.render(request.headers.get("Accept", ""))
+        judged = await self._last_lag.answer()
+        text, content_type = self._exposition.render(request.headers.get("Accept", ""), judged)
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def _page(self, request: web.Request) -> web.Response:
         group = request.query.get("group")
         refresh = request.query.get("refresh") != "0"
-        text = page.render(self._node, loop_lag_seconds=self._lag.seconds, group=group, refresh=refresh)
+        judged = await self._last_lag.answer()
+        text = page.render(self._node, loop_lag_seconds=self._lag.seconds, lag=judged, group=group, refresh=refresh)
         if text is None:
             raise web.HTTPNotFound(text=f"There is no group {group!r}; / lists all groups.")
         return web.Response(text=text, content_type="text/html")
@@ -283,7 +288,14 @@ class _Routes:
         return self._listed(request, "group", answers.offsets, advice)
 
     async def _judged(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", _judged_lag, _NO_GROUP)
+        name, mode = request.query.get("group"), request.query.get("mode", MODES[0])
+        known = next((each for each in MODES if each == mode), None)
+        if known is None:
+            raise web.HTTPBadRequest(text=f"mode is {mode!r}; it must be one of {', '.join(MODES)}.")
+        document = await run_async(self._node.lag(group=name, limit=_limit(request), mode=known))
+        if document is None:
+            raise web.HTTPNotFound(text=_NO_GROUP.format(name))
+        return _json(document)
 
     def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
         """Answer with all of a kind, or what belongs to the one that the request names."""
@@ -398,10 +410,6 @@ def _json(answer: View, status: int = 200) -> web.Response:
 def _sentence(error: Exception) -> str:
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _judged_lag(node: NodeView, *, limit: int, name: str | None) -> View | None:
-    return node.lag(group=name, limit=limit)
 
 
 def _limit(request: web.Request) -> int:

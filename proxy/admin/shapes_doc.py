@@ -94,7 +94,10 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
 BASES = frozenset({View, WaitingMessage, TimerStatus})
 """Views that are parts of others alone."""
 
-_SPANS = frozenset({"delay_ms", "late_ms", "timeout_ms", "interval_ms", "ms"})
+_SPANS = frozenset(
+    {"delay_ms", "late_ms", "timeout_ms", "interval_ms", "every_ms", "ms", "time_lag_ms", "time_lag_low_ms"}
+    | {"time_lag_high_ms"}
+)
 """Durations in ms; the others that end so are moments."""
 
 _INTRODUCTION = """\

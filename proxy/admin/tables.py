@@ -10,12 +10,13 @@ ROWS_MAX = 50
 
 
 class Cell(NamedTuple):
-    """One cell of a table: its text (escaped when rendered), style classes, and where it leads."""
+    """One cell: its text (escaped when rendered), style classes, link, what it says besides, a chip's colour."""
 
     text: str
     classes: str = ""
     link: str | None = None
     title: str | None = None
+    chip: str | None = None
 
 
 def table(
@@ -51,6 +52,8 @@ def _cell(cell: Cell, label: str) -> str:
     text = escape(cell.text)
     if cell.link is not None:
         text = f'<a href="{escape(cell.link)}">{text}</a>'
+    if cell.chip is not None:
+        text = f'<span class="chip {cell.chip}">{text}</span>'
     title = f' title="{escape(cell.title)}"' if cell.title else ""
     classes = f' class="{cell.classes}"' if cell.classes else ""
     return f'<td{classes}{title} data-label="{escape(label)}">{text}</td>'

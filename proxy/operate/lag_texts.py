@@ -49,6 +49,18 @@ def forecast(each: LagQueue) -> str:
     return f"grows by {each.velocity:.3g}/s" if each.velocity > 0 else ""
 
 
+def forecast_of_all(queues: Iterable[LagQueue]) -> str:
+    """Say where the queues of a group go together: all are caught up when the last one is."""
+    left = [each for each in queues if each.unfinished]
+    velocities = [each.velocity for each in left if each.velocity is not None]
+    if not left or len(velocities) < len(left):
+        return ""
+    if sum(velocities) > 0:
+        return f"grows by {sum(velocities):.3g}/s"
+    seconds = [each.catch_up_s for each in left if each.catch_up_s is not None]
+    return f"caught up in {age(max(seconds))}" if len(seconds) == len(left) else ""
+
+
 def count(value: int | None) -> str:
     """Write a count; `?`: it is not known."""
     return UNKNOWN if value is None else f"{value}"

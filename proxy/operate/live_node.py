@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from broker.query import Searchable
@@ -22,9 +22,9 @@ from proxy.node.reload import Reloader
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.troubles import troubles_of
-from proxy.operate.lookups.lag import lag_of
+from proxy.operate.lookups.lag import lag_steps
 from proxy.operate.moments import moment_text
-from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.embedded.queues import EmbeddedQueues
@@ -155,6 +155,11 @@ class LiveNode:
         return self._node.timers if self._node.is_open else None
 
     @property
+    def cluster(self) -> str:
+        """Name of the cluster."""
+        return self._node.config.node.broker_cluster
+
+    @property
     def broker_name(self) -> str:
         """Name of the broker."""
         return self._node.config.node.broker_name
@@ -164,9 +169,9 @@ class LiveNode:
         node = self._node
         return list(positions(node.progress, EmbeddedQueues(node.store), group=group)) if node.is_open else ()
 
-    def lag(self, *, group: str | None, limit: int) -> LagAnswer | None:
-        """How far groups are behind, judged."""
-        return lag_of(self._node, limit=limit, group=group)
+    def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
+        """Judge in steps how far groups are behind."""
+        return lag_steps(self._node, limit=limit, group=group, mode=mode)
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection."""

@@ -5,7 +5,7 @@ What the port may change stands in `proxy.operate.changes`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 from broker.query import Searchable
@@ -19,7 +19,7 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
-from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.views import GroupView, Position, StuckMessage
@@ -84,8 +84,8 @@ class NodeView(Protocol):
         """Where groups stand, those without a configuration too; of one group when given."""
         ...
 
-    def lag(self, *, group: str | None, limit: int) -> LagAnswer | None:
-        """How far groups are behind, judged; of one group when given, None where there is none of that name."""
+    def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
+        """Judge in steps how far groups are behind; one group when given, None where there is none of that name."""
         ...
 
     def connections(self) -> Sequence[ConnectionView]:
@@ -110,6 +110,11 @@ class NodeView(Protocol):
 
     def timers(self) -> Timers | None:
         """Return the delivery of timers, or None before it is open."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster."""
         ...
 
     @property

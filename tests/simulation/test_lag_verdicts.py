@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.runtime.steps import run_now
 from proxy.cli.commands import lag_commands
 from proxy.operate.changes.groups import PauseBody
 from proxy.operate.lookups.lag import lag_of
@@ -22,7 +23,7 @@ def judged(ward: Ward) -> LagQueue:
     """Return the verdict on the only queue, after the next round."""
     rounds(ward)
     ward.run(0.5)
-    answer = ward.view.lag(group="by-key", limit=10)
+    answer = run_now(ward.view.lag(group="by-key", limit=10))
     assert answer is not None
     [found] = answer.queues
     return found
@@ -139,4 +140,4 @@ def test_answer_and_commands_tell_the_same(monkeypatch: pytest.MonkeyPatch, caps
 def test_group_that_is_not_there_is_not_known() -> None:
     """Of one that is, all is told."""
     ward = ward_of()
-    assert ward.view.lag(group="nobody", limit=10) is None
+    assert run_now(ward.view.lag(group="nobody", limit=10)) is None

@@ -16,17 +16,22 @@ from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
 from proxy.operate.lag_texts import UNKNOWN, advices, behind, count, forecast, rate
 from proxy.operate.text import age, amount
-from proxy.operate.views.lag import LagAnswer, LagQueue
+from proxy.operate.views.lag import MODES, LagAnswer, LagQueue
 from proxy.process.exit_codes import ExitCode
 
 _LIMIT = 10_000
 
+_Mode = Annotated[
+    str, typer.Option("--mode", help="By whose rules: pyddmq, ddmq (thresholds of the subscription) or burrow.")
+]
 Group = Annotated[str | None, typer.Argument(help="Only this group.")]
 
 
-def show(*, group: Group = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def show(
+    *, group: Group = None, mode: _Mode = "pyddmq", admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
+) -> int:
     """Show how far each group is behind in each queue, what the rules say of that, and why."""
-    answer = _lag(admin, group)
+    answer = _lag(admin, group, mode)
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -52,12 +57,13 @@ def check(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="ERR where a queue is further behind.")
     ] = None,
+    mode: _Mode = "pyddmq",
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Check how far groups are behind; ends with 0 OK, 1 WARN, 2 ERR, 3 unknown (where nothing is ERR)."""
     try:
-        answer = _lag(admin, group)
+        answer = _lag(admin, group, mode)
     except CliError as error:
         print_error(f"UNKNOWN: {error}", code=Level.UNKNOWN, as_json=as_json)
         return Level.UNKNOWN
@@ -84,9 +90,11 @@ def explain(
     return ExitCode.OK
 
 
-def _lag(admin: str, group: str | None) -> LagAnswer:
+def _lag(admin: str, group: str | None, mode: str) -> LagAnswer:
+    if mode not in MODES:
+        raise CliError(f"--mode is {mode!r}: it is one of {', '.join(MODES)}", ExitCode.USAGE)
     asked = f"&group={quote(group, safe='')}" if group else ""
-    return get(admin, f"/api/lag?limit={_LIMIT}{asked}", LagAnswer)
+    return get(admin, f"/api/lag?limit={_LIMIT}&mode={mode}{asked}", LagAnswer)
 
 
 def _row(each: LagQueue) -> Sequence[str]:
@@ -101,7 +109,7 @@ def _row(each: LagQueue) -> Sequence[str]:
         rate(each.produce_rate),
         rate(each.consume_rate),
         forecast(each),
-        "" if each.cause is None else f"{each.cause}: {each.evidence}",
+        each.evidence if each.cause is None else f"{each.cause}: {each.evidence}",
     ]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
+from broker.runtime.steps import run_now
+from conf import GroupConfig
 from lag.alarms.windows import Place
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag
 from lag.rules.statuses import BY_NAME, worst
 from lag.samples import QueueSample
 from proxy.node.node import Node
-from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
+from proxy.operate.lookups.lag_modes import as_burrow, as_ddmq, status_in_mode, thresholds_of
+from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, Mode
 
 FIGURES = (
     "lag",
@@ -34,21 +37,48 @@ FIGURES = (
 _WORSE = ("OK", "WARN", "UNKNOWN", "ERR")
 
 
-def lag_of(node: Node, *, limit: int, group: str | None = None) -> LagAnswer | None:
-    """Return where groups stand, or None when a name is given and no group has it."""
+def lag_of(node: Node, *, limit: int, group: str | None = None, mode: Mode = "pyddmq") -> LagAnswer | None:
+    """Answer at once, as `lag_steps` does in steps."""
+    return run_now(lag_steps(node, limit=limit, group=group, mode=mode))
+
+
+def lag_steps(
+    node: Node, *, limit: int, group: str | None = None, mode: Mode = "pyddmq"
+) -> Generator[None, None, LagAnswer | None]:
+    """Find out where groups stand, in steps of some tenths of a millisecond.
+
+    Args:
+        node: The node.
+        limit: Queues that are told of, at most.
+        group: Only this one.
+        mode: By whose rules it is judged.
+
+    Returns:
+        The answer, or None when a name is given and no group has it.
+    """
     if group is not None and group not in node.groups:
         return None
     recorder, config = node.recorder, node.config.lag
     now_ms = node.seams.clock.wall_ms()
-    queues = [_queue(*each) for each in recorder.windows.judged(now_ms, lambda *of: limits_of(node, *of), group)]
-    groups = [
-        group_of(name, [each for each in queues if each.group == name])
-        for name in sorted(node.groups if group is None else [group])
-    ]
+    judged = yield from recorder.windows.judging(now_ms, lambda *of: limits_of(node, *of), group)
+    queues = [_queue(*each) for each in judged]
+    if mode == "burrow":
+        found = []
+        for each in queues:
+            found.append(as_burrow(each, recorder.windows.window((each.group, each.topic, each.queue)), now_ms))
+            yield
+        queues = found
+    elif mode == "ddmq":
+        queues = [as_ddmq(each, thresholds_of(_config(node, each.group), each.topic)) for each in queues]
+    by_group: dict[str, list[LagQueue]] = {name: [] for name in (node.groups if group is None else [group])}
+    for each in queues:
+        by_group.setdefault(each.group, []).append(each)
+    groups = [group_of(name, by_group[name], mode) for name in sorted(by_group)]
     return LagAnswer(
         now_ms=now_ms,
         enabled=config.enabled,
         every_ms=config.every_ms,
+        mode=mode,
         trouble=recorder.trouble,
         level=worst_level(each.level for each in groups),
         groups=groups,
@@ -57,11 +87,16 @@ def lag_of(node: Node, *, limit: int, group: str | None = None) -> LagAnswer | N
     )
 
 
+def _config(node: Node, group: str) -> GroupConfig | None:
+    found = node.groups.get(group)
+    return None if found is None else found.config
+
+
 def limits_of(node: Node, group: str, topic: str) -> Limits:
     """Return the thresholds of a group on a topic: its `delayTimeThreshold`, and the rules' own."""
     usual = Limits()
-    found = node.groups.get(group)
-    config = None if found is None else next((each for each in found.config.topics if each.topic == topic), None)
+    found = _config(node, group)
+    config = None if found is None else next((each for each in found.topics if each.topic == topic), None)
     target_ms = usual.target_ms if config is None else config.delay_time_threshold
     return Limits(target_ms=target_ms, floor_ms=min(usual.floor_ms, target_ms))
 
@@ -94,15 +129,19 @@ def _queue(place: Place, verdict: QueueLag, sample: QueueSample) -> LagQueue:
     )
 
 
-def group_of(name: str, queues: Sequence[LagQueue]) -> LagGroup:
+def group_of(name: str, queues: Sequence[LagQueue], mode: Mode = "pyddmq") -> LagGroup:
     """Return what the queues of a group are together."""
-    status = worst([each.status for each in queues]) if queues else "UNKNOWN"
+    if mode == "pyddmq":
+        status = worst([each.status for each in queues]) if queues else "UNKNOWN"
+        level = BY_NAME[status].level.name
+    else:
+        status, level = status_in_mode(mode, queues)
     lags = [each.lag for each in queues if each.lag is not None]
     left = [each.unfinished for each in queues if each.unfinished is not None]
     return LagGroup(
         group=name,
         status=status,
-        level=BY_NAME[status].level.name if status in BY_NAME else "UNKNOWN",
+        level=level,
         lag=sum(lags) if lags else None,
         unfinished=sum(left) if left else None,
         time_lag_ms=max((each.time_lag_ms for each in queues if each.time_lag_ms is not None), default=None),

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from broker.views import View
+
+Mode = Literal["pyddmq", "ddmq", "burrow"]
+"""By whose rules lag is judged."""
+MODES: tuple[Mode, ...] = ("pyddmq", "ddmq", "burrow")
 
 
 class LagQueue(View, frozen=True, kw_only=True):
@@ -15,7 +20,7 @@ class LagQueue(View, frozen=True, kw_only=True):
         topic: The topic.
         queue: Number of the queue.
         time_ms: When its newest sample was read.
-        status: What the rules say of it.
+        status: What the rules say of it, those of the answer's `mode`.
         level: `OK`, `WARN`, `ERR` or `UNKNOWN`: what that makes of the group.
         cause: Why, where one fits; null: none does.
         evidence: The figures that speak for the cause; "" without one.
@@ -98,6 +103,7 @@ class LagAnswer(View, frozen=True, kw_only=True):
         now_ms: Now, by the node's wall clock.
         enabled: Whether the node samples at all (`lag.enabled`).
         every_ms: How far apart samples are.
+        mode: By whose rules it is judged: our own, DDMQ's thresholds, or Burrow's.
         trouble: Why the last ones are not in the lag journal; null: they are.
         level: The worst of the groups'; UNKNOWN where none is ERR and something is not known.
         groups: By name.
@@ -108,6 +114,7 @@ class LagAnswer(View, frozen=True, kw_only=True):
     now_ms: int
     enabled: bool
     every_ms: int
+    mode: Mode
     trouble: str | None
     level: str
     groups: Sequence[LagGroup]

@@ -1,0 +1,140 @@
+"""Gauges of lag by the last judgement: our names, and those of klag-exporter and kafka-lag-exporter beside them.
+
+Dashboards and alerts made for those exporters find what they ask for: a queue is a partition, the broker's cluster the
+`cluster_name`. Labels that name members (`member_host`, `consumer_id`, `client_id`) are absent, which a query takes for
+empty. What is not known is absent, and never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.runtime.metrics import declare
+from lag.rules.statuses import Level
+from proxy.operate.views.lag import LagAnswer, LagQueue
+from proxy.operate.views.topics import TopicView
+
+QUEUES_MAX = 2_000
+"""Queues that have gauges of their own, the worst."""
+_QUEUE = ("group", "topic", "queue")
+_KAFKA_GROUP = ("cluster_name", "group")
+_KAFKA_TOPIC = ("cluster_name", "group", "topic")
+_KAFKA_QUEUE = ("cluster_name", "group", "topic", "partition")
+_KAFKA_PARTITION = ("cluster_name", "topic", "partition")
+
+MESSAGES = declare("pyddmq_lag_messages", "Messages of a queue from the committed offset to the end", _QUEUE, "gauge")
+UNFINISHED = declare("pyddmq_lag_unfinished_messages", "Those of them that are not finished", _QUEUE, "gauge")
+SECONDS = declare(
+    "pyddmq_lag_seconds",
+    "Age of the oldest unfinished message of a queue, at least where only that is known",
+    _QUEUE,
+    "gauge",
+)
+STATUS = declare(
+    "pyddmq_lag_status",
+    "What the rules say of a queue (docs/lag-rules.md): 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN",
+    (*_QUEUE, "status"),
+    "gauge",
+)
+GROUP_STATUS = declare(
+    "pyddmq_lag_group_status", "Worst status of a group's queues, likewise", ("group", "status"), "gauge"
+)
+LEFT_OUT = declare(
+    "pyddmq_lag_queues_left_out", f"Queues without gauges of their own: the worst {QUEUES_MAX:,} have them", (), "gauge"
+)
+OFFSET = declare("kafka_consumergroup_group_offset", "Committed offset of a queue", _KAFKA_QUEUE, "gauge")
+KAFKA_LAG = declare("kafka_consumergroup_group_lag", "As `pyddmq_lag_messages`", _KAFKA_QUEUE, "gauge")
+KAFKA_SECONDS = declare("kafka_consumergroup_group_lag_seconds", "As `pyddmq_lag_seconds`", _KAFKA_QUEUE, "gauge")
+KAFKA_RATIO = declare(
+    "kafka_consumergroup_group_lag_retention_ratio",
+    "Part of the kept messages that is lag, in percent",
+    _KAFKA_QUEUE,
+    "gauge",
+)
+KAFKA_LOST = declare(
+    "kafka_consumergroup_group_messages_lost",
+    "Messages that retention took unfinished, of all time",
+    _KAFKA_QUEUE,
+    "gauge",
+)
+MAX_LAG = declare("kafka_consumergroup_group_max_lag", "Largest lag of a group's queues", _KAFKA_GROUP, "gauge")
+MAX_SECONDS = declare(
+    "kafka_consumergroup_group_max_lag_seconds", "Age of a group's oldest unfinished message", _KAFKA_GROUP, "gauge"
+)
+SUM_LAG = declare("kafka_consumergroup_group_sum_lag", "Sum of a group's lag", _KAFKA_GROUP, "gauge")
+TOPIC_LAG = declare("kafka_consumergroup_group_topic_sum_lag", "Sum of a group's lag in a topic", _KAFKA_TOPIC, "gauge")
+LATEST = declare("kafka_partition_latest_offset", "End of a queue", _KAFKA_PARTITION, "gauge")
+EARLIEST = declare("kafka_partition_earliest_offset", "First offset that a queue keeps", _KAFKA_PARTITION, "gauge")
+
+_WORSE = ("OK", "WARN", "UNKNOWN", "ERR")
+Gauge = tuple[str, tuple[str, ...], float]
+"""Name, values of the labels, value."""
+
+
+def lag_gauges(answer: LagAnswer | None, topics: list[TopicView], cluster: str) -> Iterator[Gauge]:
+    """Yield the gauges.
+
+    Args:
+        answer: The last judgement; None: there is none.
+        topics: The node's topics; those of its own are left out.
+        cluster: Name of the cluster.
+    """
+    ranges = [(topic.topic, each) for topic in topics if not topic.system for each in topic.queues]
+    for topic, kept in ranges[:QUEUES_MAX]:
+        yield LATEST, (cluster, topic, f"{kept.queue}"), float(kept.max)
+        yield EARLIEST, (cluster, topic, f"{kept.queue}"), float(kept.min)
+    if answer is None:
+        return
+    queues = sorted(answer.queues, key=lambda each: (-_WORSE.index(each.level), -(each.lag or 0)))
+    yield LEFT_OUT, (), float(max(0, answer.queues_total - QUEUES_MAX))
+    for each in queues[:QUEUES_MAX]:
+        yield from _of_queue(each, cluster)
+    yield from _of_groups(answer, cluster)
+
+
+def _of_queue(each: LagQueue, cluster: str) -> Iterator[Gauge]:
+    own = (each.group, each.topic, f"{each.queue}")
+    yield STATUS, (*own, each.status), float(Level[each.level])
+    seconds = _seconds(each)
+    for names, value in (
+        ((MESSAGES, KAFKA_LAG), each.lag),
+        ((UNFINISHED, None), each.unfinished),
+        ((SECONDS, KAFKA_SECONDS), seconds),
+        ((None, OFFSET), each.committed),
+        ((None, KAFKA_RATIO), each.retention_ratio),
+        ((None, KAFKA_LOST), each.lost),
+    ):
+        if value is None:
+            continue
+        ours, theirs = names
+        if ours is not None:
+            yield ours, own, float(value)
+        if theirs is not None:
+            yield theirs, (cluster, *own), float(value)
+
+
+def _of_groups(answer: LagAnswer, cluster: str) -> Iterator[Gauge]:
+    lags: dict[str, list[int]] = {}
+    late: dict[str, list[float]] = {}
+    topics: dict[tuple[str, str], int] = {}
+    for each in answer.queues:
+        if each.lag is not None:
+            lags.setdefault(each.group, []).append(each.lag)
+            topics[each.group, each.topic] = topics.get((each.group, each.topic), 0) + each.lag
+        seconds = _seconds(each)
+        if seconds is not None:
+            late.setdefault(each.group, []).append(seconds)
+    for group in answer.groups:
+        yield GROUP_STATUS, (group.group, group.status), float(Level[group.level])
+    for name, known in lags.items():
+        yield MAX_LAG, (cluster, name), float(max(known))
+        yield SUM_LAG, (cluster, name), float(sum(known))
+    for name, ages in late.items():
+        yield MAX_SECONDS, (cluster, name), max(ages)
+    for (name, topic), lag in topics.items():
+        yield TOPIC_LAG, (cluster, name, topic), float(lag)
+
+
+def _seconds(each: LagQueue) -> float | None:
+    late_ms = each.time_lag_ms if each.time_lag_ms is not None else each.time_lag_low_ms
+    return None if late_ms is None else late_ms / 1000

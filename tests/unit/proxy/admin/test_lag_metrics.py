@@ -1,0 +1,74 @@
+"""Gauges of lag: ours and the names of exporters, absent where nothing is known, bounded in number."""
+
+from __future__ import annotations
+
+from proxy.admin import lag_metrics
+from proxy.admin.lag_metrics import QUEUES_MAX, lag_gauges
+from tests.admin_node import busy_node
+from tests.lag_answers import lag_answer, lag_queue
+
+CLUSTER = "prod"
+
+
+def gauges(*queues: object, topics: bool = False) -> dict[tuple[str, ...], float]:
+    """Return the gauges of an answer by name and labels."""
+    answer = lag_answer(queues)  # type: ignore[arg-type]
+    found = list(lag_gauges(answer, busy_node().topic_list if topics else [], CLUSTER))
+    assert len({(name, labels) for name, labels, _ in found}) == len(found), "no series comes twice"
+    return {(name, *labels): value for name, labels, value in found}
+
+
+def test_each_figure_stands_under_our_name_and_the_exporters() -> None:
+    """A dashboard of either finds it, sums and maxima too."""
+    found = gauges(
+        lag_queue(queue=0, lag=7, unfinished=6, time_lag_ms=1_500, committed=3, retention_ratio=12.5, lost=2),
+        lag_queue(queue=1, lag=5, unfinished=5, time_lag_ms=500, status="STOP"),
+    )
+    assert found["pyddmq_lag_messages", "billing", "orders", "0"] == 7
+    assert found["pyddmq_lag_unfinished_messages", "billing", "orders", "0"] == 6
+    assert found["pyddmq_lag_seconds", "billing", "orders", "0"] == 1.5
+    assert found["pyddmq_lag_status", "billing", "orders", "0", "OK"] == 0
+    assert found["pyddmq_lag_status", "billing", "orders", "1", "STOP"] == 2
+    assert found["pyddmq_lag_group_status", "billing", "STOP"] == 2
+    queue = (CLUSTER, "billing", "orders", "0")
+    kafka = "kafka_consumergroup_group"
+    assert found[f"{kafka}_offset", *queue] == 3
+    assert found[f"{kafka}_lag", *queue] == 7
+    assert found[f"{kafka}_lag_seconds", *queue] == 1.5
+    assert found[f"{kafka}_lag_retention_ratio", *queue] == 12.5
+    assert found[f"{kafka}_messages_lost", *queue] == 2
+    assert found[f"{kafka}_max_lag", CLUSTER, "billing"] == 7
+    assert found[f"{kafka}_sum_lag", CLUSTER, "billing"] == 12
+    assert found[f"{kafka}_max_lag_seconds", CLUSTER, "billing"] == 1.5
+    assert found[f"{kafka}_topic_sum_lag", CLUSTER, "billing", "orders"] == 12
+
+
+def test_what_is_not_known_is_absent() -> None:
+    """An autoscaler must not take it for 0."""
+    found = gauges(
+        lag_queue(status="UNKNOWN", lag=None, unfinished=None, time_lag_ms=None, time_lag_low_ms=None, committed=None)
+    )
+    assert not [key for key in found if key[0].endswith(("_lag", "_seconds", "_messages", "_offset"))]
+    assert found["pyddmq_lag_status", "billing", "orders", "0", "UNKNOWN"] == 3
+    bounded = gauges(lag_queue(time_lag_ms=None, time_lag_low_ms=4_000))
+    assert bounded["pyddmq_lag_seconds", "billing", "orders", "0"] == 4
+
+
+def test_partitions_are_those_of_users_topics() -> None:
+    """Also where no judgement is there."""
+    found = {(name, *labels): value for name, labels, value in lag_gauges(None, busy_node().topic_list, CLUSTER)}
+    assert found["kafka_partition_latest_offset", CLUSTER, "permits", "1"] == 1_006
+    assert found["kafka_partition_earliest_offset", CLUSTER, "permits", "1"] == 5
+    assert not [key for key in found if "%" in key[2]]
+
+
+def test_queues_with_gauges_of_their_own_are_bounded_and_the_worst() -> None:
+    """The sums are of all of them."""
+    queues = [lag_queue(queue=number, lag=number) for number in range(QUEUES_MAX + 10)]
+    found = gauges(*queues, lag_queue(queue=QUEUES_MAX + 10, lag=0, status="STOP"))
+    shown = [key for key in found if key[0] == lag_metrics.MESSAGES]
+    assert len(shown) == QUEUES_MAX
+    assert (lag_metrics.MESSAGES, "billing", "orders", "0") not in found
+    assert (lag_metrics.MESSAGES, "billing", "orders", f"{QUEUES_MAX + 10}") in found
+    assert found[(lag_metrics.LEFT_OUT,)] == 11
+    assert found[lag_metrics.SUM_LAG, CLUSTER, "billing"] == sum(range(QUEUES_MAX + 10))
