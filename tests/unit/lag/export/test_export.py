@@ -165,6 +165,45 @@ def test_compaction_makes_one_file_and_keeps_every_row(tmp_path: Path) -> None:
     assert export(journal(), FOLDER, place).known == 6
 
 
+@pytest.mark.parametrize("steps", range(14))
+def test_kill_while_compacting_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Before each file that is written or deleted, over two runs: what counts is the same rows throughout."""
+    place = ExportPlace(str(tmp_path))
+    for snapshots in range(1, 7):
+        export(journal(snapshots=snapshots), FOLDER, place)
+    tables = ("queues", "events", "scheduled")
+    before = {table: table_of(place, table) for table in tables}
+    write, remove, left = ExportPlace.write, ExportPlace.remove, steps
+
+    def counted(do: Any) -> Any:
+        def done(*arguments: Any) -> None:
+            nonlocal left
+            if not left:
+                raise KeyboardInterrupt
+            left -= 1
+            do(*arguments)
+
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExportPlace, "write", counted(write))
+        patch.setattr(ExportPlace, "remove", counted(remove))
+        try:
+            for _ in range(2):
+                compact(place, date_of(NOW_MS))
+        except KeyboardInterrupt:
+            assert not left
+        else:
+            assert steps >= 9, "two tables are made, and seven or so small files deleted"
+    assert {table: table_of(place, table) for table in tables} == before
+    for _ in range(2):
+        compact(place, date_of(NOW_MS))
+    assert {table: table_of(place, table) for table in tables} == before
+    assert [len(place.names(table)) for table in tables] == [1, 1, 1]
+
+
 def test_compaction_does_not_close_a_hole(tmp_path: Path) -> None:
     """What is not exported yet still can be."""
     disk, place = journal(), ExportPlace(str(tmp_path))
