@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
+from lag.samples import QueueSample
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.lag import LagAnswer, Mode
@@ -64,6 +65,7 @@ class PlainNode:
         self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
         self.lag_answer: LagAnswer | None = None
+        self.sample_lists: dict[str, dict[tuple[str, int], list[QueueSample]]] = {}
         self.messages: Searchable | None = None
         self.troubles_view = Troubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
@@ -90,6 +92,9 @@ class PlainNode:
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         return [each for each in self.position_list if group in (None, each.group)]
+
+    def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
+        return self.sample_lists.get(group)
 
     def connections(self) -> Sequence[ConnectionView]:
         return self.connection_list

@@ -123,6 +123,14 @@ class Windows:
         """Return the samples of a queue, oldest first; none of one that is not known."""
         return list(self._samples.get(place, ()))
 
+    def of_group(self, group: str) -> dict[tuple[str, int], list[QueueSample]]:
+        """Return the windows of a group by topic and number."""
+        found = {}
+        for place in self._samples:
+            if place[0] == group:
+                found[place[1], place[2]] = self.window(place)
+        return found
+
     def _judged(
         self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None
     ) -> Iterator[Judged | None]:

@@ -22,6 +22,7 @@ from broker.runtime.metrics import declare
 from broker.scheduled.timer.listing import KeptScan
 from broker.views import View
 from proxy.admin import page
+from proxy.admin.burrow import BurrowPaths
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_verdicts import LastLag
@@ -182,6 +183,7 @@ class _Routes:
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
         application.router.add_post("/api/reload", self._reload)
+        BurrowPaths(self._node).add_to(application.router)
         for change in changes:
             application.router.add_route(change.method, change.path, self._handler_of(change))
         return application

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from broker.query import Searchable
@@ -17,6 +17,7 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
+from lag.samples import QueueSample
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
 from proxy.node.trouble_facts import Troubles
@@ -172,6 +173,10 @@ class LiveNode:
     def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
         """Judge in steps how far groups are behind."""
         return lag_steps(self._node, limit=limit, group=group, mode=mode)
+
+    def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
+        """Return the last samples of a group's queues."""
+        return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection."""

@@ -5,7 +5,7 @@ What the port may change stands in `proxy.operate.changes`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
 from broker.query import Searchable
@@ -17,6 +17,7 @@ from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
+from lag.samples import QueueSample
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.lag import LagAnswer, Mode
@@ -86,6 +87,10 @@ class NodeView(Protocol):
 
     def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
         """Judge in steps how far groups are behind; one group when given, None where there is none of that name."""
+        ...
+
+    def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
+        """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
         ...
 
     def connections(self) -> Sequence[ConnectionView]:

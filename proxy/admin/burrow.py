@@ -1,0 +1,136 @@
+"""Burrow's HTTP paths on the admin port, for what asks Burrow today: same paths, same JSON, same refusals.
+
+The one cluster is the broker's (`brokerCluster`). What Burrow tells of its own configuration, and deleting a group, are
+not answered.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from broker.runtime.async_steps import run_async
+from proxy.operate.burrow import Queues, status_of, topics_of
+from proxy.operate.node_view import NodeView
+
+PREFIX = "/v3/"
+_INVALID = b'{"error":true,"message":"invalid request type","result":{}}\n'
+
+
+class BurrowPaths:
+    """Answers as Burrow does.
+
+    Args:
+        node: The node.
+    """
+
+    def __init__(self, node: NodeView) -> None:
+        self._node = node
+        self._host = platform.node()
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the paths; what is under `/v3/` besides is refused as Burrow does."""
+        cluster = "/v3/kafka/{cluster}"
+        router.add_get("/burrow/admin", self._healthy)
+        router.add_get("/v3/kafka", self._clusters)
+        router.add_get(cluster, self._cluster)
+        router.add_get(f"{cluster}/topic", self._topics)
+        router.add_get(f"{cluster}/topic/{{topic}}", self._topic)
+        router.add_get(f"{cluster}/topic/{{topic}}/consumers", self._topic_consumers)
+        router.add_get(f"{cluster}/consumer", self._consumers)
+        router.add_get(f"{cluster}/consumer/{{consumer}}", self._consumer)
+        router.add_get(f"{cluster}/consumer/{{consumer}}/status", self._status)
+        router.add_get(f"{cluster}/consumer/{{consumer}}/lag", self._lag)
+        router.add_get("/v3/{rest:.*}", self._invalid)
+
+    async def _healthy(self, _: web.Request) -> web.Response:
+        return web.Response(text="GOOD")
+
+    async def _invalid(self, _: web.Request) -> web.Response:
+        return web.Response(body=_INVALID, status=404, content_type="text/plain", charset="utf-8")
+
+    async def _clusters(self, request: web.Request) -> web.Response:
+        return self._said(request, "cluster list returned", clusters=[self._node.cluster])
+
+    async def _cluster(self, request: web.Request) -> web.Response:
+        if not self._is_here(request):
+            return self._not_found(request, "cluster module not found")
+        profile = {"name": "", "client-id": "", "kafka-version": "", "tls": None, "sasl": None}
+        module = {
+            "class-name": "pyddmq",
+            "servers": [],
+            "client-profile": profile,
+            "topic-refresh": 0,
+            "offset-refresh": 0,
+        }
+        return self._said(request, "cluster module detail returned", module=module)
+
+    async def _topics(self, request: web.Request) -> web.Response:
+        if not self._is_here(request):
+            return self._not_found(request, "cluster not found")
+        return self._said(request, "topic list returned", topics=sorted(self._ends()))
+
+    async def _topic(self, request: web.Request) -> web.Response:
+        ends = self._ends().get(request.match_info["topic"]) if self._is_here(request) else None
+        if ends is None:
+            return self._not_found(request, "cluster or topic not found")
+        return self._said(request, "topic offsets returned", offsets=ends)
+
+    async def _topic_consumers(self, request: web.Request) -> web.Response:
+        if not self._is_here(request):
+            return self._not_found(request, "cluster not found")
+        topic = request.match_info["topic"]
+        groups = [name for name in self._groups() if any(each == topic for each, _ in self._node.samples(name) or ())]
+        return self._said(request, "consumers of topic returned", consumers=groups)
+
+    async def _consumers(self, request: web.Request) -> web.Response:
+        if not self._is_here(request):
+            return self._not_found(request, "cluster not found")
+        return self._said(request, "consumer list returned", consumers=self._groups())
+
+    async def _consumer(self, request: web.Request) -> web.Response:
+        queues = self._queues(request)
+        if queues is None:
+            return self._not_found(request, "cluster or consumer not found")
+        return self._said(request, "consumer detail returned", topics=topics_of(queues))
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return await self._judged(request, show_all=False)
+
+    async def _lag(self, request: web.Request) -> web.Response:
+        return await self._judged(request, show_all=True)
+
+    async def _judged(self, request: web.Request, *, show_all: bool) -> web.Response:
+        cluster, group = request.match_info["cluster"], request.match_info["consumer"]
+        queues, now_ms = self._queues(request), self._node.clock.wall_ms()
+        found = await run_async(status_of(cluster, group, queues, now_ms, show_all=show_all))
+        return self._said(request, "consumer status returned", 404 if queues is None else 200, status=found)
+
+    def _is_here(self, request: web.Request) -> bool:
+        return request.match_info["cluster"] == self._node.cluster
+
+    def _groups(self) -> list[str]:
+        return sorted(each.group for each in self._node.groups(details_max=0))
+
+    def _queues(self, request: web.Request) -> Queues | None:
+        return self._node.samples(request.match_info["consumer"]) if self._is_here(request) else None
+
+    def _ends(self) -> dict[str, list[int]]:
+        return {
+            each.topic: [queue.max for queue in sorted(each.queues, key=lambda queue: queue.queue)]
+            for each in self._node.topics()
+            if not each.system
+        }
+
+    def _not_found(self, request: web.Request, message: str) -> web.Response:
+        return self._answer(request, {"error": True, "message": message}, 404)
+
+    def _said(self, request: web.Request, message: str, http_status: int = 200, **fields: Any) -> web.Response:
+        return self._answer(request, {"error": False, "message": message, **fields}, http_status)
+
+    def _answer(self, request: web.Request, body: dict[str, Any], http_status: int) -> web.Response:
+        body["request"] = {"url": request.path, "host": self._host}
+        return web.Response(body=msgspec.json.encode(body), status=http_status, content_type="application/json")
