@@ -108,19 +108,24 @@ class NumberedProducer(Producer):
 
     def on_reply(self, link: Link, about: list[Publish], reply: Reply, stamp: Stamp) -> None:
         code = reply.value.code if reply.error is None else None
+        # Not so where another attempt was answered before: each that arrived has an answer of its own.
+        is_open = self._open is not None and self._open[1] is about
         if code == ResultCode.OK:
-            self._sequence += len(about)
             self._silence.ended(about[0].sent.time, stamp.time)
-            self._open = None
+            if is_open:
+                self._sequence += len(about)
+                self._open = None
             if reply.value.repeat:
                 self.around.counts["repeat_answered"] += 1
             if reply.value.repeat == Repeat.OLDER:
                 self._settle(about, "unknown", stamp)
                 return
-        elif code in REFUSED_CODES and self._attempts == 1:
-            self._open = None
         elif code == ResultCode.FAIL_GAP and self._is_durable() and not self._silence.is_too_long(stamp.time):
             raise PromiseBroken(1, f"message {about[0].uid} came in order and was answered as behind a gap")
+        elif code is not None and not is_open:
+            return
+        elif code in REFUSED_CODES and self._attempts == 1:
+            self._open = None
         elif code in REFUSED_CODES or code == ResultCode.FAIL_GAP:
             self.around.counts["sent_under_new_name"] += 1
             # An attempt that was lost on the way may come still: then nobody knows. What follows has another name.

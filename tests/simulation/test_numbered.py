@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.clients import ProducerHabits
 from tests.simulation.facts import PromiseBroken
-from tests.simulation.numbered import Silence, add_numbered
+from tests.simulation.numbered import NumberedProducer, Silence, add_numbered
 from tests.simulation.waits import Walls
 from tests.simulation.world import World
 
@@ -158,6 +158,23 @@ def test_producer_that_is_told_a_gap_after_a_long_silence_goes_on_under_a_new_na
     world.run(seconds=20)
     assert world.report.events["sent_under_new_name"] == 1
     assert world.report.events["publish_code_0"]
+
+
+def test_second_attempt_that_is_answered_too_counts_once() -> None:
+    """Both attempts of one message arrive: the second is answered as its repeat, and the next has the next number."""
+    world = make_world()
+    producer = world.clients[0]
+    assert isinstance(producer, NumberedProducer)
+    while producer._open is None:
+        world.run(seconds=0.001)
+    number, count = producer._sequence, len(producer._open[1])
+    producer._again()
+    world.run(seconds=1)
+    assert producer._open is None
+    assert producer._sequence == number + count
+    assert world.report.events["repeat_answered"] == 1
+    world.run(seconds=10)
+    assert world.report.events["sent_under_new_name"] == 0
 
 
 @pytest.mark.parametrize("step_ms", [0, 9 * MINUTE_MS, -60 * MINUTE_MS])
