@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model
 from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
@@ -44,6 +45,9 @@ _ONE_NODE = "one node consumes every queue; take it out"
 
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     LagConfig: {},
+    LagAlarmsConfig: {},
+    AlarmRuleConfig: {},
+    MuteConfig: {},
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),

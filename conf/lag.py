@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
+from conf.alarms import LagAlarmsConfig
 from conf.base import Model, Reload, setting
+from conf.durations import Duration, duration_ms
 
 _LIVE = Reload.LIVE
 _MIB = 1024 * 1024
-_DURATION = re.compile(r"([1-9][0-9]{0,8})(ms|s|m|h|d)")
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EVERY_MS = (1_000, 3_600_000)
 
 Keys = Literal["plain", "hashed", "off"]
 Tier = Literal["raw", "minute", "hour"]
-
-
-def duration_ms(text: str) -> int:
-    """Return the milliseconds of a duration such as `10s`.
-
-    Raises:
-        ValueError: The text is none.
-    """
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is no duration; write a number and one of ms, s, m, h, d, such as 10s or 2d")
-    return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def _check_duration(text: str) -> str:
-    duration_ms(text)
-    return text
 
 
 def _check_every(text: str) -> str:
@@ -46,9 +28,6 @@ def _check_every(text: str) -> str:
 def off_of_yaml(value: Any) -> Any:
     """Take YAML's `off`, which is false, for the word."""
     return "off" if value is False else value
-
-
-Duration = Annotated[str, AfterValidator(_check_duration)]
 
 
 class LagConfig(Model):
@@ -78,6 +57,7 @@ class LagConfig(Model):
         reload=_LIVE,
         ge=4 * _MIB,
     )
+    alarms: LagAlarmsConfig = setting(LagAlarmsConfig(), "Alarms: see `lag.alarms`.", reload=_LIVE)
 
     @property
     def every_ms(self) -> int:

@@ -122,6 +122,9 @@ class _Reader:
         node = self._read_node(tree)
         lag = self._read_lag(tree)
         topics = self._read_topics(tree)
+        if lag.alarms.topic is not None and lag.alarms.topic not in topics:
+            hint = checks.nearest(lag.alarms.topic, topics)
+            self._problem(("lag", "alarms", "topic"), f"{lag.alarms.topic} is none of `topics`; {hint}list it there")
         groups = self._read_groups(tree, node, topics)
         return None if self.problems else Config(node=node, lag=lag, topics=topics, groups=groups)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model, Reload
 from conf.foreign import FOREIGN, Foreign
 from conf.lag import LagConfig
@@ -90,6 +91,9 @@ _TAIL = """
 _SECTIONS: list[tuple[type[Model], str, str]] = [
     (NodeConfig, "node", "One node: where it listens, how it stores, and its bounds."),
     (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
+    (LagAlarmsConfig, "lag.alarms", "Alarms about consumption lag ([alarms](lag-alarms.md))."),
+    (AlarmRuleConfig, "lag.alarms.rules[]", "A list of what is an alarm, and where it is told."),
+    (MuteConfig, "lag.alarms.mute[]", "A list of groups whose alarms are kept and not told."),
     (TopicConfig, "topics.<name>", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
     (GroupConfig, "groups[]", "A list of consumer groups."),
     (SubscriptionConfig, "groups[].topics[]", "What a group reads from one topic, and how."),
@@ -123,6 +127,8 @@ def _default(field: FieldInfo, extra: dict[str, Any]) -> str:
         return "required"
     if field.default is None:
         return str(extra.get("absent", "none"))
+    if isinstance(field.default, Model):
+        return "all defaults"
     if isinstance(field.default, bool):
         return "`true`" if field.default else "`false`"
     if isinstance(field.default, int):
@@ -149,7 +155,7 @@ def _type_name(annotation: Any) -> tuple[str, str]:
     if origin is list:
         item = get_args(annotation)[0]
         return ("list of whole numbers" if item is int else "list of text" if item is str else "list"), ""
-    if origin is dict:
+    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, Model)):
         return "mapping", ""
     return _TYPES[annotation], ""
 

@@ -18,6 +18,7 @@ from broker.views import QueueRange
 from lag.samples import QueueSample
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
@@ -89,6 +90,10 @@ class PlainNode:
         """Judge nothing, and return `lag_answer`."""
         yield
         return self.lag_answer
+
+    def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
+        """None."""
+        return LagAlarmsAnswer(now_ms=0, rules=0, alarms=[], mutes=[], waiting=0, dropped=0, troubles={})
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         return [each for each in self.position_list if group in (None, each.group)]

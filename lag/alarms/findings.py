@@ -1,4 +1,4 @@
-"""From the windows of a node to one judged round, a topic at a time."""
+"""From the windows of a node to one judged round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def everything(_group: str, _topic: str) -> bool:
 def judging(
     windows: Windows, time_ms: int, *, whose: tuple[str, str], limits_of: LimitsOf, wanted: Wanted = everything
 ) -> Generator[None, None, JudgedRound]:
-    """Judge what the windows have, in steps of a topic.
+    """Judge what the windows have, in steps.
 
     Args:
         windows: The node's, with the round in them.
@@ -31,24 +31,23 @@ def judging(
         limits_of: Thresholds.
         wanted: What is left out is as if it were not there.
     """
+    judged = yield from windows.judging(time_ms, limits_of)
     found = []
-    for topic in windows.judged_topics(time_ms, limits_of):
-        for (group, name, queue), verdict, _sample in topic:
-            if not wanted(group, name):
-                continue
-            late = verdict.figures["time_lag_low_ms"]
-            found.append(
-                Finding(
-                    group=group,
-                    topic=name,
-                    queue=queue,
-                    status=verdict.status,
-                    cause=verdict.cause,
-                    evidence=verdict.evidence,
-                    advice=verdict.advice,
-                    lag=verdict.figures["lag"],
-                    time_lag_ms=None if late is None else round(late),
-                )
+    for (group, topic, queue), verdict, _sample in judged:
+        if not wanted(group, topic):
+            continue
+        late = verdict.figures["time_lag_low_ms"]
+        found.append(
+            Finding(
+                group=group,
+                topic=topic,
+                queue=queue,
+                status=verdict.status,
+                cause=verdict.cause,
+                evidence=verdict.evidence,
+                advice=verdict.advice,
+                lag=verdict.figures["lag"],
+                time_lag_ms=None if late is None else round(late),
             )
-        yield
+        )
     return JudgedRound(cluster=whose[0], node=whose[1], time_ms=time_ms, findings=tuple(found))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from broker.runtime.file_writes import Steps, at_once
 from broker.runtime.seams import Disk, DiskFile
 
 TAIL_BYTES: Final = 4 << 20
@@ -40,13 +41,17 @@ class AlarmLines:
         Raises:
             OSError: The disk refused; the file is read back before the next try.
         """
+        return at_once(self._disk, self.appending(events))
+
+    def appending(self, events: Sequence[dict[str, Any]]) -> Steps[frozenset[str]]:
+        """`append` in steps. Returns and raises the same."""
         try:
-            file = self._file or self._open()
+            file = self._file or (yield from self._opening())
             lines = [_line(event) for event in events if event["key"] not in self._there]
             if lines:
                 file.write(self._size, lines)
             # Also of lines that are there already: nobody knows whether whoever wrote them came to sync them.
-            file.sync()
+            yield file
         except OSError:
             self.close()
             raise
@@ -61,14 +66,14 @@ class AlarmLines:
         if file is not None:
             file.close()
 
-    def _open(self) -> DiskFile:
+    def _opening(self) -> Steps[DiskFile]:
         folder = self._path.rpartition("/")[0]
         if folder:
             self._disk.make_folder(folder)
         is_new = not self._disk.exists(self._path)
         file = self._file = self._disk.open(self._path, create=True)
         if is_new and folder:
-            self._disk.sync_folder(folder)
+            yield folder
         size = file.size()
         tail = file.read(max(0, size - TAIL_BYTES), min(size, TAIL_BYTES))
         whole, _, torn = tail.rpartition(b"\n")

@@ -6,8 +6,8 @@ state's outbox in the same step, so that one write of the state makes both durab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lag.alarms.model import (
@@ -22,6 +22,7 @@ from lag.alarms.model import (
     AlarmState,
     Finding,
     JudgedRound,
+    Mute,
     event_of,
 )
 
@@ -42,11 +43,13 @@ class AlarmPolicy:
         rules: The first that fits a group and status counts.
         recipients: Whom the alarms of a group are for.
         silence_ms: How long a node may record nothing.
+        mutes: Mutes of the configuration, by group, besides those of the state.
     """
 
     rules: tuple[AlarmRule, ...]
     recipients: Callable[[str], tuple[str, ...]] = nobody
     silence_ms: int = 60_000
+    mutes: Mapping[str, Mute] = field(default_factory=dict)
 
     def rule_of(self, group: str, status: str) -> AlarmRule | None:
         """Return the rule that counts; null: it is no alarm."""
@@ -154,8 +157,8 @@ class _Step:
             lag=worst.lag,
             time_lag_ms=worst.time_lag_ms,
         )
-        mute = self.state.mutes.get(alarm.group)
-        if opened_ms is not None and (mute is None or time_ms >= mute.until_ms):
+        mutes = [by_group.get(alarm.group) for by_group in (self.state.mutes, self.policy.mutes)]
+        if opened_ms is not None and not any(mute is not None and time_ms < mute.until_ms for mute in mutes):
             if not alarm.told:
                 alarm = self.tell(alarm, OPENED)
             elif rule.repeat_ms and time_ms - alarm.told_ms >= rule.repeat_ms:

@@ -82,22 +82,7 @@ class Windows:
 
     def judged(self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None) -> list[Judged]:
         """Judge at once, as `judging` does in steps."""
-        return [each for topic in self.judged_topics(now_ms, limits_of, group) for each in topic]
-
-    def judged_topics(
-        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None
-    ) -> Iterator[list[Judged]]:
-        """`judged`, a topic of a group at a time: for who has other work between two of them."""
-        found: list[Judged] = []
-        for each in self._judged(now_ms, limits_of, group):
-            if each is None:
-                continue
-            if found and found[-1].place[:2] != each.place[:2]:
-                yield found
-                found = []
-            found.append(each)
-        if found:
-            yield found
+        return [each for each in self._judged(now_ms, limits_of, group) if each is not None]
 
     def judging(
         self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None

@@ -148,6 +148,9 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "lag_journal_not_tidied": "Coarser files of the lag journal could not be made, or old ones not deleted.",
         "visible_end_not_written": "Up to where others may read the log could not be written; they see nothing newer.",
         "lag_round_failed": "A fault while the node noted where its groups stand; the next round is made.",
+        "lag_alarm_not_told": "An alarm could not be told to a place; `sink` names it, and it is tried again.",
+        "lag_alarms_not_written": "What is known of alarms could not be written; nothing is told until it is.",
+        "lag_alarms_unreadable": "What was known of alarms cannot be read; it begins anew, and alarms may open again.",
         # Retention and operators.
         "admin_change": "Somebody changed something through the admin port: who, what, and with which outcome.",
         "log_file_deleted": "Retention deleted a file of the log.",

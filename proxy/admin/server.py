@@ -174,6 +174,7 @@ class _Routes:
         application.router.add_get("/api/groups/stuck", self._stuck)
         application.router.add_get("/api/offsets", self._offsets)
         application.router.add_get("/api/lag", self._judged)
+        application.router.add_get("/api/lag/alarms", self._lag_alarms)
         application.router.add_get("/api/attention", self._attention)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/transactions", self._transactions)
@@ -299,6 +300,9 @@ class _Routes:
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
         return _json(document)
 
+    async def _lag_alarms(self, request: web.Request) -> web.Response:
+        return self._listed(request, "group", _lag_alarms, _NO_GROUP)
+
     def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
         """Answer with all of a kind, or what belongs to the one that the request names."""
         name = request.query.get(kind)
@@ -412,6 +416,10 @@ def _json(answer: View, status: int = 200) -> web.Response:
 def _sentence(error: Exception) -> str:
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _lag_alarms(node: NodeView, *, limit: int, name: str | None) -> View | None:
+    return node.lag_alarms(group=name, limit=limit)
 
 
 def _limit(request: web.Request) -> int:

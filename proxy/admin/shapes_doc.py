@@ -11,6 +11,7 @@ from msgspec.structs import fields
 
 from broker.views import TimerStatus, View, WaitingMessage
 from proxy.node.views import ReloadResult
+from proxy.operate.views.alarms import LagAlarmsAnswer, MuteResult
 from proxy.operate.views.changes import (
     CancelsResult,
     DecisionResult,
@@ -45,6 +46,7 @@ MODULES = (
     *(
         f"proxy.operate.views.{name}"
         for name in (
+            "alarms",
             "changes",
             "dead_letters",
             "errors",
@@ -67,6 +69,7 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/groups/stuck", (StuckAnswer,)),
     ("GET /api/offsets", (OffsetsAnswer,)),
     ("GET /api/lag", (LagAnswer,)),
+    ("GET /api/lag/alarms", (LagAlarmsAnswer,)),
     ("GET /api/attention", (AttentionAnswer,)),
     ("GET /api/stats", (StatsAnswer,)),
     ("GET /api/delays", (DelaysAnswer,)),
@@ -77,6 +80,7 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/dead-letters", (DeadLetterGroupsAnswer, DeadLettersAnswer, DeadLetterFigures)),
     ("POST /api/groups/retry, skip, dead-letter", (HeadResult,)),
     ("POST /api/groups/pause, resume", (PauseResult,)),
+    ("POST /api/lag/mute", (MuteResult,)),
     ("POST /api/offsets/reset", (ResetResult,)),
     ("POST /api/topics, /api/topics/alter", (TopicResult,)),
     ("DELETE /api/topics", (DeletionResult,)),

@@ -23,8 +23,10 @@ from proxy.node.reload import Reloader
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.troubles import troubles_of
+from proxy.operate.lookups.alarms import alarms_of
 from proxy.operate.lookups.lag import lag_steps
 from proxy.operate.moments import moment_text
+from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
@@ -177,6 +179,10 @@ class LiveNode:
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         """Return the last samples of a group's queues."""
         return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
+
+    def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
+        """Alarms about that."""
+        return alarms_of(self._node, limit=limit, group=group)
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection."""

@@ -20,6 +20,7 @@ from broker.transaction.transactions import Transactions
 from lag.samples import QueueSample
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
@@ -91,6 +92,10 @@ class NodeView(Protocol):
 
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
+        ...
+
+    def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
+        """Open alarms about that; of one group when given, None where there is none of that name."""
         ...
 
     def connections(self) -> Sequence[ConnectionView]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from broker.deduplication.deduplication import Deduplication
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
@@ -52,6 +53,11 @@ class Observed(Protocol):
     @property
     def timers(self) -> Timers:
         """Delivers timed ones."""
+        ...
+
+    @property
+    def deduplication(self) -> Deduplication:
+        """Messages of deduplicating producers."""
         ...
 
     @property

@@ -24,6 +24,7 @@ from lag.journal.reader import JournalReader, Wanted
 from lag.journal.writer import FILE_MS, FOLDER, JournalWriter, Origin, WriterLimits
 from lag.rules.limits import Limits
 from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
+from proxy.recording.alarms import NodeAlarms
 from proxy.recording.events import Notes, RetentionNotes
 from proxy.recording.node import Observed, SampleSink
 from proxy.recording.queue_samples import QueueSampler
@@ -75,6 +76,7 @@ class Recorder:
         notes: Takes what happens to the node and its groups.
         last: The last round; None before the first.
         windows: The last samples of each queue.
+        alarms: What follows from those.
         trouble: Why that is not in the journal; None: it is.
 
     Args:
@@ -93,6 +95,7 @@ class Recorder:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = Windows()
+        self.alarms = NodeAlarms(node, runtime)
         self.trouble: str | None = None
         self._node = node
         self._runtime = runtime
@@ -117,11 +120,13 @@ class Recorder:
         self._scheduled = ScheduledSampler(self._node, self._runtime.clock)
         self._node.store.retention.holds.append(RetentionNotes(self.notes))
         self.notes.add(EventKind.START, detail="the node serves")
+        self.alarms.start()
         self.configure()
 
     def configure(self) -> None:
         """Bring the settings in force after a reload to bear."""
         before, self._config = self._config, self._node.config.lag
+        self.alarms.configure()
         if before is not None and (before.enabled, before.every_ms) == (self._config.enabled, self._config.every_ms):
             return
         self._end(write=True)
@@ -145,6 +150,7 @@ class Recorder:
         """Note that the node stops, and end the journal's file."""
         self.notes.add(EventKind.STOP, detail="the node was stopped")
         self._end(write=True)
+        self.alarms.stop()
 
     def _end(self, *, write: bool) -> None:
         self.stop()
@@ -224,6 +230,7 @@ class Recorder:
         self._queues_seen.value = len(samples)
         yield
         yield from self._write(sink, self.last)
+        yield from self.alarms.round(self.windows, time_ms)
         if isinstance(sink, JournalWriter):
             yield from self._tiers.round(self._node, sink.current)
 

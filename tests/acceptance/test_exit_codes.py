@@ -32,6 +32,8 @@ OF_A_NODE: dict[str, list[list[str]]] = {
     "groups pause": [[NOBODY], ["billing", "--topic", NOBODY]],
     "groups resume": [[NOBODY]],
     "lag show": [[NOBODY]],
+    "lag alarms": [[NOBODY]],
+    "lag mute": [[NOBODY, "--for", "1h"]],
     "topics show": [[NOBODY]],
     "topics alter": [[NOBODY, "--queues", "9"]],
     "topics delete": [[NOBODY, "--yes", NOBODY]],

@@ -15,6 +15,7 @@ from lag.samples import QueueSample
 from proxy.node.node import Node
 from proxy.operate.lookups.lag_modes import as_burrow, as_ddmq, status_in_mode, thresholds_of
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, Mode
+from proxy.recording.limits import limits_of_config
 
 FIGURES = (
     "lag",
@@ -94,11 +95,7 @@ def _config(node: Node, group: str) -> GroupConfig | None:
 
 def limits_of(node: Node, group: str, topic: str) -> Limits:
     """Return the thresholds of a group on a topic: its `delayTimeThreshold`, and the rules' own."""
-    usual = Limits()
-    found = _config(node, group)
-    config = None if found is None else next((each for each in found.topics if each.topic == topic), None)
-    target_ms = usual.target_ms if config is None else config.delay_time_threshold
-    return Limits(target_ms=target_ms, floor_ms=min(usual.floor_ms, target_ms))
+    return limits_of_config(_config(node, group), topic)
 
 
 def worst_level(levels: Iterable[str]) -> str:

@@ -1,0 +1,127 @@
+"""Alarms by HTTP against a server on the loopback: in order, until taken, with a key, and nobody waits."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from lag.alarms.webhook import Webhook
+
+PATIENCE_SECONDS = 10.0
+GAPS = (0.02, 0.05)
+EVENTS = [{"key": f"A-{number}", "number": number} for number in range(3)]
+
+
+class Receiver:
+    """Answers with the given statuses, then with 200; keeps what came."""
+
+    def __init__(self, statuses: list[int], *, delay: float = 0.0) -> None:
+        self.came: list[tuple[str, Any]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.came.append((self.headers["Idempotency-Key"], json.loads(body)))
+                time.sleep(delay if len(receiver.came) == 1 else 0)
+                self.send_response(statuses[len(receiver.came) - 1] if len(receiver.came) <= len(statuses) else 200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/lag?x=1"
+
+
+@pytest.fixture
+def made() -> Iterator[list[Any]]:
+    """What is closed at the end."""
+    found: list[Any] = []
+    yield found
+    for each in found:
+        if isinstance(each, Webhook):
+            each.close(PATIENCE_SECONDS)
+        else:
+            each.server.shutdown()
+            each.server.server_close()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.005)
+
+
+def taken(hook: Webhook, count: int) -> set[str]:
+    """Wait for so many keys that were taken."""
+    keys: set[str] = set()
+
+    def enough() -> bool:
+        keys.update(hook.take())
+        return len(keys) >= count
+
+    until(enough)
+    return keys
+
+
+def test_events_come_in_order_each_with_its_key(made: list[Any]) -> None:
+    """Offered twice, posted once."""
+    receiver = Receiver([])
+    hook = Webhook(receiver.url, 5_000, GAPS)
+    made += [receiver, hook]
+    hook.offer(EVENTS)
+    hook.offer(EVENTS)
+    assert taken(hook, 3) == {"A-0", "A-1", "A-2"}
+    assert receiver.came == [(str(each["key"]), each) for each in EVENTS]
+    assert (hook.trouble, hook.failures) == (None, 0)
+
+
+@pytest.mark.parametrize("status", [500, 404, 302])
+def test_refused_event_is_posted_again_before_those_behind_it(made: list[Any], status: int) -> None:
+    """With the same key; what went wrong is told. A redirect is no success."""
+    receiver = Receiver([status, status])
+    hook = Webhook(receiver.url, 5_000, GAPS)
+    made += [receiver, hook]
+    hook.offer(EVENTS)
+    assert taken(hook, 3) == {"A-0", "A-1", "A-2"}
+    assert [key for key, _ in receiver.came] == ["A-0", "A-0", "A-0", "A-1", "A-2"]
+    assert hook.failures == 2
+
+
+def test_other_end_that_does_not_answer_holds_nobody_up(made: list[Any]) -> None:
+    """Offering returns at once, the try ends by its timeout, and the next one comes."""
+    receiver = Receiver([], delay=0.5)
+    hook = Webhook(receiver.url, 100, GAPS)
+    made += [receiver, hook]
+    began = time.monotonic()
+    hook.offer(EVENTS[:1])
+    assert hook.take() == frozenset()
+    assert time.monotonic() - began < 0.1
+    assert taken(hook, 1) == {"A-0"}
+    assert hook.failures >= 1
+    assert [key for key, _ in receiver.came][:2] == ["A-0", "A-0"]
+
+
+def test_nobody_there_is_told_and_a_stop_does_not_wait_for_the_gap(made: list[Any]) -> None:
+    """The port is closed."""
+    receiver = Receiver([])
+    receiver.server.shutdown()
+    receiver.server.server_close()
+    hook = Webhook(receiver.url, 1_000, (60.0, 60.0))
+    hook.offer(EVENTS)
+    until(lambda: hook.failures == 1)
+    assert "refused" in str(hook.trouble)
+    began = time.monotonic()
+    hook.close(PATIENCE_SECONDS)
+    assert time.monotonic() - began < 5
