@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -91,8 +92,11 @@ def test_body_in_the_text_field_is_stored_byte_for_byte(node: RunningNode) -> No
         )
         decision = {"producerGroup": "p", "handle": half["handle"], "state": 8}
         assert answered(ask(node.producer, protocol, "endTransaction", {"decision": decision}))["code"] == 0
-        request = {"groupId": "billing", "maxBatchSize": 8, "maxLingerTime": 100}
-        found = answered(ask(node.consumer, protocol, "pull", {"request": request}))["messages"]
+        request = {"groupId": "billing", "maxBatchSize": 8, "maxLingerTime": 1000}
+        found: list[Any] = []
+        deadline = monotonic() + PATIENCE_SECONDS
+        while len(found) < 4 and monotonic() < deadline:
+            found += answered(ask(node.consumer, protocol, "pull", {"request": request}))["messages"]
         assert [each["value"] for each in found] == [GBK] * 4
 
 
