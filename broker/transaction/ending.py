@@ -3,6 +3,16 @@
 A decision is final and idempotent. A commit stores the message, then names the half in an op record of the same write;
 a rollback is the op record alone. Who decides is answered when the commit's record, or the op record, is durable. What
 was decided before is told from the halves' states, else from the op records behind the half.
+
+Two decisions of one half may be under way at once: the producer's own and a check's answer, or an operator's. The
+first that comes here counts; it stands in `_deciding` until its record is durable, and the others wait there to be
+answered by what it was: ALREADY_SAME or ALREADY_OTHER. When the write fails all of them are told so, and the half is
+undecided as before.
+
+A half may have several offsets in its life: each check, and each resumption of a discarded one, puts it again at the
+tail, and its handle names the first. `halves.moved` has the present one by transaction id. A decision that meets a
+copy on its way to the disk is made again when that is there, since only one of the two records may be named by the
+op.
 """
 
 from __future__ import annotations

@@ -1,6 +1,15 @@
 """A Thrift server: accepts connections, dispatches their calls to one service, and bounds what they may take.
 
 Both services run on this class, each on a port of its own. It holds no rule of either service.
+
+Replies are written at the end of a turn of the loop, not when they are made: a connection with something to write
+asks for the turn's end (`request_turn`) and is flushed there. So the replies of one turn to one connection are one
+write.
+
+Places are given in the order of asking, up to `maxConnections`, of one address up to `maxConnectionsPerAddress`.
+Where none is left, a connection that was idle for longer than `idleTimeout` gives up its own. Who that is, the sweep
+of all connections finds once a second, so that a connect costs the same with ten thousand open as with ten; between
+two sweeps only those that the last one listed make room.
 """
 
 from __future__ import annotations

@@ -3,6 +3,17 @@
 Rotation is over topics first and then over a topic's queues, one queue per reply, so a topic with a long line delays
 another topic's first message by one batch at most. Every arrival, retry, timeout and give-back wakes parked pulls, in
 the order of their parking, whether bound to a topic or not, in the same call that offers (W51-W54).
+
+A job is in the buffer while it is BUFFERED, and then stands once: in its group queue's `waiting`, in the order read,
+or in `front`, a heap by offset, when it came back. A job that ends meanwhile (a late answer, an operator) is taken
+out of all counts and its place left: `gone` says how many such places a group queue has, and `take` passes them over.
+So nothing is ever searched for. A group queue that has anything left is listed once in its topic's line, and a line
+with such a queue once in the rotation; both lists are corrected by whoever takes from them, not by whoever empties
+them.
+
+Parked pulls stand by their numbers in two lines, those for any topic and those for one; the lower number of the two
+heads is served. A wake may give its batch back, which offers again: `_serving` makes that a later round of the same
+call, so that no pull is served twice and the stack does not grow.
 """
 
 from __future__ import annotations
@@ -146,6 +157,7 @@ class PullBuffer:
         group_queue.line.jobs -= 1
         self.jobs -= 1
         self.bytes -= job.size
+        assert self.jobs >= 0 <= group_queue.line.jobs, "a job that ended was counted once"
 
     def drop(self, group_queues: Iterable[GroupQueue]) -> None:
         """Take all jobs of these group queues out, at the end of a generation."""
@@ -158,6 +170,7 @@ class PullBuffer:
             group_queue.line.jobs -= len(left)
             self.jobs -= len(left)
             self.bytes -= sum(job.size for job in left)
+            assert self.jobs >= 0 <= self.bytes, "what is left of a generation was counted"
 
     def take(self, topic: str | None, count_max: int | None, holder: Holder) -> Batch | None:
         """Hand out one batch of one queue, or None when there is nothing.

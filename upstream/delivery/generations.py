@@ -2,6 +2,18 @@
 
 A changed configuration ends a generation gently: it reads and hands out nothing more, and the next one starts when
 nothing of it is out, or after `drain_seconds`. What keeps a generation from starting is said and tried again (R8, W45).
+
+A place has one generation at most, and goes round:
+
+    starting  --made and started-->  running  --replace-->  draining  --drained, or drain_seconds-->  starting
+
+`starting` is tried again every 5 s where it raised, and every second where the queues are another's ("waiting"). With
+no configuration wanted the place ends instead.
+
+What the next one will be is read when it starts, so that of several reloads during one drain the last counts. The
+time of a drain is counted from the first of them: a configuration that is changed all the time is replaced all the
+same. Trackers, attempts and held keys are the group queues', which outlive generations: what a replacement costs is
+what was read ahead.
 """
 
 from __future__ import annotations

@@ -3,6 +3,15 @@
 Whether a result is of the present delivery, `upstream.delivery.crossing` decides. A success of another one finishes the
 offset all the same; the key waits for the present delivery's answer or timeout. A fail counts for the present delivery
 only.
+
+Why the two differ: a success says that somebody has done the work, which stays true whoever did it, so that to
+deliver again would only repeat it. A fail says that one attempt did not work, and the present one may still. The key
+must wait in the first case, since the present holder may be at work on the message while the next one of the key ran
+beside it (D40).
+
+Most answers are of the present delivery and in its order. These go through `job_loops.finish` in one call, up to the
+first that is anything else; that one, and all of an answer that may have crossed a delivery on the wire, are looked
+at one by one.
 """
 
 from __future__ import annotations

@@ -3,6 +3,15 @@
 `pump` is the heart: it admits ready jobs while there are permits and rate tokens, and reads on while nothing ready is
 left over. Everything that frees something (an ack, an arrival, a retry, a token) calls it. All of it runs in the
 loop's thread.
+
+Three bounds say how much is taken on, each of something else. Permits (`concurrency`) bound jobs between their
+admission and their end, tokens (`maxTps`) admissions per second, and READ_AHEAD_JOBS with the buffer's own bounds
+what is read and not yet asked for. Jobs behind an unfinished job of their key have none of the three: they wait in
+the key's list (`order`), and `waiting_max` of them stop the reading, since what follows could only wait too. Pressure
+goes backwards this way: no pull, so no ack, so no permit, so no admission, so no read; the backlog stays on the disk.
+
+`pump` does not call itself: an action that ends a job at once comes back into it through `outcomes`, is noted
+(`_pumping`), and goes on in the round that runs. After READS_PER_PUMP reads it asks the loop for another turn.
 """
 
 from __future__ import annotations

@@ -3,6 +3,16 @@
 What is delivered takes the place of its record in the timer topic (D27), and so do rolls, which go to the timer topic
 again. A refused timer is kept apart: it holds up nobody, and is tried again every RETRY_SECONDS. With REFUSED_MAX
 refused, further ones are put again at the log's tail, due DEFER_MS later, so that memory and checkpoint stay small.
+
+A timer is delivered once, whatever stops between, because its delivery names the record that it replaces: the log
+decides, and a start finds there what was delivered, not in the wheel. What the log does not say yet is kept here:
+`superseded`, records that a cancel or a move has replaced that is not in the wheel; `held`, those that a cancel under
+way is about to replace, with what of them came due meanwhile; and what was appended and is not durable (`delivery`).
+`release` asks all of them first, then whether unit and record say the same, then whether a cancel of RocketMQ's names
+the timer.
+
+Most timers are ones that this broker wrote and nothing follows: `release_plain` makes these together, and leaves the
+others to `release`, one by one and in order.
 """
 
 from __future__ import annotations
