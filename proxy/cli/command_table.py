@@ -23,6 +23,7 @@ from proxy.cli.commands import (
     topic_commands,
 )
 from proxy.cli.demo import demo_command, demo_delay_command, demo_order_command, demo_transaction_command
+from proxy.cli.demo.demo_lag_command import lag as demo_lag
 from proxy.cli.store import (
     store_backup_commands,
     store_check_command,
@@ -75,6 +76,7 @@ FOLDERS = (
         commands={
             "events": demo_command.events,
             "delay": demo_delay_command.delay,
+            "lag": demo_lag,
             "order": demo_order_command.order,
             "transaction": demo_transaction_command.transaction,
         },

@@ -1,0 +1,154 @@
+"""`pyddmq demo lag`: groups brought into trouble, what the node says of each, and the report of it."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from proxy.cli.demo.demo_command import print_checks, print_verdict
+from proxy.cli.errors import CliError
+from proxy.cli.options import AsJson
+from proxy.cli.output import print_json, print_line, print_table, progress
+from proxy.cli.store.store_files import store_errors
+from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from lag.report.data import Report
+    from proxy.demo.lag.run import LagRun
+    from proxy.demo.lag.verdict import LagReport
+
+NO_SPARK = "no report: it runs on Spark, and there is no {name}; pip install 'pyddmq[server,spark]'"
+
+SMALL_DATA = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Of some thousand rows, compiling a plan costs more than running it."""
+
+
+class LagStage(enum.StrEnum):
+    """What `--break` leaves out: the staging of one group."""
+
+    WELL = "well"
+    BEHIND = "behind"
+    POISON = "poison"
+    RESET = "reset"
+    PAUSED = "paused"
+    BACK = "back"
+
+
+def lag(
+    *,
+    spoil: Annotated[
+        LagStage | None,
+        typer.Option("--break", help="Leave one group's staging out, to show that its check can fail."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the report and the figures.")] = Path(
+        "lag-demo"
+    ),
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Whether the report is made.")] = True,
+    as_json: AsJson = False,
+) -> int:
+    """Bring six groups into trouble, or out of it, and check what is found of each; needs no running node.
+
+    Twelve minutes of a node with the permit events, in seconds: in this process, in a temporary folder, with waits
+    skipped. Then the report over its journal, by Spark: DIR/lag.html. Exit code 1 when something staged was not found.
+    """
+    from proxy.demo.events import load_events
+    from proxy.demo.lag.run import run_stages, scratch_folder
+    from proxy.demo.lag.stages import EVENTS_PER_SECOND, SECONDS
+    from proxy.demo.lag.verdict import LagReport, judge
+
+    report: Report | None = None
+    missing = "no report was asked for" if not spark else ""
+    with store_errors(out), scratch_folder() as folder:
+        out.mkdir(parents=True, exist_ok=True)
+        with progress("a node's time", SECONDS, unit="seconds", enabled=not as_json) as advance:
+            run = run_stages(
+                folder,
+                load_events(SECONDS * EVENTS_PER_SECOND),
+                broken=() if spoil is None else (spoil.value,),
+                told=lambda seconds: advance(round(seconds)),
+            )
+        if spark:
+            report, missing = _report(run, out)
+    checks, found = judge(run, report)
+    outcome = LagReport(
+        run=uuid.uuid4().hex[:12],
+        checks=checks,
+        found=found,
+        page=None if report is None else str(out / "lag.html"),
+        missing=missing,
+    )
+    if as_json:
+        print_json(outcome.as_json())
+    else:
+        _print(outcome)
+    return ExitCode.OK if outcome.passed else ExitCode.CHECK_FAILED
+
+
+def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
+    """Make the report and write it as a page and as JSON; without Spark null, and why.
+
+    Raises:
+        CliError: Spark is there and failed.
+    """
+    from proxy.demo.lag.stages import TARGET_MS
+
+    try:
+        from lag.report.page import render_html
+        from lag.rules.limits import Limits
+        from lag.spark.jobs.history import Window
+        from lag.spark.jobs.inputs import Input
+        from lag.spark.jobs.program import rendered
+        from lag.spark.jobs.report import ReportOptions, make_report
+        from lag.spark.session import SessionOptions, session
+        from lag.spark.shipping import ship
+    except ImportError as error:
+        return None, NO_SPARK.format(name=error.name)
+    log = str(out / "spark.log")
+    try:
+        made = session(SessionOptions(master="local[2]", cores=2, ui=False, log_file=log, settings=SMALL_DATA))
+    except RuntimeError as error:
+        return None, f"no report: {error}"
+    try:
+        ship(made)
+        window = Window(from_ms=run.from_ms, to_ms=run.to_ms + 1)
+        report = make_report(
+            made,
+            ReportOptions(
+                given=Input(journals=[run.journal]),
+                window=window,
+                limits=Limits(target_ms=TARGET_MS),
+                title="Six groups in trouble, or out of it",
+                compared=False,
+                made_ms=run.to_ms,
+            ),
+        )
+    except RuntimeError as error:
+        raise CliError(f"the report failed: {error}; what Spark said is in {log}", ExitCode.CHECK_FAILED) from error
+    finally:
+        made.stop()
+    (out / "lag.html").write_text(render_html(report), encoding="utf-8")
+    (out / "lag.json").write_text(rendered(report, "json"), encoding="utf-8")
+    return report, ""
+
+
+def _print(outcome: LagReport) -> None:
+    from proxy.demo.lag.verdict import said
+
+    rows = [
+        (
+            each.stage.group,
+            each.stage.story,
+            said((each.stage.status, each.stage.cause)),
+            said(each.node),
+            "" if outcome.missing else said(each.report),
+        )
+        for each in outcome.found
+    ]
+    print_table("what was staged, and what was found", ("group", "story", "staged", "node", "report"), rows)
+    print_checks(outcome.checks)
+    print_line(outcome.missing or f"report      {outcome.page}")
+    print_verdict(outcome.checks)

@@ -1,0 +1,31 @@
+"""`pyddmq demo lag` without Spark, and with a stage left out; with Spark it is tests/spark's."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.app import run
+from proxy.demo.lag.stages import STAGES
+
+
+def test_stage_left_out_is_noticed_and_missing_spark_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1, the other stages found by the node, and one sentence where the report would be."""
+    for name in [name for name in sys.modules if name == "lag.spark" or name.startswith("lag.spark.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    assert run(["demo", "lag", "--break", "poison", "--out", str(tmp_path / "out"), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert {each["check"]: each["examples"] for each in told["checks"] if not each["passed"]} == {
+        "poison": ["the node says OK where BLOCKED, poison message was staged"]
+    }
+    assert [each["group"] for each in told["stages"]] == [each.group for each in STAGES]
+    assert all(each["node"] == each["staged"] for each in told["stages"] if each["group"] != "poison")
+    assert told["page"] is None
+    assert told["missing"].startswith("no report: it runs on Spark, and there is no pyspark")
