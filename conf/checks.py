@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX
 from conf.foreign import ACTIONS_OF_LATER
-from conf.models import LOW_LEVEL, SubscriptionConfig
+from conf.models import LOW_LEVEL, GroupConfig, SubscriptionConfig
 from conf.node import NodeConfig
 from conf.order_key import is_json_path
 
@@ -187,6 +187,13 @@ def _check_low_level(subscription: SubscriptionConfig) -> Iterator[Finding]:
         yield ("orderKey",), text
     if subscription.retry_topic:
         yield ("retryTopic",), f"a client that fetches keeps what failed itself ({LOW_LEVEL}); take it out"
+
+
+def check_group(group: GroupConfig) -> Iterator[Finding]:
+    """Check what a group's own settings and its topics say together."""
+    if group.is_low_level and group.ack_log_one_in:
+        text = f"clients of {group.group!r} acknowledge offsets ({LOW_LEVEL}), and no message has an end of its own"
+        yield ("ackLog",), f"{text}; take it out"
 
 
 def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) -> Iterator[Finding]:

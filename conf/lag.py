@@ -30,6 +30,20 @@ def off_of_yaml(value: Any) -> Any:
     return "off" if value is False else value
 
 
+def _read_ack_share(value: Any) -> Any:
+    """Return `off`, `all`, or a share above 0 and up to 1."""
+    value = off_of_yaml(value)
+    if value in ("off", "all") or (type(value) in (int, float) and 0 < value <= 1):
+        return float(value) if type(value) is int else value
+    raise ValueError(
+        f"{value!r} is no part of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
+    )
+
+
+AckShare = Annotated[Literal["off", "all"] | float, BeforeValidator(_read_ack_share)]
+"""Which messages of a group an ack log has."""
+
+
 class LagConfig(Model):
     """The `lag` section: what the node notes of consumption lag, for `pyddmq lag` and reports (docs/lag.md)."""
 

@@ -177,7 +177,9 @@ class _Reader:
                 continue
             if group.group in groups:
                 self._problem((*path, "group"), f"{group.group!r} is listed twice; join the two entries into one")
-            groups[group.group] = group.model_copy(update={"topics": subscriptions})
+            groups[group.group] = group = group.model_copy(update={"topics": subscriptions})
+            for below, text in checks.check_group(group):
+                self._problem((*path, *below), text)
         for group in groups.values():
             self._check_dead_letters(group, groups)
         return groups

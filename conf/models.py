@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from conf.base import GroupName, Model, PlainName, Reload, SubscribedTopicName, TopicName, setting
-from conf.lag import LagConfig
+from conf.lag import AckShare, LagConfig
 from conf.node import NodeConfig
 from conf.order_key import check_order_key
 
@@ -286,11 +286,24 @@ class GroupConfig(Model):
     committed_lag_threshold: int = setting(
         10_000, "Lag reports: as the subscription's, for the group as a whole; -1: off.", reload=_LIVE, ge=-1
     )
+    ack_log: AckShare = setting(
+        "off",
+        "What became of single messages is recorded in the group's ack log: of `all`, of none (`off`), or of a share, "
+        "0.01 for one of a hundred.",
+        reload=_LIVE,
+    )
 
     @property
     def enabled_topics(self) -> list[SubscriptionConfig]:
         """The subscriptions that are consumed; an empty list stops the group's consumption (W24)."""
         return [subscription for subscription in self.topics if subscription.enabled]
+
+    @property
+    def ack_log_one_in(self) -> int:
+        """One of so many messages is recorded in the ack log; 1: all, 0: none."""
+        if isinstance(self.ack_log, float):
+            return max(1, round(1 / self.ack_log))
+        return int(self.ack_log == "all")
 
     @property
     def is_low_level(self) -> bool:

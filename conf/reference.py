@@ -149,7 +149,8 @@ def _type_name(annotation: Any) -> tuple[str, str]:
         name, inner = _type_name(get_args(annotation)[0])
         return name, _bounds(list(getattr(annotation, "__metadata__", ()))) or inner
     if origin in (Union, UnionType):
-        return _type_name(next(each for each in get_args(annotation) if each is not NoneType))
+        names = [_type_name(each) for each in get_args(annotation) if each is not NoneType]
+        return " or ".join(name for name, _ in names), names[0][1]
     if origin is Literal:
         return " or ".join(f"`{each}`" for each in get_args(annotation)), ""
     if origin is list:

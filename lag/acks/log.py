@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from broker.runtime.seams import Disk, DiskFile
+from broker.runtime.seams import Disk, DiskFile, Syncs
 from lag.acks.acks import AckBatch, decode, encode, sample
 from lag.blocks import BlockReader, FileHead, FileKind, Gap, GapKind, encode_block, encode_head, salt_of
 
@@ -53,9 +53,12 @@ class AckLog:
         folder: The group's folder; made when it is not there.
         head: Whose log it is: cluster, node, epoch, group; the rest is filled in.
         limits: Bounds.
+        syncs: Syncs beside the loop; None: a file's end waits for its sync.
     """
 
-    def __init__(self, disk: Disk, folder: str, head: FileHead, limits: AckLogLimits) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, head: FileHead, limits: AckLogLimits, *, syncs: Syncs | None = None
+    ) -> None:
         assert head.kind is FileKind.ACKS, "the head of an ack log"
         self.written = self.dropped = 0
         self.trouble: str | None = None
@@ -63,6 +66,7 @@ class AckLog:
         self._folder = folder
         self._head = head
         self._limits = limits
+        self._syncs = syncs
         self._sequence = 0
         self._file: DiskFile | None = None
         self._path = ""
@@ -78,7 +82,7 @@ class AckLog:
         self.trouble = None
         try:
             if self._file is not None and self._position >= self._limits.file_bytes:
-                self.close()
+                self._end_file()
             if self._file is None:
                 self._begin_file(min(batch.ended_ms))
             assert self._file is not None, "it was begun"
@@ -89,6 +93,17 @@ class AckLog:
         except OSError as error:
             self._give_up(error)
             self.dropped += len(batch.offsets)
+
+    def _end_file(self) -> None:
+        """End a full file; its sync is nobody's wait where that can be."""
+        if self._syncs is None:
+            self.close()
+            return
+        file, self._file = self._file, None
+        assert file is not None, "there is one"
+        # It may be closed at once; what a failed sync loses is told by who reads it.
+        self._syncs.begin(file, lambda error: None)
+        file.close()
 
     def close(self) -> None:
         """End the file; the next batch begins another. Raises OSError: its sync failed."""

@@ -146,6 +146,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         # Consumption lag.
         "lag_journal_not_written": "A round of the lag journal could not be written; the store is not concerned.",
         "lag_journal_not_tidied": "Coarser files of the lag journal could not be made, or old ones not deleted.",
+        "ack_log_not_written": "Endings of single messages are not in a group's ack log; messages are not concerned.",
         "visible_end_not_written": "Up to where others may read the log could not be written; they see nothing newer.",
         "lag_round_failed": "A fault while the node noted where its groups stand; the next round is made.",
         "lag_alarm_not_told": "An alarm could not be told to a place; `sink` names it, and it is tried again.",

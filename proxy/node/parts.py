@@ -25,6 +25,7 @@ from proxy.node.yielding import Yielding
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import ThriftServer
+from proxy.recording.ack_logs import AckLogs
 from proxy.recording.recorder import Recorder
 from proxy.recording.visible_end import ShownEnd
 from proxy.services.consumer_service import ConsumerService
@@ -93,6 +94,7 @@ class Parts:
         leaving: Groups that a reload took out and that still drain.
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
+        ack_logs: Notes what becomes of single messages.
         shown_end: Tells others up to where they may read the store.
     """
 
@@ -128,6 +130,7 @@ class Parts:
         )
         self.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
+        self.ack_logs = AckLogs(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
         self._opened: Opened | None = None
 
@@ -225,15 +228,18 @@ class Parts:
         """Begin to note what reports are made from, once all is open."""
         self.shown_end.open(self.store.root, self.store.end)
         self.recorder.start(self.opened.steps)
+        self.ack_logs.configure()
 
     def end_recording(self) -> None:
         """Note that the node stops."""
         self.recorder.close()
+        self.ack_logs.close()
         self.shown_end.close()
 
     def abandon_recording(self) -> None:
         """Note nothing any more, as a kill; harmless after `end_recording`."""
         self.recorder.stop()
+        self.ack_logs.abandon()
         self.shown_end.abandon()
 
     def all_groups(self) -> list[ConsumerGroup]:

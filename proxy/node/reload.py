@@ -176,6 +176,7 @@ class Reloader:
             step()
         node.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
         node.recorder.configure()
+        node.ack_logs.configure()
         if changes.node:
             node.apply_live_settings()
             for name, group in node.groups.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from broker.runtime.bundle import Runtime
 from upstream.delivery.buffer import BufferLimits, PullBuffer
+from upstream.delivery.figures.endings import EndingHook
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.retry.retry_topic import RetryTopic
@@ -19,17 +20,19 @@ DRAIN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeams:
-    """What a node gives to all of its groups.
+    """What a node gives to a group.
 
     Attributes:
         broker: Where the messages are.
         progress: Trackers and ack journal.
         runtime: Time, loop, counts and log lines.
+        endings: Where this group tells what becomes of single messages.
     """
 
     broker: Broker
     progress: Progress
     runtime: Runtime
+    endings: EndingHook = field(default_factory=EndingHook)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

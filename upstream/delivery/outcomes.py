@@ -21,6 +21,7 @@ from conf.models import SubscriptionConfig
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Unprocessable
 from upstream.delivery.apart import Apart, complete_successor
 from upstream.delivery.figures.counters import SubscriptionCounters
+from upstream.delivery.figures.endings import Ending
 from upstream.delivery.figures.latency import Latency
 from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.limits import Permits
@@ -78,7 +79,7 @@ class Outcomes:
         self.group = parts.group
         self.config = config
         self.counters = counters
-        self.latency = Latency(runtime.metrics, parts.group, config.topic, clock)
+        self.latency = Latency(runtime.metrics, parts.group, config.topic, clock, parts.node.endings)
         self.order = OrderQueue()
         self.permits = Permits(config.concurrency)
         self.ready: deque[UpstreamJob] = deque()
@@ -241,7 +242,6 @@ class Outcomes:
 
     def _retry(self, job: UpstreamJob, kind: FailureKind, count: int, wait_ms: int) -> None:
         """Note the attempt before the redelivery that it causes (D17), and wait in place."""
-        now = self._clock.monotonic()
         due_wall_ms = self._clock.wall_ms() + wait_ms
         self._progress.fail(job.group_queue.tracker, job.offset, kind=kind, count=count, due_wall_ms=due_wall_ms)
         history = job.history
@@ -257,7 +257,7 @@ class Outcomes:
             return
         move(job, Event.RETRY)
         if not self.draining:
-            self._due.add(job, now + wait_ms / 1000)
+            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
 
     def _send_back(self, job: UpstreamJob, wait_ms: int) -> bool:
         """Put a failed job into the retry topic (D37); False when it is to be retried in place.
@@ -291,6 +291,7 @@ class Outcomes:
         self.leaving -= 1
         if durable:
             move(job, Event.COMPLETE)
+            self.latency.ended(job, Ending.SENT_BACK)
             self.over(job, held_permit=held_permit)
         else:
             self.apart.leave(job, held_permit=held_permit)
@@ -313,13 +314,16 @@ class Outcomes:
 
     def skip(self, job: UpstreamJob, reason: str) -> None:
         """Finish, count and report a job whose record cannot be read."""
-        held_permit = job.state is not State.READ
-        move(job, Event.SKIP)
-        job.group_queue.tracker.finish(job.offset)
-        self.counters.skipped(reason).add()
         self._limited_log.note(
             "message_unreadable", self.group, topic=job.topic, qid=job.qid, offset=job.offset, reason=reason
         )
+        self._skip(job, reason, held_permit=job.state is not State.READ)
+
+    def _skip(self, job: UpstreamJob, label: str, *, held_permit: bool) -> None:
+        move(job, Event.SKIP)
+        job.group_queue.tracker.finish(job.offset)
+        self.counters.skipped(label).add()
+        self.latency.ended(job, Ending.SKIPPED)
         self.over(job, held_permit=held_permit)
 
     def dead_letter(self, job: UpstreamJob, kind: str, reason: str) -> None:
@@ -335,13 +339,10 @@ class Outcomes:
         move(job, Event.DEAD_LETTER)
         if self.is_dead_letter(job):
             # No dead letter of a dead letter: the message stays readable where it is (D16).
-            move(job, Event.SKIP)
-            job.group_queue.tracker.finish(job.offset)
-            self.counters.skipped("dead_letter_exhausted").add()
             self._limited_log.note(
                 "dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason
             )
-            self.over(job, held_permit=held_permit)
+            self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
             return
         self.leaving += 1
         if not self._dead_letters.write(job, reason, partial(self._dead_lettered, kind, held_permit)):
@@ -371,6 +372,7 @@ class Outcomes:
             job.group_queue.tracker.finish(job.offset)
             self.counters.skipped(problem).add()
         move(job, Event.COMPLETE)
+        self.latency.ended(job, Ending.DEAD_LETTERED if problem is None else Ending.SKIPPED)
         self.over(job, held_permit=held_permit)
         self._pump()
 

@@ -26,6 +26,7 @@ from pyddmq.actions import Action, Message
 from upstream.delivery import job_loops
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
+from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.limits import TokenBucket
@@ -461,6 +462,7 @@ class Subscription:
         if state is State.BUFFERED:
             self.buffer.forget(job)
         move(job, Event.EXPIRE)
+        self.outcomes.latency.ended(job, Ending.LOST)
         job.drop_data()
         if state in (State.READ, State.WAITING):
             # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from upstream.delivery.figures.endings import Ending
 from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.progress.tracker import FailureKind
 from upstream.state import WITHOUT_PERMIT, Event, State, move
@@ -182,6 +183,7 @@ def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
     held_gate = _take_out(head)
     move(job, Event.SKIP)
     subscription.counters.skipped("operator").add()
+    subscription.outcomes.latency.ended(job, Ending.SKIPPED)
     subscription.outcomes.over(job, held_permit=held_permit)
     _go_on(subscription, held_gate)
     return Handled(True, f"It is finished without a dead letter.{text}")

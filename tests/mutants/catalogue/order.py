@@ -65,9 +65,9 @@ MUTANTS = (
         name="a failed message lets the next of its key pass",
         file="upstream/delivery/outcomes.py",
         old="        move(job, Event.RETRY)\n        if not "
-        "self.draining:\n            self._due.add(job, now + wait_ms / 1000)\n",
+        "self.draining:\n            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)\n",
         new="        move(job, Event.RETRY)\n        if not "
-        "self.draining:\n            self._due.add(job, now + wait_ms / 1000)\n"
+        "self.draining:\n            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)\n"
         "            if job.key is not None:\n                self._release(job)\n",
         caught_by=(f"{GROUP}::test_fail_is_retried_in_place_and_then_dead_lettered",),
         rows=("W57",),

@@ -59,3 +59,28 @@ def test_change_of_the_section_is_live() -> None:
     assert changes.sentences() == ["lag.every: changes at once", "lag.keys: changes at once"]
     assert not changes.refusals
     assert not changes.empty
+
+
+GROUP = "topics: {t: {}}\ngroups: [{group: g, ackLog: %s, topics: [{topic: t, actions: [%s]}]}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "one_in"), [("off", 0), ("all", 1), ("1", 1), ("1.0", 1), ("0.01", 100), ("0.3", 3), ("0.9", 1)]
+)
+def test_share_of_an_ack_log_is_read(text: str, one_in: int) -> None:
+    """`off`, which YAML takes for a truth value, `all`, or one of so many."""
+    assert loads(GROUP % (text, "Async, PullServer")).config.groups["g"].ack_log_one_in == one_in
+
+
+@pytest.mark.parametrize("text", ["0", "1.5", "-0.1", "some", "true", "[1]", ".nan"])
+def test_share_that_is_none_is_told(text: str) -> None:
+    """With what would be right."""
+    said = refused(GROUP % (text, "Async, PullServer"))
+    assert "ackLog" in said
+    assert "write off, all, or a share above 0 and up to 1, such as 0.01" in said
+
+
+def test_low_level_group_has_no_ack_log() -> None:
+    """Its clients acknowledge offsets, not messages."""
+    said = refused(GROUP % ("all", "LowLevel"))
+    assert "ackLog: clients of 'g' acknowledge offsets (LowLevel), and no message has an end of its own" in said

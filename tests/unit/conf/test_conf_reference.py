@@ -58,6 +58,7 @@ DERIVED = {
     "max_consume_lag": "consume_lag_max",
     "tags": "wanted_tags",
     "queues": "queue_count",
+    "ack_log": "ack_log_one_in",
 }
 # Kept for lag reports, as their descriptions say.
 FOR_REPORTS = {"alarm_group", "enable_alarm", "delay_time_threshold", "committed_lag_threshold"}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from broker.runtime.metrics import Metrics, declare_histogram
 from broker.runtime.seams import Clock
+from upstream.delivery.figures.endings import Ending, EndingHook
 from upstream.job import Delivery, UpstreamJob
 
 _LABELS = ("group", "topic")
@@ -40,12 +41,14 @@ class Latency:
         metrics: Where they are.
         group, topic: Their labels.
         clock: Its wall clock is that of store timestamps.
+        endings: Who else is told.
     """
 
-    def __init__(self, metrics: Metrics, group: str, topic: str, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, group: str, topic: str, clock: Clock, endings: EndingHook) -> None:
         self._hand_out = metrics.histogram(HAND_OUT_SECONDS, group, topic)
         self._end_to_end = metrics.histogram(END_TO_END_SECONDS, group, topic)
         self._wall_us = clock.wall_us
+        self._endings = endings
 
     def handed_out(self, delivery: Delivery, stored_ms_of: Callable[[UpstreamJob], int | None]) -> None:
         """Observe a batch that goes to a client.
@@ -56,6 +59,8 @@ class Latency:
         """
         jobs = delivery.jobs
         assert jobs, "it goes out with messages"
+        if self._endings.listener is not None:
+            self._endings.listener.handed_out(delivery)
         if not delivery.again:
             stored_ms = delivery.stored_ms = stored_ms_of(jobs[0])
             if stored_ms is not None:
@@ -71,6 +76,8 @@ class Latency:
 
     def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
         """Observe messages of one delivery that its client finished."""
+        if self._endings.listener is not None:
+            self._endings.listener.finished(delivery, offsets)
         stored_ms = delivery.stored_ms
         if isinstance(stored_ms, int):
             self._end_to_end.observe(self._wall_us() - stored_ms * 1000, len(offsets))
@@ -82,6 +89,12 @@ class Latency:
 
     def finished_singly(self, job: UpstreamJob) -> None:
         """Observe a message that was finished in another way: by an action, or by a late success."""
+        self.ended(job, Ending.SUCCEEDED)
         stored_ms = job.subscription.stored_ms(job)
         if stored_ms is not None:
             self._end_to_end.observe(self._wall_us() - stored_ms * 1000)
+
+    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+        """Tell who records what becomes of single messages."""
+        if self._endings.listener is not None:
+            self._endings.listener.ended(job, ending)

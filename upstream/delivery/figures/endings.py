@@ -1,0 +1,51 @@
+"""What becomes of single messages, told to whoever records it: nobody, unless a group's ack log is on.
+
+A group has one `EndingHook`, which its generations share. Off, it costs one branch per batch that is handed out or
+finished, and one per message that ends otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from upstream.job import Delivery, UpstreamJob
+
+
+class Ending(IntEnum):
+    """What became of a message in its queue."""
+
+    SUCCEEDED = 1
+    DEAD_LETTERED = 2
+    SKIPPED = 3
+    SENT_BACK = 4
+    LOST = 5
+
+
+class EndingListener(Protocol):
+    """Who records endings; raises nothing."""
+
+    def handed_out(self, delivery: Delivery) -> None:
+        """Take note of a batch that goes to a client; all of its jobs are out."""
+        ...
+
+    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+        """Take note of messages of one delivery that its client finished."""
+        ...
+
+    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+        """Take note of a message that ended in another way, its record still there where it is to be read."""
+        ...
+
+
+@dataclass(slots=True)
+class EndingHook:
+    """Where a group tells of endings.
+
+    Attributes:
+        listener: Who is told; None: nobody.
+    """
+
+    listener: EndingListener | None = None
