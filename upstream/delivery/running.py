@@ -69,3 +69,8 @@ class Running:
             elif isinstance(answer, Exception):
                 self._outcomes.error(job, answer)
         return onward
+
+
+def is_in_action(job: UpstreamJob) -> bool:
+    """Whether an action has a job, also one that a late success has finished meanwhile."""
+    return job.state is _RUNNING or (job.state is _HELD and job.delivery is None)

@@ -32,7 +32,7 @@ from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.limits import TokenBucket
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
-from upstream.delivery.running import Running
+from upstream.delivery.running import Running, is_in_action
 from upstream.job import Delivery, GroupQueue, Reply, Slices, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
@@ -219,7 +219,7 @@ class Subscription:
         """Whether nothing is out, in an action or on its way to the dead letters."""
         if not self.draining or self.deadlines.open or self.outcomes.leaving:
             return False
-        return not any(_is_in_action(job) for group_queue in self.group_queues for job in group_queue.live.values())
+        return not any(is_in_action(job) for group_queue in self.group_queues for job in group_queue.live.values())
 
     def stop(self) -> None:
         """End this generation. What is still out stays in flight for the next one until its deadline (D12).
@@ -420,7 +420,7 @@ class Subscription:
             job.step = step
             self._running.run_from(step, [job])
             self.pump()
-        elif _is_in_action(job) and not self.outcomes.stopped:
+        elif is_in_action(job) and not self.outcomes.stopped:
             self.outcomes.let_go(job)
             self.pump()
 
@@ -429,7 +429,7 @@ class Subscription:
         if self.outcomes.stopped and success:
             # The next generation may have the message again; its consumption counts all the same.
             return job.group_queue.tracker.finish(job.offset)
-        if not _is_in_action(job):
+        if not is_in_action(job):
             return False
         job.group_queue.answered_at = self._clock.monotonic()
         if job.state is not _RUNNING:
@@ -497,8 +497,3 @@ class Subscription:
     def message_id(self, job: UpstreamJob) -> str | None:
         """Return the id by which its producer knows a message, where it can be read."""
         return self._source.message_id(job)
-
-
-def _is_in_action(job: UpstreamJob) -> bool:
-    """Whether an action has a job, also one that a late success has finished meanwhile."""
-    return job.state is _RUNNING or (job.state is State.HELD and job.delivery is None)
