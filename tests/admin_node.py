@@ -20,6 +20,7 @@ from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
+from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
@@ -97,6 +98,18 @@ class PlainNode:
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         return [each for each in self.position_list if group in (None, each.group)]
+
+    def trend(self, *, group: str | None, span_ms: int) -> Generator[None, None, LagTrend]:
+        """Read nothing, and return an empty one."""
+        yield
+        since_ms = NOW_MS - span_ms
+        return LagTrend(since_ms=since_ms, until_ms=NOW_MS, width_ms=1, shortened=False, lines=[])
+
+    def objectives(self, *, group: str | None, span_ms: int, target_ms: int) -> Generator[None, None, ObjectivesAnswer]:
+        """Read nothing, and return an empty one."""
+        yield
+        since_ms = NOW_MS - span_ms
+        return ObjectivesAnswer(objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, shortened=False, kept=[])
 
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         return self.sample_lists.get(group)

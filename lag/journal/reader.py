@@ -168,6 +168,10 @@ class JournalReader:
 
     def blocks(self, wanted: Wanted | None = None) -> Iterator[Block | Gap]:
         """Yield whole snapshots and gaps; of `wanted` times (by snapshot, with some slack) and fineness count."""
+        return (each for each in self.steps(wanted) if each is not None)
+
+    def steps(self, wanted: Wanted | None = None) -> Iterator[Block | Gap | None]:
+        """Yield as `blocks`, and None after each small piece of work besides: for who has other work in between."""
         wanted = wanted or Wanted()
         place = Place()
         try:
@@ -187,7 +191,7 @@ class JournalReader:
             yield from self._file(file, place, wanted)
         yield from place.gaps(None)
 
-    def _file(self, file: JournalFile, place: Place, wanted: Wanted) -> Iterator[Block | Gap]:
+    def _file(self, file: JournalFile, place: Place, wanted: Wanted) -> Iterator[Block | Gap | None]:
         slack_ms = max(SLACK_MS, WIDTH_MS[file.tier])
 
         def is_wanted(head: FileHead) -> bool:
@@ -199,11 +203,11 @@ class JournalReader:
         path = f"{self._folder}/{file.name}"
         for block in scan(self._disk, path, file.tier, place, is_wanted):
             if block is None:
+                yield None
                 continue
             before_ms = place.time_ms
             gaps = place.reach(block, path)
             if wanted.is_later(block.time_ms) and (before_ms is None or not wanted.is_past(before_ms)):
                 # Else it ended before what is asked for, or began behind it.
                 yield from gaps
-            if wanted.takes_moment(block.time_ms, slack_ms):
-                yield block
+            yield block if wanted.takes_moment(block.time_ms, slack_ms) else None

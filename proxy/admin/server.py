@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from broker.errors import StoreError
 from broker.format.numbers import whole_number
@@ -33,6 +34,7 @@ from proxy.operate import answers
 from proxy.operate.changes.desk import AdminToken, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.operate.lookups import dead_letters, delays, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
+from proxy.operate.moments import parse_duration
 from proxy.operate.node_view import NodeView
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.lag import MODES
@@ -50,6 +52,8 @@ _HEADERS = {
 _OPENING = "The store is being opened; ask again when /readyz says ready."
 _NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
 _BODY_BYTES_MAX = 64 * 1024
+SPAN_MS_MAX = 400 * 86_400_000
+"""Longest time that a question about the past may reach back: the hours of the lag journal are kept so long."""
 _OPEN = frozenset(("/livez", "/healthz", "/readyz", "/metrics"))
 """What is answered under any host name: it is asked for by name, and shows nothing that people sent."""
 _CHANGING = frozenset(("POST", "DELETE"))
@@ -175,6 +179,7 @@ class _Routes:
         application.router.add_get("/api/offsets", self._offsets)
         application.router.add_get("/api/lag", self._judged)
         application.router.add_get("/api/lag/alarms", self._lag_alarms)
+        application.router.add_get("/api/lag/objectives", self._objectives)
         application.router.add_get("/api/attention", self._attention)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/transactions", self._transactions)
@@ -298,10 +303,24 @@ class _Routes:
         document = await run_async(self._node.lag(group=name, limit=_limit(request), mode=known))
         if document is None:
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
+        if "trend" in request.query:
+            span_ms = _span(request, "trend")
+            async with self._searching:
+                trend = await run_async(self._node.trend(group=name, span_ms=span_ms))
+            document = replace(document, trend=trend)
         return _json(document)
 
     async def _lag_alarms(self, request: web.Request) -> web.Response:
         return self._listed(request, "group", _lag_alarms, _NO_GROUP)
+
+    async def _objectives(self, request: web.Request) -> web.Response:
+        name = request.query.get("group")
+        if name is not None and self._node.samples(name) is None:
+            raise web.HTTPNotFound(text=_NO_GROUP.format(name))
+        target_ms, span_ms = _span(request, "objective"), _span(request, "since")
+        steps = self._node.objectives(group=name, span_ms=span_ms, target_ms=target_ms)
+        async with self._searching:
+            return _json(await run_async(steps))
 
     def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
         """Answer with all of a kind, or what belongs to the one that the request names."""
@@ -420,6 +439,18 @@ def _sentence(error: Exception) -> str:
 
 def _lag_alarms(node: NodeView, *, limit: int, name: str | None) -> View | None:
     return node.lag_alarms(group=name, limit=limit)
+
+
+def _span(request: web.Request, name: str) -> int:
+    """Return the time span that a request names, in ms."""
+    text = request.query.get(name, "")
+    try:
+        span_ms = parse_duration(text)
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{name}: {error}.") from error
+    if not 0 < span_ms <= SPAN_MS_MAX:
+        raise web.HTTPBadRequest(text=f"{name} is {text!r}; it must be above 0 and at most 400d.")
+    return span_ms
 
 
 def _limit(request: web.Request) -> int:

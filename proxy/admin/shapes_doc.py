@@ -34,6 +34,7 @@ from proxy.operate.views.errors import ErrorAnswer
 from proxy.operate.views.findings import AttentionAnswer
 from proxy.operate.views.groups import GroupsAnswer, OffsetsAnswer, StuckAnswer
 from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.lag_history import ObjectivesAnswer
 from proxy.operate.views.messages import MessagesAnswer
 from proxy.operate.views.node import ReadinessAnswer, StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer
@@ -53,6 +54,7 @@ MODULES = (
             "findings",
             "groups",
             "lag",
+            "lag_history",
             "messages",
             "node",
             "topics",
@@ -70,6 +72,7 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/offsets", (OffsetsAnswer,)),
     ("GET /api/lag", (LagAnswer,)),
     ("GET /api/lag/alarms", (LagAlarmsAnswer,)),
+    ("GET /api/lag/objectives", (ObjectivesAnswer,)),
     ("GET /api/attention", (AttentionAnswer,)),
     ("GET /api/stats", (StatsAnswer,)),
     ("GET /api/delays", (DelaysAnswer,)),
@@ -100,7 +103,7 @@ BASES = frozenset({View, WaitingMessage, TimerStatus})
 
 _SPANS = frozenset(
     {"delay_ms", "late_ms", "timeout_ms", "interval_ms", "every_ms", "ms", "time_lag_ms", "time_lag_low_ms"}
-    | {"time_lag_high_ms"}
+    | {"time_lag_high_ms", "width_ms", "objective_ms", "kept_ms", "over_ms", "unknown_ms"}
 )
 """Durations in ms; the others that end so are moments."""
 

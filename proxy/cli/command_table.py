@@ -13,6 +13,7 @@ from proxy.cli.commands import (
     lag_commands,
     lag_compact_command,
     lag_export_command,
+    lag_objective_command,
     lag_report_command,
     messages_command,
     node_commands,
@@ -108,6 +109,7 @@ FOLDERS = (
             "export": lag_export_command.export_lag,
             "compact": lag_compact_command.compact_lag,
             "report": lag_report_command.report_lag,
+            "slo": lag_objective_command.slo,
         },
     ),
     Folder(

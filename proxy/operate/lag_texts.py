@@ -11,6 +11,8 @@ from proxy.operate.text import age, amount
 from proxy.operate.views.lag import LagQueue
 
 UNKNOWN = "?"
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_LETTERS = "_.:-=+*#"
 _PLACES_MAX = 5
 """Topics of a group that are named in one line of advice."""
 _WORST_FIRST = ("ERR", "UNKNOWN", "WARN")
@@ -69,6 +71,25 @@ def count(value: int | None) -> str:
 def rate(value: float | None) -> str:
     """Write a rate; `?`: it is not known."""
     return UNKNOWN if value is None else f"{value:.3g}"
+
+
+def sparkline(parts: Sequence[int | None], encoding: str = "utf-8") -> str:
+    """Draw values as one line of text, 0 at the bottom and the highest at the top; a blank: not known.
+
+    Args:
+        parts: The values.
+        encoding: Where it has no blocks, letters of different weight are drawn.
+    """
+    steps = _BLOCKS
+    try:
+        steps.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        steps = _LETTERS
+    most = max((each for each in parts if each is not None), default=0) or 1
+    top = len(steps) - 1
+    # Whatever is not 0 is seen.
+    drawn = (" " if each is None else steps[-(-each * top // most)] for each in parts)
+    return "".join(drawn).rstrip()
 
 
 def advices(queues: Iterable[LagQueue]) -> list[Advice]:

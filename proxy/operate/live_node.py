@@ -17,6 +17,8 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
+from lag.history.reading import ROWS_MAX, Span, span_of
+from lag.journal.writer import FOLDER
 from lag.samples import QueueSample
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
@@ -25,9 +27,11 @@ from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.alarms import alarms_of
 from proxy.operate.lookups.lag import lag_steps
+from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
 from proxy.operate.moments import moment_text
 from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
+from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.embedded.queues import EmbeddedQueues
@@ -175,6 +179,25 @@ class LiveNode:
     def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
         """Judge in steps how far groups are behind."""
         return lag_steps(self._node, limit=limit, group=group, mode=mode)
+
+    def trend(self, *, group: str | None, span_ms: int) -> Generator[None, None, LagTrend]:
+        """Read in steps how lag went."""
+        return trend_steps(self._node.seams.disk, self._journal, self._span(span_ms), group=group)
+
+    def objectives(self, *, group: str | None, span_ms: int, target_ms: int) -> Generator[None, None, ObjectivesAnswer]:
+        """Read in steps how an objective was kept."""
+        disk, span = self._node.seams.disk, self._span(span_ms)
+        return objectives_steps(disk, self._journal, span, target_ms, group=group)
+
+    @property
+    def _journal(self) -> str:
+        return f"{self._node.config.node.data}/{FOLDER}"
+
+    def _span(self, span_ms: int) -> Span:
+        """Return what is read for the last so many ms: no more than a node reads for one question."""
+        now_ms, every_ms = self._node.seams.clock.wall_ms(), self._node.config.lag.every_ms
+        queues = len(self._node.recorder.windows)
+        return span_of(now_ms - max(1, span_ms), now_ms, queues=queues, every_ms=every_ms, rows_max=ROWS_MAX)
 
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         """Return the last samples of a group's queues."""

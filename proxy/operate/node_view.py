@@ -22,6 +22,7 @@ from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
+from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.views import GroupView, Position, StuckMessage
@@ -88,6 +89,14 @@ class NodeView(Protocol):
 
     def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
         """Judge in steps how far groups are behind; one group when given, None where there is none of that name."""
+        ...
+
+    def trend(self, *, group: str | None, span_ms: int) -> Generator[None, None, LagTrend]:
+        """Read in steps how lag went over the last so many ms: by group, or by queue of one."""
+        ...
+
+    def objectives(self, *, group: str | None, span_ms: int, target_ms: int) -> Generator[None, None, ObjectivesAnswer]:
+        """Read in steps for which share of the last so many ms an objective was kept: by group, or by queue of one."""
         ...
 
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:

@@ -112,7 +112,7 @@ def test_answer_and_commands_tell_the_same(monkeypatch: pytest.MonkeyPatch, caps
     worked_off(ward)
     found = judged(ward)
 
-    def get(_: str, path: str, kind: type[LagAnswer]) -> LagAnswer:
+    def get(_: str, path: str, kind: type[LagAnswer], **__: float) -> LagAnswer:
         assert path.startswith("/api/lag?")
         assert kind is LagAnswer
         answer = lag_of(ward.node, limit=10)

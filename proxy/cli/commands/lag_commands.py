@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import quote
@@ -12,14 +13,18 @@ from lag.rules.explain import explain as explained
 from lag.rules.statuses import Level
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
+from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
-from proxy.operate.lag_texts import UNKNOWN, advices, behind, count, forecast, rate
+from proxy.operate.lag_texts import UNKNOWN, advices, behind, count, forecast, rate, sparkline
 from proxy.operate.text import age, amount
 from proxy.operate.views.lag import MODES, LagAnswer, LagQueue
+from proxy.operate.views.lag_history import LagTrend
 from proxy.process.exit_codes import ExitCode
 
 _LIMIT = 10_000
+_SECONDS_MAX = 60.0
+"""A node reads its journal beside its other work."""
 
 _Mode = Annotated[
     str, typer.Option("--mode", help="By whose rules: pyddmq, ddmq (thresholds of the subscription) or burrow.")
@@ -28,10 +33,20 @@ Group = Annotated[str | None, typer.Argument(help="Only this group.")]
 
 
 def show(
-    *, group: Group = None, mode: _Mode = "pyddmq", admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
+    *,
+    group: Group = None,
+    trend: Annotated[
+        str | None,
+        typer.Option("--trend", metavar="SPAN", help="How lag went over so long, such as 1h, by the node's journal."),
+    ] = None,
+    mode: _Mode = "pyddmq",
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
 ) -> int:
     """Show how far each group is behind in each queue, what the rules say of that, and why."""
-    answer = _lag(admin, group, mode)
+    if trend is not None:
+        duration_option(trend, option="--trend")
+    answer = _lag(admin, group, mode, trend)
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -42,6 +57,8 @@ def show(
     rows = [_row(each) for each in answer.queues]
     title = f"{amount(answer.queues_total, 'queue')}, {answer.level}"
     print_table(title, columns, rows, right=(2, 4, 5, 7, 8))
+    if answer.trend is not None:
+        _print_trend(answer.trend, trend or "")
     _print_advice(answer)
     if answer.trouble is not None:
         print_line(f"the lag journal is not written: {answer.trouble}")
@@ -90,11 +107,13 @@ def explain(
     return ExitCode.OK
 
 
-def _lag(admin: str, group: str | None, mode: str) -> LagAnswer:
+def _lag(admin: str, group: str | None, mode: str, trend: str | None = None) -> LagAnswer:
     if mode not in MODES:
         raise CliError(f"--mode is {mode!r}: it is one of {', '.join(MODES)}", ExitCode.USAGE)
     asked = f"&group={quote(group, safe='')}" if group else ""
-    return get(admin, f"/api/lag?limit={_LIMIT}&mode={mode}{asked}", LagAnswer)
+    if trend is not None:
+        asked += f"&trend={quote(trend.strip(), safe='')}"
+    return get(admin, f"/api/lag?limit={_LIMIT}&mode={mode}{asked}", LagAnswer, timeout_seconds=_SECONDS_MAX)
 
 
 def _row(each: LagQueue) -> Sequence[str]:
@@ -132,6 +151,26 @@ def _summary(answer: LagAnswer) -> str:
     late_ms = max((each.time_lag_ms or 0 for each in answer.groups), default=0)
     text = f"{amount(len(answer.groups), 'group')}, {amount(left, 'message')} left"
     return f"{text}, the oldest {age(late_ms / 1000)} old" if left else text
+
+
+def _print_trend(trend: LagTrend, asked: str) -> None:
+    if trend.shortened:
+        asked = f"{age((trend.until_ms - trend.since_ms) / 1000)}: more is too much to read"
+    by_queue = any(each.queue is not None for each in trend.lines)
+    columns = ["group", *(("topic", "queue") if by_queue else ()), "lag then", "lag now", "slope", f"last {asked}"]
+    encoding = sys.stdout.encoding or "utf-8"
+    rows = [
+        [
+            each.group,
+            *((each.topic or "", f"{each.queue}") if by_queue else ()),
+            count(each.first),
+            count(each.last),
+            UNKNOWN if each.slope is None else f"{each.slope:+.3g}/s" if each.slope else "0",
+            sparkline(each.parts, encoding),
+        ]
+        for each in trend.lines
+    ]
+    print_table("Trend", columns, rows, right=(2, 3, 4, 5) if by_queue else (1, 2, 3))
 
 
 def _print_advice(answer: LagAnswer) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from broker.views import View
+from proxy.operate.views.lag_history import LagTrend
 
 Mode = Literal["pyddmq", "ddmq", "burrow"]
 """By whose rules lag is judged."""
@@ -109,6 +110,7 @@ class LagAnswer(View, frozen=True, kw_only=True):
         groups: By name.
         queues_total: How many queues there are.
         queues: By group, topic and number.
+        trend: How lag went before; null: it was not asked for.
     """
 
     now_ms: int
@@ -120,3 +122,4 @@ class LagAnswer(View, frozen=True, kw_only=True):
     groups: Sequence[LagGroup]
     queues_total: int
     queues: Sequence[LagQueue]
+    trend: LagTrend | None = None

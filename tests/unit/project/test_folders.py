@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lag": (
         ("samples", "varints", "blocks", "visible_end"),
         ("rules", "journal", "acks"),
-        ("alarms",),
+        ("alarms", "history"),
         ("export",),
         ("report",),
         ("spark",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.operate.lag_texts import advices, behind, forecast
+from proxy.operate.lag_texts import advices, behind, forecast, sparkline
 from tests.lag_answers import lag_queue
 
 
@@ -44,3 +44,11 @@ def test_what_is_not_known_is_said_so() -> None:
     assert forecast(lag_queue(unfinished=3, velocity=None)) == ""
     assert forecast(lag_queue(unfinished=3, velocity=0.5)) == "grows by 0.5/s"
     assert forecast(lag_queue(unfinished=3, velocity=-1.0, catch_up_s=240.0)) == "caught up in 4 min"
+
+
+def test_sparkline_shows_what_is_not_nothing_and_leaves_blank_what_is_not_known() -> None:
+    """The highest is the top; a terminal without blocks gets letters."""
+    assert sparkline([0, 1, 500, 1000, None, 0]) == "▁▂▅█ ▁"
+    assert sparkline([0, 1, 500, 1000, None, 0], "ascii") == "_.=# _"
+    assert sparkline([None, None]) == ""
+    assert sparkline([0, 0]) == "▁▁"

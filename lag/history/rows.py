@@ -1,0 +1,47 @@
+"""A row of the journal as few figures, whatever its tier: what trends and objectives look at."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from lag.journal.columns import QUEUE_COLUMNS, Row
+from lag.journal.files import Tier
+from lag.journal.summaries import QUEUE_SUMMARIES
+
+_START, _END, _COMMITTED = (QUEUE_COLUMNS.index(name) for name in ("start", "end", "committed"))
+_COMMITTED_MS = QUEUE_COLUMNS.index("committed_ms")
+_SUMMARY: Final = {column.name: place for place, column in enumerate(QUEUE_SUMMARIES.columns)}
+_SAMPLES, _LAG_MAX = _SUMMARY["samples"], _SUMMARY["lag_max"]
+_AGE_MAX, _AGE_KNOWN = _SUMMARY["age_max_ms"], _SUMMARY["age_known"]
+assert all(QUEUE_SUMMARIES.columns[place].name == f"last.{name}" for place, name in enumerate(QUEUE_COLUMNS))
+
+
+class Figures(NamedTuple):
+    """What a row says.
+
+    Attributes:
+        lag: Messages behind, in the last sample; null, as all that follows: not known.
+        peak: The most of all samples.
+        age_ms: Greatest age of the oldest unfinished message, where every sample knows it.
+        age_low_ms: It was at least so much.
+        end: End of the queue, in the last sample.
+    """
+
+    lag: int | None
+    peak: int | None
+    age_ms: int | None
+    age_low_ms: int | None
+    end: int | None
+
+
+def figures(tier: Tier, time_ms: int, row: Row) -> Figures:
+    """Return the figures of a row of this moment."""
+    start, end, committed = row[_START], row[_END], row[_COMMITTED]
+    lag = None if start is None or end is None or committed is None else max(0, end - max(committed, start))
+    if tier is Tier.RAW:
+        age = None if lag is None else 0
+        if lag:
+            age = None if row[_COMMITTED_MS] is None else max(0, time_ms - row[_COMMITTED_MS])
+        return Figures(lag, lag, age, age, end)
+    age = row[_AGE_MAX]
+    return Figures(lag, row[_LAG_MAX], age if row[_AGE_KNOWN] == row[_SAMPLES] else None, age, end)

@@ -1,0 +1,107 @@
+"""`pyddmq lag slo`: for which share of the time each group kept an objective, by the lag journal, without Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from proxy.cli.admin_client import get
+from proxy.cli.commands.lag_export_command import journal_folder
+from proxy.cli.errors import CliError
+from proxy.cli.moments import duration_option
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_json, print_line, print_table
+from proxy.operate.text import age
+from proxy.operate.views.lag_history import ObjectiveKept, ObjectivesAnswer
+from proxy.process.exit_codes import ExitCode
+
+_SECONDS_MAX = 120.0
+"""A node reads its journal beside its other work."""
+
+Objective = Annotated[
+    str, typer.Option("--objective", metavar="SPAN", help="Oldest that an unfinished message may be, such as 60s.")
+]
+Since = Annotated[str, typer.Option("--since", metavar="SPAN", help="How long back, such as 1d.")]
+Group = Annotated[str | None, typer.Option("--group", help="Only this group, queue by queue.")]
+AtLeast = Annotated[
+    float | None,
+    typer.Option("--at-least", min=0, max=100, help="Exit code 1 where a group kept it for less, in percent."),
+]
+Journal = Annotated[
+    str | None,
+    typer.Option("--journal", metavar="DIR", help="Instead of a node: a lag journal, or the data directory it is in."),
+]
+
+
+def slo(
+    *, objective: Objective = "60s", since: Since = "1d", group: Group = None, at_least: AtLeast = None,
+    journal: Journal = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False,
+) -> int:  # fmt: skip
+    """Say for which share of the time each group kept an objective: its oldest unfinished message no older."""
+    target_ms = duration_option(objective, option="--objective")
+    span_ms = duration_option(since, option="--since")
+    if not target_ms or not span_ms:
+        raise CliError("--objective and --since are above 0, such as 60s and 1d", ExitCode.USAGE)
+    if journal is None:
+        asked = f"&group={quote(group, safe='')}" if group else ""
+        path = f"/api/lag/objectives?objective={target_ms}ms&since={span_ms}ms{asked}"
+        answer = get(admin, path, ObjectivesAnswer, timeout_seconds=_SECONDS_MAX)
+    else:
+        answer = _of_files(journal, target_ms, span_ms, group)
+    missed = [each for each in answer.kept if at_least is not None and (each.share or 0.0) * 100 < at_least]
+    if as_json:
+        print_json(answer)
+    else:
+        _print(answer)
+        for each in missed:
+            print_line(f"{_name(each)} kept it for {_share(each.share)}, --at-least is {at_least:g} %")
+    return ExitCode.CHECK_FAILED if missed else ExitCode.OK
+
+
+def _of_files(journal: str, target_ms: int, span_ms: int, group: str | None) -> ObjectivesAnswer:
+    from broker.runtime.disk import RealDisk
+    from broker.runtime.seams import SystemClock
+    from broker.runtime.steps import run_now
+    from lag.history.reading import span_of
+    from proxy.operate.lookups.lag_history import objectives_steps
+
+    disk, now_ms = RealDisk(read_only=True), SystemClock().wall_ms()
+    folder = journal_folder(disk, journal)
+    return run_now(objectives_steps(disk, folder, span_of(now_ms - span_ms, now_ms), target_ms, group=group))
+
+
+def _print(answer: ObjectivesAnswer) -> None:
+    span = age((answer.until_ms - answer.since_ms) / 1000)
+    title = f"No unfinished message older than {age(answer.objective_ms / 1000)}, over the last {span}"
+    if answer.shortened:
+        title += ": more is too much for the node to read, --journal DIR reads all"
+    if not answer.kept:
+        print_line(f"{title}: nothing is recorded")
+        return
+    by_queue = any(each.queue is not None for each in answer.kept)
+    columns = ["group", *(("topic", "queue") if by_queue else ()), "time", "messages", "over", "not known"]
+    rows = [
+        [
+            each.group,
+            *((each.topic or "", f"{each.queue}") if by_queue else ()),
+            _share(each.share),
+            _share(each.messages_share),
+            age(each.over_ms / 1000),
+            age(each.unknown_ms / 1000),
+        ]
+        for each in sorted(answer.kept, key=lambda each: each.share if each.share is not None else -1.0)
+    ]
+    print_table(title, columns, rows, right=range(2 if by_queue else 1, len(columns)))
+
+
+def _name(each: ObjectiveKept) -> str:
+    return each.group if each.queue is None else f"{each.group}: {each.topic} {each.queue}"
+
+
+def _share(value: float | None) -> str:
+    """Write a share in percent, never rounded up to 100."""
+    if value is None:
+        return "?"
+    return "100 %" if value >= 1 else f"{int(value * 100_000) / 1000:.3f} %"

@@ -1,0 +1,98 @@
+"""Objectives: the share of time, by the same reading as the rules; unknown is not kept, and no time is made up."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from lag.history.objective import Kept, Objectives
+from lag.history.reading import gather, span_of
+from lag.journal.files import Tier
+from lag.journal.reader import JournalReader
+from lag.rules.history_rules import objective
+from lag.rules.limits import Limits
+from lag.rules.queue_rules import judge
+from lag.samples import QueueSample
+from tests.unit.lag.history.test_trend import BEGIN_MS, EVERY_MS, Rounds, journal
+from tests.unit.lag.journal.grounds import FOLDER
+from tests.unit.lag.journal.test_tiers import run
+
+PLACE = ("g", "t", 0)
+TARGET_MS = 60_000
+
+
+def late(age_ms: int | None, at: int = 0) -> QueueSample:
+    """Return a sample whose oldest unfinished message is so old at its round; None: not known."""
+    now_ms = BEGIN_MS + at * EVERY_MS
+    return QueueSample(
+        time_ms=now_ms, start=0, end=100 + at, committed=50, committed_ms=None if age_ms is None else now_ms - age_ms
+    )
+
+
+def kept(rounds: Rounds) -> Objectives:
+    """Return what the journal says over all rounds."""
+    until_ms = BEGIN_MS + len(rounds) * EVERY_MS
+    found = Objectives(TARGET_MS, BEGIN_MS, until_ms)
+    for _ in gather(JournalReader(journal(rounds), FOLDER), span_of(BEGIN_MS, until_ms), found):
+        pass
+    return found
+
+
+def test_time_counts_by_the_sample_that_it_begins_with() -> None:
+    """Four intervals: two within, one over, one unknown."""
+    ages = [0, 59_000, 61_000, None, 0]
+    [found] = kept([{PLACE: late(age, at)} for at, age in enumerate(ages)]).queues.values()
+    assert found == Kept(kept_ms=20_000, over_ms=10_000, unknown_ms=10_000, messages=4, messages_kept=2)
+    assert (found.share, found.messages_share) == (0.5, 0.5)
+
+
+def test_nothing_recorded_is_no_share() -> None:
+    """Neither kept nor missed, and no message came."""
+    assert (Kept().share, Kept().messages_share) == (None, None)
+    [found] = kept([{PLACE: late(0)}]).queues.values()
+    assert found.share is None
+
+
+def test_gap_counts_for_nothing() -> None:
+    """Nobody knows what was then."""
+    rounds: Rounds = [{PLACE: late(0, at)} if at in (0, 1, 20, 21) else {} for at in range(22)]
+    [found] = kept(rounds).queues.values()
+    assert (found.kept_ms, found.over_ms, found.unknown_ms) == (20_000, 0, 0)
+
+
+def test_group_weighs_its_queues_by_their_time() -> None:
+    """One that was always over halves it."""
+    rounds: Rounds = [{PLACE: late(0, at), ("g", "t", 1): late(99_000, at)} for at in range(5)]
+    assert kept(rounds).groups()["g"].share == 0.5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_time_over_is_that_of_the_rules(seed: int) -> None:
+    """On random samples, judged one by one by `lag.rules`."""
+    rng = random.Random(seed)
+    samples = [late(rng.choice((0, 30_000, 60_000, 60_001, 90_000)), at) for at in range(40)]
+    [found] = kept([{PLACE: each} for each in samples]).queues.values()
+    limits = Limits(target_ms=TARGET_MS)
+    verdicts = [judge(samples[: at + 1], samples[at].time_ms, limits) for at in range(len(samples))]
+    wanted = objective(verdicts, limits)
+    assert found.over_ms == wanted.over_ms
+    assert found.kept_ms + found.over_ms == (len(samples) - 1) * EVERY_MS
+
+
+def test_minute_counts_by_its_worst_sample() -> None:
+    """What is kept as summaries is judged as far as they tell."""
+    hours = 3
+    rounds: Rounds = [{PLACE: late(61_000 if at % 60 == 3 else 0, at)} for at in range(hours * 360)]
+    disk = journal(rounds)
+    until_ms = BEGIN_MS + len(rounds) * EVERY_MS
+    run(disk, until_ms + 2 * 3_600_000)
+    found = Objectives(TARGET_MS, BEGIN_MS, until_ms)
+    span = replace(span_of(BEGIN_MS, until_ms), finest=Tier.MINUTE)
+    for _ in gather(JournalReader(disk, FOLDER), span, found):
+        pass
+    [each] = found.queues.values()
+    assert each.share is not None
+    assert 0.88 < each.share < 0.92, "one minute in ten has a sample that is over"
+    assert each.unknown_ms == 0
