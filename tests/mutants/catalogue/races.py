@@ -14,8 +14,8 @@ MUTANTS = (
     Mutant(
         name="finishing a job twice frees its permit twice and runs its successor twice",
         file="upstream/delivery/subscription.py",
-        old="        if not _is_in_action(job):\n            return False\n",
-        new="        if not _is_in_action(job):\n            self.outcomes.over(job)\n            return True\n",
+        old="        if not is_in_action(job):\n            return False\n",
+        new="        if not is_in_action(job):\n            self.outcomes.over(job)\n            return True\n",
         caught_by=(f"{PIPELINE}::test_job_settled_twice_is_finished_once",),
         rows=("W36",),
     ),
