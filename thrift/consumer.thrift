@@ -103,6 +103,8 @@ struct ConsumeStats {
   3: map<string, i64> consumeOffsets,
   /* qid -> offset that the next message will get. */
   4: map<string, i64> produceOffsets,
+  /* qid -> offset of the first message that is kept: what was below it is gone. */
+  101: optional map<string, i64> startOffsets,
 }
 
 /* Low level: a client that keeps its own offsets (docs/low-level.md). */

@@ -201,7 +201,7 @@ class ConsumerService:
             connection.advance()
 
     def get_consume_stats(self, connection: Connection, call: Call) -> None:
-        """Committed and produced offsets per topic of a group; none of an unknown one (R76 as intended; W1)."""
+        """Committed, produced and first offsets per topic of a group; none of an unknown one (R76 as intended; W1)."""
         try:
             request = scan_stats(call)
         except TextError:

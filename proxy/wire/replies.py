@@ -217,16 +217,19 @@ def encode_delay_result_reply(
     return encode_reply(call, {"success": result})
 
 
-def encode_stats_reply(call: Call, rows: Iterable[tuple[str, str, Mapping[str, int], Mapping[str, int]]]) -> bytes:
+def encode_stats_reply(
+    call: Call, rows: Iterable[tuple[str, str, Mapping[str, int], Mapping[str, int], Mapping[str, int] | None]]
+) -> bytes:
     """Encode the reply of getConsumeStats.
 
     Args:
         call: The call that is answered.
-        rows: Per topic (group, topic, qid -> committed offset, qid -> next offset to be given).
+        rows: Per topic (group, topic, qid -> committed offset, qid -> next offset to be given, qid -> first offset
+            that is kept, or None to leave it out).
     """
     stats: list[dict[str, Any]] = [
-        {"group": group, "topic": topic, "consumeOffsets": consumed, "produceOffsets": produced}
-        for group, topic, consumed, produced in rows
+        {"group": group, "topic": topic, "consumeOffsets": consumed, "produceOffsets": produced, "startOffsets": kept}
+        for group, topic, consumed, produced, kept in rows
     ]
     return encode_reply(call, {"success": stats})
 

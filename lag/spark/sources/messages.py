@@ -1,8 +1,9 @@
-"""`pyddmq_messages`: the messages of a store's files, as a batch: stopped, live, a backup, or a copied RocketMQ store.
+"""`pyddmq_messages`: the messages of a store's files (stopped, live, a backup, of a real RocketMQ) or of a node.
 
-The planner looks each queue's range up once and cuts it by bytes of the log; a partition carries offsets, and of a live
-store the places of those records that only the log's tail has. Columns that the schema does not ask for are not made: a
-count by key reads no body.
+Here stands the source, and how files are read; `node_batch` and `node_stream` read a running node. The planner looks
+each queue's range up once and cuts it by bytes of the log; a partition carries offsets, and of a live store the places
+of those records that only the log's tail has. Columns that the schema does not ask for are not made: a count by key
+reads no body.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from broker.errors import BodyUnusable
@@ -21,6 +22,7 @@ from broker.format.properties import find_property, parse_properties
 from broker.format.record import born_timestamp, reconsume_times, store_timestamp, strip_own, sys_flag
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import Bounds, bounds_of
+from lag.spark.sources.node_batch import NodeMessages, PushedNodeMessages
 from lag.spark.sources.store_files import Found, StoreFiles
 from lag.spark.sources.store_tail import Units
 
@@ -87,6 +89,11 @@ class MessageSource(DataSource):
     Options: `path`, a store's folder (of a node its data folder, while it runs, too); `topic`, names with commas, none:
     all; `queue`, numbers with commas; `since` and `until`, moments of storing; `group`: only what it has not committed;
     `partitionBytes`; `verify`, `false` to leave out the records' sums; `pushdown`, as of `pyddmq_lag`.
+
+    With `node`, `host:port` of a running one, in place of `path`, and then as a stream too (docs/spark-messages.md):
+    `group`, a low-level one; `topic`, `queue`, `since`, `until`, `pushdown` likewise; `startingOffsets`;
+    `failOnDataLoss`; `partitionMessages`; `patience`, seconds; `cluster`; of a stream `maxOffsetsPerTrigger` and
+    `commitGroup`.
     """
 
     @classmethod
@@ -100,6 +107,30 @@ class MessageSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises OptionRefused."""
+        columns = self._columns(schema)
+        pushed = read.one_of(self.options, "pushdown", ("true", "false"), "false") == "true"
+        if self._is_node():
+            return (PushedNodeMessages if pushed else NodeMessages)(self.options, columns)
+        return (PushedMessages if pushed else Messages)(self.options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream. Raises OptionRefused."""
+        columns = self._columns(schema)
+        if not self._is_node():
+            raise read.OptionRefused("a stream is read from a running node: give option 'node' in place of 'path'")
+        try:
+            from lag.spark.sources.node_stream import NodeStream
+        except ImportError as error:
+            raise read.OptionRefused(f"a stream of messages needs PySpark 4.2 or newer: {error}") from error
+        return NodeStream(self.options, columns)
+
+    def _is_node(self) -> bool:
+        if "node" in self.options and "path" in self.options:
+            raise read.OptionRefused("options 'node' and 'path' are both there: messages are read from one of them")
+        return "node" in self.options
+
+    @staticmethod
+    def _columns(schema: StructType) -> list[str]:
         for field in schema.fields:
             if field.name not in COLUMNS:
                 raise read.OptionRefused(f"there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
@@ -108,8 +139,7 @@ class MessageSource(DataSource):
                 raise read.OptionRefused(
                     f"column {field.name!r} is {COLUMNS[field.name][0]}, and the schema has {kind}"
                 )
-        pushed = read.one_of(self.options, "pushdown", ("true", "false"), "false") == "true"
-        return (PushedMessages if pushed else Messages)(self.options, [field.name for field in schema.fields])
+        return [field.name for field in schema.fields]
 
 
 class Messages(DataSourceReader):

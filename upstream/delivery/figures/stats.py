@@ -24,11 +24,12 @@ T = TypeVar("T", int, float)
 
 
 class TopicOffsets(NamedTuple):
-    """Where a group stands in one topic: by qid, the committed offset and the end of the queue."""
+    """Where a group stands in one topic: by qid, the committed offset, and the end and start of the queue."""
 
     topic: str
     consumed: dict[str, int]
     produced: dict[str, int]
+    kept: dict[str, int]
 
     @classmethod
     def of(cls, topic: str, group_queues: Collection[GroupQueue]) -> TopicOffsets:
@@ -37,6 +38,7 @@ class TopicOffsets(NamedTuple):
             topic,
             {group_queue.qid: group_queue.tracker.watermark for group_queue in group_queues},
             {group_queue.qid: group_queue.queue.max_offset for group_queue in group_queues},
+            {group_queue.qid: group_queue.queue.min_offset for group_queue in group_queues},
         )
 
 

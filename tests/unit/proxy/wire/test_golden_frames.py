@@ -228,7 +228,7 @@ HAND_WRITTEN: dict[str, Callable[[Call, dict[str, Any]], bytes]] = {
     "submitted": lambda call, values: encode_bool_reply(call, values["success"]),
     "not-submitted": lambda call, values: encode_bool_reply(call, values["success"]),
     "acked": lambda call, values: encode_bool_reply(call, values["success"]),
-    "stats-found": lambda call, values: encode_stats_reply(call, [tuple(row.values()) for row in values["success"]]),
+    "stats-found": lambda call, values: encode_stats_reply(call, [(*row.values(), None) for row in values["success"]]),
     "stats-none": lambda call, values: encode_stats_reply(call, []),
     "sent": lambda call, values: encode_result_reply(call, *values["success"].values()),
     "sent-batch": lambda call, values: encode_result_reply(call, *values["success"].values()),

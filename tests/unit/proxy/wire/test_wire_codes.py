@@ -75,7 +75,7 @@ FIELDS = {
     "consumer.PullResponse": "1 context 2 messages",
     "consumer.PullException": "1 code 2 message",
     "consumer.ConsumeStatsRequest": "1 group! 2 topic 3 version",
-    "consumer.ConsumeStats": "1 group 2 topic 3 consumeOffsets 4 produceOffsets",
+    "consumer.ConsumeStats": "1 group 2 topic 3 consumeOffsets 4 produceOffsets 101 startOffsets",
     "consumer.FetchRequest": "1 consumerId! 2 groupId! 3 cluster! 4 fetchOffset 10 maxBatchSize 11 maxLingerTime "
     "60 version 101 onlyNamed",
     "consumer.QidResponse": "1 topic! 2 qid! 3 nextRequestOffset 10 messages!",

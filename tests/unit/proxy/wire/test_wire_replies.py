@@ -138,10 +138,10 @@ def test_cold_replies_say_what_was_given(protocol: int) -> None:
         "uniqDelayMsgId": "id",
         "cancelOutcome": 2,
     }
-    rows = [("g", "t", {"q_0": 5}, {"q_0": 9, "q_1": 0}), ("g", "u", {}, {})]
+    rows = [("g", "t", {"q_0": 5}, {"q_0": 9, "q_1": 0}, {"q_0": 2, "q_1": 0}), ("g", "u", {}, {}, {})]
     assert value_of(encode_stats_reply(to(protocol, "getConsumeStats"), rows)) == [
-        {"group": group, "topic": topic, "consumeOffsets": consumed, "produceOffsets": produced}
-        for group, topic, consumed, produced in rows
+        {"group": group, "topic": topic, "consumeOffsets": consumed, "produceOffsets": produced, "startOffsets": kept}
+        for group, topic, consumed, produced, kept in rows
     ]
     assert value_of(encode_bool_reply(to(protocol, "submit"), True)) is True
     assert value_of(encode_bool_reply(to(protocol, "submit"), False)) is False

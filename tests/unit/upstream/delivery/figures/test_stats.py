@@ -131,6 +131,8 @@ def test_offsets_of_a_topic_stand_by_the_names_of_its_queues() -> None:
     jobs = world.pull_all(client)
     world.answer(client, jobs[1])
     [group_queue] = world.group.group_queues()
-    assert TopicOffsets.of("t", [group_queue]) == TopicOffsets("t", {group_queue.qid: 0}, {group_queue.qid: 2})
+    assert TopicOffsets.of("t", [group_queue]) == TopicOffsets(
+        "t", {group_queue.qid: 0}, {group_queue.qid: 2}, {group_queue.qid: 0}
+    )
     world.answer(client, jobs[0])
     assert TopicOffsets.of("t", [group_queue]).consumed == {group_queue.qid: 2}

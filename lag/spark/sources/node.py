@@ -1,0 +1,259 @@
+"""One node over Thrift: positions of a low-level group, fetches of named queues, acks (docs/low-level.md).
+
+Each call may be made again, so a lost connection, a node that starts and one that is short of memory are waited out for
+some seconds. What a node refuses for good is an error with what would be right.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from lag.spark.sources import wire
+from lag.spark.sources.options import OptionRefused
+
+Positions = Mapping[str, Mapping[str, int]]
+"""Offset by qid, by topic."""
+
+CALL_SECONDS: Final = 15.0
+"""How long one answer may take, connecting included."""
+LINGER_MS: Final = 50
+"""How long a fetch of nothing waits at the node."""
+VERSION: Final = "pyddmq-spark"
+_PAUSE_FIRST: Final = 0.05
+_PAUSE_MAX: Final = 1.0
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):(\d{1,5})")
+
+NO_SUCH_TOPIC: Final = 2
+NO_SUCH_QUEUE: Final = 12
+CODES: Final = {
+    1: "no group {group!r} is configured on this node: name one of its low-level groups",
+    NO_SUCH_TOPIC: "group {group!r} does not subscribe the topic: name one that it has",
+    3: "the node is starting",
+    4: "the node has too much to do, or is short of memory",
+    5: "group {group!r} has no enabled topic: enable one in the node's configuration",
+    11: "group {group!r} is pulled, not fetched: write `actions: [LowLevel]` for its topics",
+    NO_SUCH_QUEUE: "a queue that was asked for is not there",
+    13: "the node is of another cluster than option 'cluster' says",
+}
+"""What `FetchResponse.code` and `PullException.code` mean here."""
+PASSING: Final = frozenset((3, 4))
+"""Those that another call may not get."""
+
+
+class NodeFailed(Exception):
+    """A node cannot be reached, or what it says is no answer; the sentence says which."""
+
+
+class NodeRefused(Exception):
+    """A node refuses a call. `code` is one of CODES, or another one of PullException."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(code, sentence)
+        self.code = code
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return f"{self.args[1]} (code {self.code})"
+
+
+class Standing(NamedTuple):
+    """Where a queue stands: the first offset that is kept, what the group committed, the end."""
+
+    start: int
+    committed: int
+    end: int
+
+
+class Fetched(NamedTuple):
+    """What a fetch found in one queue: where to go on, and messages as dicts by field id, oldest first."""
+
+    next_offset: int
+    messages: list[dict[int, Any]]
+
+
+class NodeClient:
+    """A connection to one port of a node; a context manager. It is opened by the first call.
+
+    Args:
+        address: `host:port`.
+        cluster: The node's brokerCluster, to be told when it is another one; empty: any.
+        patience: Seconds for which a call that got no answer is made again.
+
+    Raises:
+        OptionRefused: The address is malformed.
+    """
+
+    def __init__(self, address: str, *, cluster: str = "", patience: float = 0.0) -> None:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match[2]) < 65_536:
+            raise OptionRefused(f"option 'node' is {address!r}: write host:port, the node's consumer port say")
+        self.address = address
+        self._peer = match[1].strip("[]"), int(match[2])
+        self._cluster = cluster
+        self._patience = patience
+        self._socket: socket.socket | None = None
+        self._sequence = 0
+
+    def check(self, group: str, topics: Iterable[str]) -> None:
+        """Ask whether a group is low level and has these topics. Raises NodeRefused, NodeFailed."""
+        for topic in topics:
+            try:
+                self._fetch(group, {topic: {}}, 1, 0)
+            except NodeRefused as refused:
+                if refused.code != NO_SUCH_TOPIC:
+                    raise
+                known = ", ".join(sorted(self.standings(group))) or "none"
+                text = f"group {group!r} does not subscribe {topic!r} on {self.address}: it has {known}"
+                raise NodeRefused(NO_SUCH_TOPIC, text) from None
+
+    def standings(self, group: str) -> dict[str, dict[str, Standing]]:
+        """Return where each queue stands, by topic and qid; empty: no such group. Raises NodeRefused, NodeFailed."""
+        result = self._result("getConsumeStats", [wire.structure(1, [wire.text(1, group)])], group)
+        found: dict[str, dict[str, Standing]] = {}
+        try:
+            for row in result:
+                starts, committed, ends = row.get(101, {}), row[3], row[4]
+                found[row[2].decode()] = {
+                    qid.decode(): Standing(int(starts.get(qid, 0)), int(committed[qid]), int(end))
+                    for qid, end in ends.items()
+                }
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise NodeFailed(f"{self.address} told no positions: {error!r}") from error
+        return found
+
+    def fetch(self, group: str, topic: str, qid: str, offset: int, count: int) -> Fetched:
+        """Fetch from an offset of one queue on, whoever owns it.
+
+        Returns:
+            Messages whose offsets rise and lie before `next_offset`.
+
+        Raises:
+            NodeRefused: The group or the queue is not to be had.
+            NodeFailed: No answer, or one that cannot be.
+        """
+        rows = self._fetch(group, {topic: {qid: offset}}, count, LINGER_MS)
+        try:
+            [row] = rows
+            found = Fetched(int(row.get(3, offset)), row[10])
+            offsets = [message[4] for message in found.messages]
+            is_right = (row[1], row[2]) == (topic.encode(), qid.encode()) and all(
+                before < after for before, after in pairwise([*offsets, found.next_offset])
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NodeFailed(f"{self.address} answered a fetch with something else: {error!r}") from error
+        if not is_right:
+            raise NodeFailed(f"{self.address} answered a fetch of {topic} {qid} at {offset} with other messages")
+        return found
+
+    def ack(self, group: str, offsets: Positions) -> bool:
+        """Tell up to where all is done; durable when it returns. False: not all of it counted. Raises NodeFailed."""
+        fields = [
+            wire.text(1, _consumer()),
+            wire.text(2, group),
+            wire.text(3, self._cluster),
+            wire.positions(4, offsets),
+        ]
+        return bool(self._result("ack", [wire.structure(1, fields)], group))
+
+    def call(self, method: str, arguments: Iterable[bytes]) -> dict[int, Any]:
+        """Make a call once; returns the fields of its result. Raises NodeFailed."""
+        self._sequence += 1
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(self._peer, CALL_SECONDS)
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(wire.call(method, self._sequence, arguments))
+            frame = self._received(wire.frame_length(self._received(4)))
+            return wire.reply(frame, method, self._sequence)
+        except OSError as error:
+            self.close()
+            raise NodeFailed(f"no answer from {self.address}: {error}. Is it a node's Thrift port?") from error
+        except wire.Malformed as error:
+            self.close()
+            raise NodeFailed(f"{self.address} answered {method} with {error}") from error
+        except wire.Fault as error:
+            raise NodeFailed(f"{self.address} does not serve {method}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        opened, self._socket = self._socket, None
+        if opened is not None:
+            opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _fetch(self, group: str, offsets: Positions, count: int, linger_ms: int) -> Any:
+        fields = [
+            wire.text(1, _consumer()),
+            wire.text(2, group),
+            wire.text(3, self._cluster),
+            wire.positions(4, offsets),
+            wire.i32(10, count),
+            wire.i32(11, linger_ms),
+            wire.text(60, VERSION),
+            wire.boolean(101, True),
+        ]
+        found = self._result("fetch", [wire.structure(1, fields)], group)
+        return found.get(10) if isinstance(found, dict) else None
+
+    def _result(self, method: str, arguments: list[bytes], group: str) -> Any:
+        """Make a call, again where another try may help; returns its value."""
+        until, pause = time.monotonic() + self._patience, _PAUSE_FIRST
+        while True:
+            try:
+                return self._asked(method, arguments, group)
+            except (NodeFailed, NodeRefused) as error:
+                passing = isinstance(error, NodeFailed) or error.code in PASSING
+                if not passing or time.monotonic() + pause > until:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_MAX)
+
+    def _asked(self, method: str, arguments: list[bytes], group: str) -> Any:
+        result = self.call(method, arguments)
+        found = result.get(0)
+        # A fetch says why it is refused in its answer, the others by an exception.
+        told = found.get(1) if method == "fetch" and isinstance(found, dict) else result.get(1, {}).get(1)
+        if told:
+            sentence = CODES.get(told, "the node refuses the call").format(group=group)
+            raise NodeRefused(told, f"{self.address}: {sentence}")
+        if found is None:
+            raise NodeFailed(f"{self.address} answered {method} with nothing")
+        return found
+
+    def _received(self, count: int) -> bytes:
+        assert self._socket is not None, "it was opened for the call"
+        parts = []
+        while count:
+            part = self._socket.recv(min(count, 1 << 20))
+            if not part:
+                raise ConnectionError("it closed the connection")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+def number_of(qid: str) -> int:
+    """Return the number of a queue, which its qid ends with. Raises NodeFailed."""
+    number = qid.rpartition("_")[2]
+    if not number.isdecimal():
+        raise NodeFailed(f"a queue that is called {qid!r}: a node's qid ends with _ and a number")
+    return int(number)
+
+
+def _consumer() -> str:
+    """Return the name that positions are told under: it owns no queue, so any will do; people see whose it is."""
+    return f"spark-{os.getpid()}@{socket.gethostname()}"[:255]

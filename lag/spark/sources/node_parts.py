@@ -1,0 +1,243 @@
+"""Messages of a running node: ranges of queues, how one is read to its end, and the columns made of it.
+
+What lies in a range and does not come is told apart: what the group's tags rule out or is damaged is passed over, as
+for any fetcher; what retention took, and a queue that vanished, is lost data.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from lag.spark.sources import options as read
+from lag.spark.sources.node import NO_SUCH_QUEUE, NodeClient, NodeFailed, NodeRefused, Standing, number_of
+
+FETCH_COUNT: Final = 10_000
+"""Messages of one fetch; a node bounds its reply to 1 MiB besides."""
+BATCH_ROWS: Final = 8_192
+BATCH_BYTES: Final = 16 * 1024 * 1024
+PARTITION_MESSAGES: Final = 100_000
+PATIENCE_SECONDS: Final = 30
+_PAUSE: Final = 0.05
+_log = logging.getLogger("pyddmq_spark")
+
+
+class DataLost(Exception):
+    """Messages that were asked for are gone; the sentence says which, and what may be done."""
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    """Which group of which node is read, and how.
+
+    Attributes:
+        node: `host:port` of the consumer port.
+        group: A low-level group of it.
+        cluster: The node's brokerCluster, to be told when it is another one; empty: any.
+        topics: None: all of the group.
+        queues: Numbers; None: all.
+        fail_on_data_loss: Whether lost messages are an error; else a warning in the log.
+        patience: Seconds for which a node that gives no answer, or no messages, is waited for.
+        partition_messages: Offsets of one partition at most.
+    """
+
+    node: str
+    group: str
+    cluster: str
+    topics: frozenset[str] | None
+    queues: frozenset[int] | None
+    fail_on_data_loss: bool
+    patience: int
+    partition_messages: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> NodeOptions:
+        """Read them. Raises OptionRefused."""
+        found = cls(
+            node=read.required(options, "node", "host:port of a node's consumer port"),
+            group=read.required(options, "group", "a group of the node whose topics have `actions: [LowLevel]`"),
+            cluster=options.get("cluster", ""),
+            topics=read.names(options, "topic"),
+            queues=read.numbers(options, "queue"),
+            fail_on_data_loss=read.one_of(options, "failOnDataLoss", ("true", "false"), "true") == "true",
+            patience=read.number(options, "patience", PATIENCE_SECONDS, at_least=0),
+            partition_messages=read.number(options, "partitionMessages", PARTITION_MESSAGES, at_least=1),
+        )
+        # Its address is checked here, where the error is the driver's.
+        NodeClient(found.node)
+        return found
+
+    def client(self) -> NodeClient:
+        """Return a connection to the node."""
+        return NodeClient(self.node, cluster=self.cluster, patience=self.patience)
+
+    def check(self, client: NodeClient) -> None:
+        """Ask whether the group has what is asked for. Raises NodeRefused, NodeFailed, OptionRefused."""
+        found = client.standings(self.group)
+        # Without any, the node says why: no such group, or one that is not low level.
+        client.check(self.group, sorted(found if self.topics is None else self.topics) or [""])
+        numbers = {number_of(qid) for queues in self.standings(client).values() for qid in queues}
+        if self.queues is not None and self.queues - numbers:
+            missing = ", ".join(map(str, sorted(self.queues - numbers)))
+            raise read.OptionRefused(f"option 'queue' names {missing}, which no topic of group {self.group!r} has")
+
+    def standings(self, client: NodeClient) -> dict[str, dict[str, Standing]]:
+        """Return where the queues stand that are asked for and there. Raises NodeRefused, NodeFailed."""
+        found = client.standings(self.group)
+        return {
+            topic: {
+                qid: standing
+                for qid, standing in queues.items()
+                if self.queues is None or number_of(qid) in self.queues
+            }
+            for topic, queues in found.items()
+            if self.topics is None or topic in self.topics
+        }
+
+    def lost(self, sentence: str) -> None:
+        """Tell of data that is lost. Raises DataLost."""
+        if self.fail_on_data_loss:
+            raise DataLost(f"{sentence}. With option failOnDataLoss set to false this is a warning")
+        _log.warning("%s", sentence)
+
+
+@dataclass(frozen=True)
+class NodePart(InputPartition):
+    """Offsets of one queue: from `first` on, below `end`."""
+
+    options: NodeOptions
+    topic: str
+    qid: str
+    first: int
+    end: int
+
+    @property
+    def queue(self) -> int:
+        """The queue's number."""
+        return number_of(self.qid)
+
+
+def cut(part: NodePart) -> Iterator[NodePart]:
+    """Cut a range into parts of about one size."""
+    count = -(-(part.end - part.first) // part.options.partition_messages)
+    if count <= 0:
+        return
+    step = -(-(part.end - part.first) // count)
+    for first in range(part.first, part.end, step):
+        yield replace(part, first=first, end=min(first + step, part.end))
+
+
+def messages_of(client: NodeClient, part: NodePart, count_max: int = FETCH_COUNT) -> Iterator[list[dict[int, Any]]]:
+    """Yield the messages of a range as they come, as dicts by field id.
+
+    Args:
+        client: A connection to the node.
+        part: The range.
+        count_max: Messages of one fetch.
+
+    Raises:
+        DataLost: Some are gone, and that is an error here.
+        NodeFailed: No answer, or no messages, for as long as patience goes.
+        NodeRefused: The group is not to be had any more.
+    """
+    options, at = part.options, part.first
+    where = f"{part.topic} queue {part.queue} of {options.node}"
+    quiet_since = time.monotonic()
+    while at < part.end:
+        try:
+            fetched = client.fetch(options.group, part.topic, part.qid, at, min(count_max, part.end - at))
+        except NodeRefused as refused:
+            if refused.code != NO_SUCH_QUEUE:
+                raise
+            options.lost(f"{where} is not there any more: offsets {at} to {part.end - 1} are lost")
+            return
+        if fetched.next_offset < at:
+            options.lost(f"{where} ends at {fetched.next_offset}: offsets {at} to {part.end - 1} are lost")
+            return
+        found = fetched.messages
+        if (found[0][4] if found else fetched.next_offset) > at:
+            _tell_of_loss(client, part, at, where)
+        if found and found[-1][4] >= part.end:
+            found = [message for message in found if message[4] < part.end]
+        if found:
+            yield found
+        if fetched.next_offset > at:
+            at, quiet_since = fetched.next_offset, time.monotonic()
+        elif time.monotonic() - quiet_since >= options.patience:
+            raise NodeFailed(
+                f"{where} gives nothing from offset {at} on, and has messages up to {part.end - 1}: "
+                f"is group {options.group!r} paused, or does its maxTps let none through?"
+            )
+        else:
+            time.sleep(_PAUSE)
+
+
+def _tell_of_loss(client: NodeClient, part: NodePart, at: int, where: str) -> None:
+    """Tell when what lies between an offset and the first message that came is gone, not only passed over."""
+    standing = client.standings(part.options.group).get(part.topic, {}).get(part.qid)
+    if standing is not None and standing.start > at:
+        gone = min(standing.start, part.end)
+        part.options.lost(f"{where} begins at {standing.start} by now: offsets {at} to {gone - 1} are lost")
+
+
+# Columns
+
+_TEXTS: Final = pa.map_(pa.string(), pa.string())
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _pairs(value: Mapping[bytes, bytes] | None) -> list[tuple[str | None, str | None]]:
+    return [(_text(name), _text(each)) for name, each in (value or {}).items()]
+
+
+MAKERS: Final[dict[str, tuple[pa.DataType, Callable[[dict[int, Any]], Any]]]] = {
+    "offset": (pa.int64(), lambda message: message[4]),
+    "stored_ms": (pa.int64(), lambda message: message.get(101)),
+    "born_ms": (pa.int64(), lambda message: message.get(102)),
+    "id": (pa.string(), lambda message: None),
+    "keys": (pa.string(), lambda message: _text(message.get(1))),
+    "tags": (pa.string(), lambda message: _text(message.get(3))),
+    "attempts": (pa.int64(), lambda message: None),
+    "size": (pa.int64(), lambda message: None),
+    "body": (pa.binary(), lambda message: message.get(2)),
+    "properties": (_TEXTS, lambda message: _pairs(message.get(5))),
+}
+"""How a column is made of a message. A node does not tell ids, attempts and sizes: they are null."""
+
+
+def batches(part: NodePart, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read a range, as batches of some columns. Raises as `messages_of`."""
+    with part.options.client() as client:
+        held: list[dict[int, Any]] = []
+        size = 0
+        for found in messages_of(client, part):
+            held += found
+            size += sum(len(message.get(2, b"")) for message in found)
+            if len(held) >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield _batch(part, held, columns)
+                held, size = [], 0
+        if held:
+            yield _batch(part, held, columns)
+
+
+def _batch(part: NodePart, messages: Sequence[dict[int, Any]], columns: Sequence[str]) -> pa.RecordBatch:
+    arrays, fields = [], []
+    for name in columns:
+        if name in ("topic", "queue"):
+            kind = pa.string() if name == "topic" else pa.int64()
+            array = pa.array([part.topic if name == "topic" else part.queue] * len(messages), kind)
+        else:
+            kind, make = MAKERS[name]
+            array = pa.array(map(make, messages), kind)
+        arrays.append(array)
+        fields.append((name, kind))
+    return pa.record_batch(arrays, schema=pa.schema(fields))

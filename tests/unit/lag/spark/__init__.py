@@ -1,0 +1,1 @@
+"""What executors of Spark run, without Spark."""
