@@ -12,7 +12,7 @@ from lag.spark.sources.node_stream import shared
 from pyddmq import Fetcher, Producer
 from tests.patient import until
 from tests.running_node import RunningNode
-from tests.spark.test_node_batch import QIDS, YAML, expire, fill
+from tests.spark.test_node_ranges import QIDS, YAML, expire, fill
 
 pytestmark = pytest.mark.usefixtures("shipped")
 

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import Bounds, bounds_of
 from lag.spark.sources.node import NodeClient, Standing
-from lag.spark.sources.node_parts import NodeOptions, NodePart, batches, cut, messages_of
+from lag.spark.sources.node_ranges import NodeOptions, NodePart, batches, cut, messages_of
 
 STARTS: Final = ("earliest", "latest", "committed")
 

@@ -19,12 +19,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from lag.spark.sources import options as read
 from lag.spark.sources.node import NodeClient, Standing, number_of
 from lag.spark.sources.node_batch import STARTS, start_of
-from lag.spark.sources.node_parts import NodeOptions, NodePart, batches, cut
+from lag.spark.sources.node_ranges import NodeOptions, NodePart, batches, cut
 
 Offsets = dict[str, dict[str, int]]
 """Next offset by qid, by topic, in the order of their names: Spark compares the text."""
 NOBODY: Final = "none"
-_log = logging.getLogger("pyddmq_spark")
+_said = logging.getLogger("pyddmq_spark")
+"""Goes to the log of the process, which Spark shows; a sentence for people."""
 
 
 class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -162,7 +163,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         # Tried again when more is finished. Spark's own checkpoint is not concerned.
         self._refused = offsets
-        _log.warning(
+        _said.warning(
             "%s did not take all positions of group %r: its queues are another fetcher's, it was reset, or it is not "
             "low level; its lag does not show what this query has finished",
             self._options.node,

@@ -25,7 +25,8 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 PARTITION_MESSAGES: Final = 100_000
 PATIENCE_SECONDS: Final = 30
 _PAUSE: Final = 0.05
-_log = logging.getLogger("pyddmq_spark")
+_said = logging.getLogger("pyddmq_spark")
+"""Goes to the log of the process, which Spark shows; a sentence for people."""
 
 
 class DataLost(Exception):
@@ -104,7 +105,7 @@ class NodeOptions:
         """Tell of data that is lost. Raises DataLost."""
         if self.fail_on_data_loss:
             raise DataLost(f"{sentence}. With option failOnDataLoss set to false this is a warning")
-        _log.warning("%s", sentence)
+        _said.warning("%s", sentence)
 
 
 @dataclass(frozen=True)
