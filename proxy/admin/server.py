@@ -23,7 +23,7 @@ from broker.runtime.metrics import declare
 from broker.scheduled.timer.listing import KeptScan
 from broker.views import View
 from proxy.admin import page
-from proxy.admin.burrow import BurrowPaths
+from proxy.admin.burrow import PREFIX, BurrowPaths
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_verdicts import LastLag
@@ -55,7 +55,8 @@ _BODY_BYTES_MAX = 64 * 1024
 SPAN_MS_MAX = 400 * 86_400_000
 """Longest time that a question about the past may reach back: the hours of the lag journal are kept so long."""
 _OPEN = frozenset(("/livez", "/healthz", "/readyz", "/metrics"))
-"""What is answered under any host name: it is asked for by name, and shows nothing that people sent."""
+"""What is answered under any host name, besides Burrow's paths: it is asked for by name, and shows nothing that people
+sent."""
 _CHANGING = frozenset(("POST", "DELETE"))
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -207,7 +208,8 @@ class _Routes:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            if request.path not in _OPEN and request.method not in _CHANGING:
+            is_open = request.path in _OPEN or request.path.startswith(PREFIX)
+            if not is_open and request.method not in _CHANGING:
                 # A change is refused by its desk, which leaves a line of it.
                 self._desk.refuse_other_sites(request)
             if request.can_read_body:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from proxy.process.exit_codes import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_PROMETHEUS = "docs/operations.md"
+OF_KEDA = "docs/howto/scale-with-keda.md"
 ELSEWHERE = {"docs/actions.md"}
 """`test_own_actions` starts a node with its block: its actions have to be made first."""
 
@@ -28,7 +30,7 @@ def blocks() -> list[tuple[str, str]]:
     return [(page, text) for page, texts in found for text in texts]
 
 
-SHOWN = [each for each in blocks() if each[0] not in {OF_PROMETHEUS, *ELSEWHERE}]
+SHOWN = [each for each in blocks() if each[0] not in {OF_PROMETHEUS, OF_KEDA, *ELSEWHERE}]
 
 
 def test_pages_have_configurations() -> None:
@@ -58,3 +60,26 @@ def test_alerts_watch_metrics_that_there_are() -> None:
     listed = set(re.findall(r"`(pyddmq_\w+)", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
     assert len(watched) > 8
     assert {re.sub(r"_seconds_(bucket|sum|count)$", "_seconds", name) for name in watched} <= listed
+
+
+def test_objects_of_keda_are_whole_and_ask_for_what_there_is() -> None:
+    """Fields as KEDA has them, figures as texts, metrics that are listed, and a path that the admin port has."""
+    objects = [yaml.safe_load(text) for page, text in blocks() if page == OF_KEDA]
+    triggers = {}
+    for each in objects:
+        assert (each["apiVersion"], each["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+        spec = each["spec"]
+        assert spec["scaleTargetRef"]["name"] == each["metadata"]["name"]
+        assert 0 <= spec["minReplicaCount"] < spec["maxReplicaCount"]
+        for trigger in spec["triggers"]:
+            assert all(isinstance(value, str) for value in trigger["metadata"].values()), "KEDA takes texts alone"
+            triggers[trigger["type"]] = trigger["metadata"]
+    assert set(triggers) == {"prometheus", "metrics-api"}
+    listed = set(re.findall(r"`(pyddmq_\w+)", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
+    assert set(re.findall(r"pyddmq_\w+", triggers["prometheus"]["query"])) <= listed
+    assert float(triggers["prometheus"]["threshold"]) > float(triggers["prometheus"]["activationThreshold"])
+    assert triggers["prometheus"]["ignoreNullValues"] == "false", "nothing known is not 0"
+    asked = urlsplit(triggers["metrics-api"]["url"])
+    _, version, kafka, cluster, consumer, _, last = asked.path.split("/")
+    assert (version, kafka, cluster, consumer, last) == ("v3", "kafka", "pyddmq", "consumer", "lag")
+    assert triggers["metrics-api"]["valueLocation"] == "status.totallag"

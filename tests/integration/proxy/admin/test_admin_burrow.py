@@ -25,8 +25,8 @@ def node() -> PlainNode:
     return found
 
 
-def asked(path: str, method: str = "GET") -> tuple[int, str, str]:
-    """Return status, body and content type."""
+def asked(path: str, method: str = "GET", host_name: str = "localhost") -> tuple[int, str, str]:
+    """Return status, body and content type; `host_name` is what the client calls the node."""
 
     async def ask() -> tuple[int, str, str]:
         server = AdminServer(node())
@@ -35,7 +35,7 @@ def asked(path: str, method: str = "GET") -> tuple[int, str, str]:
         try:
             async with (
                 aiohttp.ClientSession() as session,
-                session.request(method, f"http://{host}:{port}{path}") as answer,
+                session.request(method, f"http://{host}:{port}{path}", headers={"Host": host_name}) as answer,
             ):
                 return answer.status, await answer.text(), answer.content_type
         finally:
@@ -114,3 +114,9 @@ def test_unknown_path_is_refused_as_burrow_does_and_health_is_good() -> None:
     assert asked(f"{CLUSTER}/consumer/permits-audit/nothing") == refused
     assert asked("/burrow/admin")[:2] == (200, "GOOD")
     assert asked(f"{CLUSTER}/consumer/permits-audit", "DELETE")[0] == 405
+
+
+def test_node_is_asked_under_any_name() -> None:
+    """As the name of a service; what holds keys of messages is not answered so."""
+    assert asked("/v3/kafka", host_name="pyddmq.messaging")[0] == 200
+    assert asked("/api/lag", host_name="pyddmq.messaging")[0] == 403
