@@ -1,4 +1,7 @@
-"""Spark data sources of pyddmq: `pyddmq_lag`, samples from lag journals; `pyddmq_messages`, messages of stores."""
+"""Spark data sources of pyddmq: `pyddmq_lag`, samples from lag journals; `pyddmq_messages`, of stores and nodes.
+
+And the sink `pyddmq`: rows as messages to a node.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from typing import Any
 
 from lag.spark.sources.journal import LagSource
 from lag.spark.sources.messages import MessageSource
+from lag.spark.sources.sink import MessageSink
 
-SOURCES = (LagSource, MessageSource)
+SOURCES = (LagSource, MessageSource, MessageSink)
 
 
 def register(spark: Any) -> None:
