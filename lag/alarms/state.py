@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
 
-from broker.errors import StoreUnreadable
-from broker.runtime.file_writes import FileWrite
+from broker.runtime.file_writes import FileWrite, at_once
+from broker.runtime.json_sum import sealed, unsealed
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 from lag.alarms.model import CLOSED, OPENED, REPEATED, STATUSES, Alarm, AlarmState, Mute
 
 FOLDER: Final = "pyddmq/lag-alarms"
@@ -38,26 +37,40 @@ class AlarmFile:
         self.trouble: str | None = None
         self._disk = disk
         self._folder = folder
-        self._file = SealedFile(disk, f"{folder}/{NAME}")
+        self._path = f"{folder}/{NAME}"
 
     def load(self) -> AlarmState:
         """Return what was kept; a new state, and `trouble`, where that cannot be believed. Raises OSError."""
         self.trouble = None
         self._disk.make_folder(self._folder)
-        try:
-            data = self._file.load()
-            return AlarmState() if data is None else state_of(data)
-        except (StoreUnreadable, ValueError) as error:
-            self.trouble = f"{self._file.path}: {error}"
+        if not self._disk.exists(self._path):
             return AlarmState()
+        file = self._disk.open(self._path)
+        try:
+            return state_of(unsealed(file.read(0, file.size())))
+        except ValueError as error:
+            self.trouble = f"{self._path}: {error}"
+            return AlarmState()
+        finally:
+            file.close()
 
     def save(self, state: AlarmState) -> None:
         """Keep it; durable when this returns. Raises OSError: what was kept before still is."""
-        self._file.save(plain_state(state))
+        at_once(self._disk, self.writing(state))
 
     def writing(self, state: AlarmState) -> FileWrite:
         """`save` in steps, of the state as it is at the first of them. Raises the same."""
-        yield from self._file.writing(plain_state(state))
+        # Not by `broker.runtime.state_file`: a cluster has this module and no structlog.
+        data, spare = sealed(plain_state(state)), f"{self._path}.new"
+        file = self._disk.open(spare, create=True)
+        try:
+            file.truncate(0)
+            file.write(0, [data])
+            yield file
+        finally:
+            file.close()
+        self._disk.replace(spare, self._path)
+        yield self._folder
 
 
 def plain_state(state: AlarmState) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Rows of a block are given when the whole block was decoded: a damaged one gives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -108,21 +108,45 @@ def scan(
             place.missing.append(Gap(GapKind.FOREIGN, path, 0, reason))
             return
         if head is not None and is_wanted(head):
-            yield from _blocks(file, head, tier)
+            for _, block in _blocks(file, head, tier):
+                yield block
         if file.damage is not None:
             place.missing.append(Gap(file.damage.kind, path, file.damage.position, file.damage.reason))
     finally:
         file.close()
 
 
-def _blocks(file: BlockReader, head: FileHead, tier: Tier) -> Iterator[Block | None]:
+def scan_part(disk: Disk, path: str, begin: int, end: int) -> Iterator[tuple[int, Block]]:
+    """Yield the blocks of a raw file that begin in [begin, end), each with the byte at which it begins.
+
+    What stands before them is read, too: rows are differences from those before. A file that cannot be read gives none.
+    """
+    file = BlockReader(disk, path)
+    try:
+        if file.head is None or file.head.kind is not FileKind.RAW:
+            return
+        for at, block in _blocks(file, file.head, Tier.RAW):
+            if at >= end:
+                return
+            if block is not None and at >= begin:
+                yield at, block
+    finally:
+        file.close()
+
+
+def _blocks(file: BlockReader, head: FileHead, tier: Tier) -> Iterator[tuple[int, Block | None]]:
+    """Yield a file's blocks, and None between two steps, each with the byte at which the block begins."""
     tables = (QUEUES, SCHEDULED) if tier is Tier.RAW else (QUEUE_SUMMARIES, SCHEDULED_SUMMARIES)
     decoder = SnapshotDecoder(*tables)
     at, is_first = file.position, True
     for payload in file:
         try:
             snapshot = decoder.open(payload)
-            queues = yield from _in_steps(decoder.queues(snapshot))
+            queues = []
+            for row in decoder.queues(snapshot):
+                queues.append(row)
+                if not len(queues) % STEP_ROWS:
+                    yield at, None
             block = Block(
                 head=head,
                 tier=tier,
@@ -138,14 +162,5 @@ def _blocks(file: BlockReader, head: FileHead, tier: Tier) -> Iterator[Block | N
         except ValueError as error:
             file.fail(at, f"{error}")
             return
+        yield at, block
         at, is_first = file.position, False
-        yield block
-
-
-def _in_steps(rows: Iterator[tuple[Key, int, Row]]) -> Generator[None, None, list[tuple[Key, int, Row]]]:
-    found = []
-    for row in rows:
-        found.append(row)
-        if not len(found) % STEP_ROWS:
-            yield None
-    return found

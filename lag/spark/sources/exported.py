@@ -20,7 +20,7 @@ from lag.export.names import LiveFile, live_files, parse
 from lag.journal.reader import SLACK_MS
 from lag.journal.scan import SILENT_INTERVALS
 from lag.samples import SAMPLE_FIELDS
-from lag.spark.sources.journal import FIELDS
+from lag.spark.sources.journal_rows import FIELDS
 from lag.spark.sources.options import OptionRefused
 
 DAY_MS: Final = 86_400_000

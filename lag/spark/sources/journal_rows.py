@@ -1,0 +1,218 @@
+"""Rows of `pyddmq_lag`: their columns, and Arrow batches made column by column from decoded blocks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, fields
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from lag.journal.columns import QUEUE_COLUMNS
+from lag.journal.files import Tier
+from lag.journal.reader import Wanted
+from lag.journal.scan import Block
+from lag.journal.summaries import QUEUE_SUMMARIES
+from lag.samples import QueueSample
+from lag.spark.sources import options as read
+
+BATCH_ROWS: Final = 50_000
+Placed = tuple[int, int, Block]
+"""Number of a raw file (0: not known), byte at which a block begins (likewise), and the block."""
+_ARROW: Final = {
+    "int": pa.int64(),
+    "int | None": pa.int64(),
+    "str | None": pa.string(),
+    "float | None": pa.float64(),
+    "bool": pa.bool_(),
+}
+_KEY_FIELDS: Final = {
+    "cluster": pa.string(),
+    "node": pa.string(),
+    "group": pa.string(),
+    "topic": pa.string(),
+    "queue": pa.int64(),
+    "epoch": pa.string(),
+    "sequence": pa.int64(),
+}
+SPARK_TYPES: Final = {pa.int64(): "bigint", pa.string(): "string", pa.float64(): "double", pa.bool_(): "boolean"}
+_SUMMARY_FIELDS: Final = {
+    "tier": pa.string(),
+    "row_samples": pa.int64(),
+    "row_lag_max": pa.int64(),
+    "row_age_max_ms": pa.int64(),
+}
+FIELDS: Final = {
+    **_KEY_FIELDS,
+    **{field.name: _ARROW[str(field.type)] for field in fields(QueueSample)},
+    **_SUMMARY_FIELDS,
+}
+"""Columns and their Arrow types: of which snapshot a row is, the names of `lag.samples`, and what a row sums up.
+
+`tier` is raw, minute or hour; `row_samples` how many a row stands for, whose last one it has; `row_lag_max` and
+`row_age_max_ms` are the extremes of all of them, null of a raw one.
+"""
+_GAP_FIELDS: Final = {
+    "folder": pa.string(),
+    "kind": pa.string(),
+    "path": pa.string(),
+    "position": pa.int64(),
+    "reason": pa.string(),
+    "from_ms": pa.int64(),
+    "to_ms": pa.int64(),
+}
+_EVENT_FIELDS: Final = {
+    "cluster": pa.string(),
+    "node": pa.string(),
+    "time_ms": pa.int64(),
+    "kind": pa.string(),
+    "group": pa.string(),
+    "topic": pa.string(),
+    "queue": pa.int64(),
+    "detail": pa.string(),
+}
+_ROUND_FIELDS: Final = {
+    "cluster": pa.string(),
+    "node": pa.string(),
+    "epoch": pa.string(),
+    "sequence": pa.int64(),
+    "file": pa.int64(),
+    "position": pa.int64(),
+    "time_ms": pa.int64(),
+    "samples": pa.string(),
+    "events": pa.string(),
+}
+"""A whole round: number of its raw file and byte in it, which order the rounds of a node; what it has, as JSON."""
+ROWS: Final = {"samples": FIELDS, "events": _EVENT_FIELDS, "gaps": _GAP_FIELDS, "rounds": _ROUND_FIELDS}
+"""What may be asked for, and the columns of each."""
+
+
+def columns_of(schema: StructType, rows: str) -> pa.Schema:
+    """Return the columns of a schema that a caller gives. Raises OptionRefused: it has others."""
+    known = ROWS[rows]
+    for field in schema.fields:
+        kind = known.get(field.name)
+        if kind is None:
+            raise read.OptionRefused(f"there is no column {field.name!r}; there are {', '.join(known)}")
+        if field.dataType.simpleString() != SPARK_TYPES[kind]:
+            given = field.dataType.simpleString()
+            raise read.OptionRefused(f"column {field.name!r} is {SPARK_TYPES[kind]}, and the schema has it as {given}")
+    return pa.schema([(field.name, known[field.name]) for field in schema.fields])
+
+
+def batches(blocks: Iterable[Placed], rows: str, columns: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Yield what is wanted of blocks.
+
+    Args:
+        blocks: The blocks, in order.
+        rows: `samples`, `events` or `rounds`.
+        columns: Columns of the batches.
+        wanted: Which rows.
+    """
+    if rows == "samples":
+        table = _Rows(columns, wanted)
+        for _, _, block in blocks:
+            table.add(block)
+            if table.count >= BATCH_ROWS:
+                yield table.take()
+        if table.count:
+            yield table.take()
+        return
+    make = _events_of if rows == "events" else _rounds_of
+    found: list[dict[str, Any]] = []
+    for placed in blocks:
+        found += make(placed, wanted)
+        if len(found) >= BATCH_ROWS:
+            yield pa.RecordBatch.from_pylist(found, schema=columns)
+            found = []
+    yield pa.RecordBatch.from_pylist(found, schema=columns)
+
+
+def _events_of(placed: Placed, wanted: Wanted) -> list[dict[str, Any]]:
+    block = placed[2]
+    return [
+        {"cluster": block.head.cluster, "node": block.head.node, **asdict(event), "kind": event.kind.value}
+        for event in block.events
+        if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic)
+    ]
+
+
+def _rounds_of(placed: Placed, wanted: Wanted) -> list[dict[str, Any]]:
+    number, position, block = placed
+    if block.tier is not Tier.RAW or not wanted.takes_moment(block.time_ms):
+        return []
+    samples = [(*key, time_ms, *row) for key, time_ms, row in block.queues if wanted.takes_name(key[0], key[1])]
+    events = [asdict(event) | {"kind": event.kind.value} for event in block.events]
+    return [
+        {
+            "cluster": block.head.cluster,
+            "node": block.head.node,
+            "epoch": f"{block.epoch:016x}",
+            "sequence": block.sequence,
+            "file": number,
+            "position": position,
+            "time_ms": block.time_ms,
+            "samples": json.dumps(samples),
+            "events": json.dumps(events),
+        }
+    ]
+
+
+class _Rows:
+    """Rows under way to a batch, column by column: what blocks decode to is turned round once a block."""
+
+    def __init__(self, columns: pa.Schema, wanted: Wanted) -> None:
+        self._columns = columns
+        self._wanted = wanted
+        self._places = {name: place for place, name in enumerate(QUEUE_COLUMNS)}
+        # Values of the last sample stand first in a summary.
+        extra = {column.name: place for place, column in enumerate(QUEUE_SUMMARIES.columns)}
+        self._summary_places = self._places | {
+            f"row_{name}": extra[name] for name in ("samples", "lag_max", "age_max_ms")
+        }
+        self._values: dict[str, list[Any]] = {name: [] for name in columns.names}
+        self.count = 0
+
+    def add(self, block: Block) -> None:
+        """Add the rows of a block that are asked for."""
+        wanted = self._wanted
+        rows = block.queues
+        if wanted != Wanted():
+            rows = [each for each in rows if wanted.takes_moment(each[1]) and wanted.takes_name(each[0][0], each[0][1])]
+        if not rows:
+            return
+        keys, moments, values = zip(*rows, strict=True)
+        turned = list(zip(*values, strict=True))
+        groups, topics, queues = zip(*keys, strict=True)
+        by_row = {"time_ms": moments, "group": groups, "topic": topics, "queue": queues}
+        by_block = {
+            "cluster": block.head.cluster,
+            "node": block.head.node,
+            "epoch": f"{block.epoch:016x}",
+            "sequence": block.sequence,
+            "tier": block.tier.name.lower(),
+            "row_samples": 1,
+            "row_lag_max": None,
+            "row_age_max_ms": None,
+        }
+        places = self._places if block.tier is Tier.RAW else self._summary_places
+        for name, column in self._values.items():
+            place = places.get(name)
+            if place is not None:
+                column.extend(turned[place])
+            elif name in by_row:
+                column.extend(by_row[name])
+            else:
+                column.extend([by_block[name]] * len(rows))
+        self.count += len(rows)
+
+    def take(self) -> pa.RecordBatch:
+        """Return the batch, and begin another."""
+        arrays = [pa.array(self._values[field.name], field.type) for field in self._columns]
+        for column in self._values.values():
+            column.clear()
+        count, self.count = self.count, 0
+        assert all(len(array) == count for array in arrays), "columns are of one length"
+        return pa.record_batch(arrays, schema=self._columns)

@@ -1,0 +1,169 @@
+"""`pyddmq_lag` as a stream: what nodes append to their journals, from where the checkpoint says.
+
+An offset names, of each folder, a raw file by its number and a byte in it, where a block begins. Numbers order files
+over all starts of a node, and files only grow, so an offset stays right. The end of the newest file may be torn: what
+is not whole is waited for. A file that has a successor does not grow any more; one that retention took is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from broker.runtime.disk import RealDisk
+from lag.blocks import BlockReader
+from lag.journal.files import JournalFile, Tier, parse
+from lag.journal.reader import Wanted
+from lag.journal.scan import scan_part
+from lag.spark.sources import options as read
+from lag.spark.sources.journal_rows import Placed, batches
+
+BYTES_PER_TRIGGER: Final = 8 << 20
+"""Of each folder, by default: some hours of a node with hundreds of queues."""
+Offset = dict[str, dict[str, int]]
+"""By folder: `file`, and `position` in it; file 0 is before all."""
+
+
+@dataclass(frozen=True)
+class StreamPart(InputPartition):
+    """Blocks of one file that begin in [begin, end)."""
+
+    folder: str
+    file: int
+    begin: int
+    end: int
+
+
+class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads journals as they grow. Options as those of the batch, but `finest`, `until` and `pushdown`; and `starting`.
+
+    `starting` is `earliest` or `latest`, for a query without a checkpoint; `bytesPerTrigger` bounds a batch of each
+    folder.
+    """
+
+    def __init__(self, options: Mapping[str, str], rows: str, columns: pa.Schema) -> None:
+        path = read.required(options, "path", "the folder of a lag journal, `pyddmq/lag` of a node's data")
+        self._folders = tuple(each.strip() for each in path.split(",") if each.strip())
+        self._rows = rows
+        self._columns = columns
+        self._from_latest = read.one_of(options, "starting", ("earliest", "latest"), "earliest") == "latest"
+        self._bytes = read.number(options, "bytesPerTrigger", BYTES_PER_TRIGGER, at_least=1)
+        self._wanted = Wanted(
+            since_ms=read.moment_ms(options, "since"),
+            groups=read.names(options, "group"),
+            topics=read.names(options, "topic"),
+        )
+        self._last: Offset | None = None
+        """Where a query ends that takes what is there now."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a query without a checkpoint begins."""
+        if self._from_latest:
+            return self._ends({}, None)
+        return {folder: {"file": 0, "position": 0} for folder in self._folders}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Bound a batch."""
+        return ReadMaxBytes(self._bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end of a query that takes what is there now."""
+        self._last = self._ends({}, None)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return how far a batch from `start` goes: to ends of whole blocks."""
+        return self._ends(start, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut the work: a part of a file each."""
+        return [part for folder in self._folders for part in self._parts(folder, _at(start, folder), _at(end, folder))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns that are asked for."""
+        assert isinstance(partition, StreamPart), "partitions are made above"
+        yield from batches(_blocks(partition), self._rows, self._columns, self._wanted)
+
+    def _parts(self, folder: str, start: tuple[int, int], end: tuple[int, int]) -> Iterator[StreamPart]:
+        for number in _raw_files(folder):
+            if start[0] <= number <= end[0]:
+                begin = start[1] if number == start[0] else 0
+                stop = end[1] if number == end[0] else 1 << 62
+                if begin < stop:
+                    yield StreamPart(folder, number, begin, stop)
+
+    def _ends(self, start: Mapping[str, Any], bytes_max: int | None) -> dict[str, Any]:
+        found = {}
+        for folder in self._folders:
+            begin = _at(start, folder)
+            last = None if self._last is None else _at(self._last, folder)
+            file, position = max(begin, _end(folder, begin, bytes_max, last))
+            found[folder] = {"file": file, "position": position}
+        return found
+
+
+def _at(offset: Mapping[str, Any], folder: str) -> tuple[int, int]:
+    """Return file and position of a folder; one that an offset does not have begins with it."""
+    found = offset.get(folder, {})
+    return int(found.get("file", 0)), int(found.get("position", 0))
+
+
+def _raw_files(folder: str) -> list[int]:
+    files = (parse(name) for name in RealDisk(read_only=True).list(folder))
+    return sorted(file.first for file in files if file is not None and file.tier is Tier.RAW)
+
+
+def _end(folder: str, begin: tuple[int, int], bytes_max: int | None, last: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the end of the whole blocks behind `begin`, at most so many bytes further, and not behind `last`.
+
+    The listing comes before the reading: of a file with a successor in it, all is there.
+    """
+    at, left = begin, bytes_max
+    for number in _raw_files(folder):
+        if number < begin[0] or (last is not None and number > last[0]):
+            continue
+        position = begin[1] if number == begin[0] else 0
+        stop = last[1] if last is not None and number == last[0] else None
+        end = _whole_blocks(folder, number, position, left, stop)
+        at = (number, max(position, end))
+        if left is not None:
+            left -= max(0, end - position)
+            if left <= 0:
+                break
+    return at
+
+
+def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, stop: int | None) -> int:
+    """Return where the whole blocks of a file from `begin` on end; one at least is taken."""
+    reader = BlockReader(RealDisk(read_only=True), _path(folder, number))
+    try:
+        if reader.head is None:
+            return begin
+        end = reader.position = max(reader.position, begin)
+        for _ in reader:
+            if stop is not None and reader.position > stop:
+                break
+            end = reader.position
+            if bytes_max is not None and end - begin >= bytes_max:
+                break
+        return end
+    finally:
+        reader.close()
+
+
+def _blocks(part: StreamPart) -> Iterator[Placed]:
+    disk = RealDisk(read_only=True)
+    for position, block in scan_part(disk, _path(part.folder, part.file), part.begin, part.end):
+        yield part.file, position, block
+
+
+def _path(folder: str, number: int) -> str:
+    return f"{folder}/{JournalFile(Tier.RAW, number, number).name}"
