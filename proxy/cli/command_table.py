@@ -15,6 +15,7 @@ from proxy.cli.commands import (
     lag_export_command,
     lag_objective_command,
     lag_report_command,
+    lag_watch_command,
     messages_command,
     node_commands,
     offset_commands,
@@ -110,6 +111,7 @@ FOLDERS = (
             "compact": lag_compact_command.compact_lag,
             "report": lag_report_command.report_lag,
             "slo": lag_objective_command.slo,
+            "watch": lag_watch_command.watch_lag,
         },
     ),
     Folder(

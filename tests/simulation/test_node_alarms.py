@@ -12,9 +12,15 @@ from broker.runtime.state_file import read_whole
 from conf.alarms import AlarmStatus
 from lag.alarms.model import STATUSES, event_of
 from lag.alarms.state import FOLDER, AlarmFile
+from lag.alarms.watching import SeenRound, Watcher
+from lag.journal.columns import queue_sample
+from lag.journal.reader import JournalReader
+from lag.journal.scan import Block
+from lag.journal.writer import FOLDER as JOURNAL
 from proxy.operate.changes.alarms import MuteBody
 from proxy.operate.lookups.alarms import alarms_of
 from proxy.recording.alarms import FAILURES, OPEN
+from proxy.recording.limits import limits_of_config
 from tests.simulation.operator import change
 from tests.simulation.test_queue_samples import now_ms, rounds, ward_of
 from tests.simulation.ward import Ward
@@ -193,3 +199,36 @@ def test_topic_has_the_alarm_as_json() -> None:
     )
     assert b'"status": "NOT_CONSUMED"' in raw
     assert b"TAGS\x01opened" in raw
+
+
+def test_watch_comes_to_the_same_alarms_from_the_journal() -> None:
+    """The same ids, events and moments, in whatever batches, and with a restart between them."""
+    ward = ward_with(rules=[{**RULE, "statuses": [*RULE["statuses"], "NO_OFFSET", "INCOMPLETE"]}])
+    neglect(ward)
+    ward.finish()
+    ward.run(60)
+    for number in range(3):
+        ward.send("orders", f"k{number}")
+        ward.run(200)
+    blocks = [each for each in JournalReader(ward.disk, f"{DATA}/{JOURNAL}").blocks() if isinstance(each, Block)]
+    config = ward.node.groups["by-key"].config
+    watcher = None
+    for number in range(0, len(blocks), 7):
+        if watcher is None or number == 35:
+            watcher = Watcher(
+                ward.disk, "watch", "watch/alarms.jsonl",
+                policy=ward.node.recorder.alarms.policy,
+                limits_of=lambda group, topic: limits_of_config(config, topic),
+            )  # fmt: skip
+            watcher.recall(ward.disk, [f"{DATA}/{JOURNAL}"])
+        watcher.take(number, [round_of(block) for block in blocks[number : number + 7]])
+    mine, theirs = lines_of(ward.disk, PATH), lines_of(ward.disk, "watch/alarms.jsonl")
+    assert len(mine) > 4
+    assert theirs == mine
+
+
+def round_of(block: Block) -> SeenRound:
+    """Return a round as `watch` takes it."""
+    samples = [(key, queue_sample(time_ms, row)) for key, time_ms, row in block.queues]
+    whose = (block.head.cluster, block.head.node)
+    return SeenRound(whose=whose, time_ms=block.time_ms, samples=samples, events=block.events)

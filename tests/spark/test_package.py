@@ -22,6 +22,7 @@ sys.path.insert(0, sys.argv[1])
 import pyddmq_spark.lag.spark.sources.store_files
 import pyddmq_spark.lag.journal.reader
 import pyddmq_spark.lag.spark.sources
+import pyddmq_spark.lag.spark.jobs.watch
 print("all there")
 """
 

@@ -19,6 +19,7 @@ from lag.report.data import Report, as_plain
 from lag.report.markdown import render_markdown
 from lag.report.tables import incidents_csv, queues_csv
 from lag.rules.limits import Limits
+from lag.spark.jobs import watch
 from lag.spark.jobs.history import Window
 from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.report import ReportOptions, make_report
@@ -31,7 +32,10 @@ OK, FAILED, WRONG = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a report; returns the exit code: 0, 1 when it failed, 2 when an option is wrong."""
+    """Make a report, or, with `watch` as the first word, watch; returns the exit code: 0, 1 failed, 2 wrong option."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["watch"]:
+        return watch.main(words[1:])
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
     parser.add_argument("--journal", default="", help="folders of lag journals, with commas between them")
     parser.add_argument("--exported", default="", help="or places of exported Parquet, with commas between them")
@@ -45,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="-", help="the report's file; - is the standard output")
     parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
     parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(words)
     now_ms = int(time.time() * 1000)
     try:
         options = ReportOptions(
