@@ -73,8 +73,8 @@ def test_kill_anywhere_in_a_batch_doubles_nothing_and_loses_nothing(goods: list[
                     raise Killed
                 return keys
 
-            each._file.save = saving  # type: ignore[method-assign, assignment]
-            each._lines.append = appending  # type: ignore[method-assign]
+            each._file.save = saving  # type: ignore[method-assign]
+            each._lines.append = appending  # type: ignore[method-assign, assignment]
             while number < len(goods):
                 each.take(number, [seen(number * 10_000, good=goods[number])])
                 number += 1
