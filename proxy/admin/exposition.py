@@ -13,11 +13,10 @@ from prometheus_client.exposition import choose_encoder
 from broker.runtime.accelerators import states
 from broker.runtime.histogram import Histogram
 from broker.runtime.metrics import SPECS, Spec, declare
-from proxy.admin.lag_metrics import lag_gauges
+from proxy.admin.lag_metrics import LAG_NAMES
 from proxy.admin.loop_lag import LoopLag
 from proxy.operate.attention.findings import DETAILS_MAX, findings
 from proxy.operate.node_view import NodeView
-from proxy.operate.views.lag import LagAnswer
 
 BUILD_INFO = declare(
     "pyddmq_build_info",
@@ -70,6 +69,8 @@ EXPIRES_BYTES = declare(
     "gauge",
 )
 
+_END = b"# EOF\n"
+"""Of the OpenMetrics form."""
 _Sample = tuple[tuple[str, ...], float]
 
 
@@ -80,8 +81,6 @@ class NodeCollector:
         self._node = node
         self._loop_lag = loop_lag
         self._loop_name = loop_name
-        self.lag: LagAnswer | None = None
-        """The last judgement of groups."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield a family for every declared metric; a counter without labels that was never touched shows as 0."""
@@ -94,13 +93,12 @@ class NodeCollector:
         series: dict[str, list[_Sample]] = {}
         for spec, labels, count in self._node.metrics:
             series.setdefault(spec.name, []).append((labels, count))
-        of_lag = lag_gauges(self.lag, list(self._node.topics()), self._node.cluster)
-        for name, labels, value in (*self._gauges(), *of_lag):
+        for name, labels, value in self._gauges():
             series.setdefault(name, []).append((labels, value))
         histograms: dict[str, list[tuple[tuple[str, ...], Histogram]]] = {}
         for spec, labels, histogram in self._node.metrics.histograms():
             histograms.setdefault(spec.name, []).append((labels, histogram))
-        for name in sorted(SPECS):
+        for name in sorted(SPECS.keys() - LAG_NAMES):
             spec = SPECS[name]
             if spec.kind == "histogram":
                 yield _histogram_family(spec, histograms.get(name, ()))
@@ -166,18 +164,18 @@ class Exposition:
 
     def __init__(self, node: NodeView, loop_lag: LoopLag, loop_name: str) -> None:
         self._registry = CollectorRegistry()
-        self._collector = NodeCollector(node, loop_lag, loop_name)
-        self._registry.register(self._collector)
+        self._registry.register(NodeCollector(node, loop_lag, loop_name))
         if sys.platform == "linux":
             ProcessCollector(registry=self._registry)
 
-    def render(self, accept: str, lag: LagAnswer | None = None) -> tuple[bytes, str]:
+    def render(self, accept: str, lag: bytes = b"") -> tuple[bytes, str]:
         """Return the text and its content type, in the form that the scraper's `Accept` header asks for.
 
         Args:
             accept: The header.
-            lag: The last judgement of groups; None: there is none.
+            lag: The gauges of lag, written already: in both forms gauges are written alike.
         """
-        self._collector.lag = lag
         encoder, content_type = choose_encoder(accept)
-        return encoder(self._registry), content_type
+        text = encoder(self._registry)
+        end = _END if text.endswith(_END) else b""
+        return text.removesuffix(_END) + lag + end, content_type

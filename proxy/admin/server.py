@@ -26,6 +26,7 @@ from proxy.admin import page
 from proxy.admin.burrow import PREFIX, BurrowPaths
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
+from proxy.admin.lag_metrics import lag_text
 from proxy.admin.lag_verdicts import LastLag
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.style import CSS_SHA256
@@ -37,7 +38,7 @@ from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.moments import parse_duration
 from proxy.operate.node_view import NodeView
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
-from proxy.operate.views.lag import MODES
+from proxy.operate.views.lag import MODES, LagAnswer
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
@@ -162,6 +163,8 @@ class _Routes:
         self._lag = lag
         self._desk = desk
         self._last_lag = LastLag(node)
+        self._lag_text: tuple[LagAnswer | None, bytes] = (None, b"")
+        """The last judgement, and its gauges as they were written."""
         self._exposition = Exposition(node, lag, loop_name)
         self._searching = asyncio.Lock()
         self._kept_timers = KeptScan()
@@ -271,7 +274,10 @@ class _Routes:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         judged = await self._last_lag.answer()
-        text, content_type = self._exposition.render(request.headers.get("Accept", ""), judged)
+        if judged is None or self._lag_text[0] is not judged:
+            gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
+            self._lag_text = (judged, gauges)
+        text, content_type = self._exposition.render(request.headers.get("Accept", ""), self._lag_text[1])
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def _page(self, request: web.Request) -> web.Response:

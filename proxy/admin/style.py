@@ -23,7 +23,7 @@ header small{margin-left:auto}
 .bad{color:var(--bad);background:var(--bad-bg)}
 ul.look{list-style:none;margin:0 0 16px;padding:0;border-radius:10px;overflow:hidden}
 ul.look li{padding:9px 14px;overflow-wrap:anywhere}ul.look small{display:block;color:inherit;opacity:.85}
-ul.look li+li{border-top:1px solid var(--line)}
+.wrap+ul.look{margin-top:10px}ul.look li+li{border-top:1px solid var(--line)}
 dl.tiles{display:grid;grid-template-columns:repeat(4,1fr);gap:10px;margin:0}
 dl.tiles div{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 12px;
 display:flex;flex-direction:column-reverse;justify-content:flex-end}

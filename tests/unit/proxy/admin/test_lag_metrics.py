@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+import pytest
+from prometheus_client import parser as plain
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics import parser as openmetrics
+
+from broker.runtime.steps import run_now
+from broker.testing import ManualClock, ManualScheduler
 from proxy.admin import lag_metrics
-from proxy.admin.lag_metrics import QUEUES_MAX, lag_gauges
-from tests.admin_node import busy_node
+from proxy.admin.exposition import Exposition
+from proxy.admin.lag_metrics import LAG_NAMES, QUEUES_MAX, lag_gauges, lag_text
+from proxy.admin.loop_lag import LoopLag
+from tests.admin_node import FixedClock, busy_node
 from tests.lag_answers import lag_answer, lag_queue
 
 CLUSTER = "prod"
@@ -72,3 +83,32 @@ def test_queues_with_gauges_of_their_own_are_bounded_and_the_worst() -> None:
     assert (lag_metrics.MESSAGES, "billing", "orders", f"{QUEUES_MAX + 10}") in found
     assert found[(lag_metrics.LEFT_OUT,)] == 11
     assert found[lag_metrics.SUM_LAG, CLUSTER, "billing"] == sum(range(QUEUES_MAX + 10))
+
+
+@pytest.mark.parametrize(
+    ("accept", "parser"),
+    [
+        ("", plain.text_string_to_metric_families),
+        ("application/openmetrics-text", openmetrics.text_string_to_metric_families),
+    ],
+)
+def test_text_is_read_by_prometheus_in_both_forms(accept: str, parser: Callable[[str], Iterable[Metric]]) -> None:
+    """Names of groups are of others' making; each family comes once."""
+    odd = 'bill"ing\\\n'
+    answer = lag_answer([lag_queue(odd, lag=7, time_lag_ms=1_500)])
+    node = busy_node()
+    text = run_now(lag_text(answer, node.topic_list, CLUSTER))
+    whole, _ = Exposition(node, LoopLag(ManualScheduler(ManualClock()), FixedClock()), "asyncio").render(accept, text)
+    families = list(parser(whole.decode()))
+    assert len({each.name for each in families}) == len(families)
+    found = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+    assert found["pyddmq_lag_seconds", odd, "orders", "0"] == 1.5
+    assert found["kafka_consumergroup_group_sum_lag", CLUSTER, odd] == 7
+    assert found["pyddmq_lag_queues_left_out",] == 0
+    assert "pyddmq_uptime_seconds" in {each.name for each in families}
+
+
+def test_names_are_all_that_is_written() -> None:
+    """So that no family is written twice, or left out."""
+    queue = lag_queue(time_lag_ms=1, retention_ratio=1.0)
+    assert {name for name, *_ in lag_gauges(lag_answer([queue]), busy_node().topic_list, CLUSTER)} == LAG_NAMES
