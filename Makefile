@@ -10,15 +10,16 @@ ACCELERATORS := $(VENV)/.accelerators
 CONFIG ?= conf/standalone.yaml
 DATA   ?= data
 FUZZ_SECONDS ?= 60
+LAG_BENCH ?=
 # Once more with every accelerator in Python, as on a machine without a C compiler.
 PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/proxy/services/test_wire_against_thrift.py tests/integration/broker/store/test_store.py \
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench crash lifecycle powerloss simulate mutants interop rivals fuzz docs clean
+.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss simulate mutants interop rivals fuzz docs clean
 
 help: ## show the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
 
 setup: $(STAMP) $(ACCELERATORS) ## make .venv with everything the project needs
 
@@ -73,6 +74,9 @@ format: setup ## bring the code into form
 
 bench: setup ## speed, beside Redis and RocketMQ where they can be had
 	$(BIN)/python -m bench
+
+bench-lag: setup ## what a lag report costs by Spark; LAG_BENCH="--days 30 --queues 1000" is the full size; needs Java 17
+	$(BIN)/python -m bench.lag_report $(LAG_BENCH)
 
 crash: setup ## a long campaign of SIGKILLs on real processes
 	$(BIN)/python -m pytest -s tests/crash -m long
