@@ -8,7 +8,7 @@ and nothing else suffers. Files are numbered, and the oldest goes when there are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -118,7 +118,7 @@ class AckLog:
         self._disk.make_folder(self._folder)
         if self._disk.free_bytes(self._folder) < self._limits.free_bytes_min:
             raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: they are for the store")
-        names = _names(self._disk, self._folder)
+        names = log_names(self._disk, self._folder)
         self._make_room(names)
         self._path = f"{self._folder}/acks.{_number(names[-1]) + 1 if names else 1:010d}.lag"
         self._position = 0
@@ -166,7 +166,7 @@ class AckLog:
                     self._disk.remove(self._path)
 
 
-def read_acks(disk: Disk, folder: str) -> Iterator[tuple[FileHead, AckBatch] | Gap]:
+def read_acks(disk: Disk, folder: str, names: Sequence[str] | None = None) -> Iterator[tuple[FileHead, AckBatch] | Gap]:
     """Yield the batches of one group's log in the order of their writing, with whose they are, and what is missing.
 
     Raises for nothing that files hold.
@@ -174,8 +174,9 @@ def read_acks(disk: Disk, folder: str) -> Iterator[tuple[FileHead, AckBatch] | G
     Args:
         disk: Where; one that is open for reading alone will do.
         folder: The group's folder.
+        names: The files that are read; all, when absent.
     """
-    for name in _names(disk, folder):
+    for name in log_names(disk, folder) if names is None else names:
         path = f"{folder}/{name}"
         file = BlockReader(disk, path)
         try:
@@ -198,7 +199,8 @@ def read_acks(disk: Disk, folder: str) -> Iterator[tuple[FileHead, AckBatch] | G
             file.close()
 
 
-def _names(disk: Disk, folder: str) -> list[str]:
+def log_names(disk: Disk, folder: str) -> list[str]:
+    """Return the names of a log's files in a folder, in the order of their writing."""
     return [name for name in disk.list(folder) if _NAME.fullmatch(name)]
 
 

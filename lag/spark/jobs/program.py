@@ -2,7 +2,8 @@
 
     spark-submit --master ... --py-files pyddmq_spark.zip report.py --journal DIR[,DIR...] --from TIME --out FILE
 
-where report.py is `from pyddmq_spark.lag.spark.jobs.program import main; raise SystemExit(main())`.
+where report.py is `from pyddmq_spark.lag.spark.jobs.program import main; raise SystemExit(main())`. With
+`residence` as the first argument it tells how long single messages took (`lag.spark.jobs.residence_program`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lag.spark.jobs import watch
 from lag.spark.jobs.history import Window
 from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.report import ReportOptions, make_report
+from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
@@ -32,10 +34,12 @@ OK, FAILED, WRONG = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a report, or, with `watch` as the first word, watch; returns the exit code: 0, 1 failed, 2 wrong option."""
+    """Make a report, or, with `watch` or `residence` as the first word, do that; exit code 0, 1 failed, 2 wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["watch"]:
         return watch.main(words[1:])
+    if words[:1] == ["residence"]:
+        return residence(words[1:])
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
     parser.add_argument("--journal", default="", help="folders of lag journals, with commas between them")
     parser.add_argument("--exported", default="", help="or places of exported Parquet, with commas between them")

@@ -1,17 +1,19 @@
-"""Spark data sources of pyddmq: `pyddmq_lag`, samples from lag journals; `pyddmq_messages`, of stores and nodes.
+"""Spark data sources of pyddmq, and its sink.
 
-And the sink `pyddmq`: rows as messages to a node.
+`pyddmq_lag`: samples from lag journals; `pyddmq_acks`: single messages from ack logs; `pyddmq_messages`: messages of
+stores and nodes. The sink `pyddmq`: rows as messages to a node.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from lag.spark.sources.acks import AckSource
 from lag.spark.sources.journal import LagSource
 from lag.spark.sources.messages import MessageSource
 from lag.spark.sources.sink import MessageSink
 
-SOURCES = (LagSource, MessageSource, MessageSink)
+SOURCES = (LagSource, AckSource, MessageSource, MessageSink)
 
 
 def register(spark: Any) -> None:

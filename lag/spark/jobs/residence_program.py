@@ -1,0 +1,63 @@
+"""`residence` as a program: for `spark-submit` by `program.main`, and for `pyddmq lag residence`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from lag.spark.jobs.residence import FORMATS, ResidenceOptions, rendered, residence
+from lag.spark.session import SessionOptions, session
+from lag.spark.shipping import ship
+from lag.spark.sources.options import OptionRefused, moment_ms
+
+OK, FAILED, WRONG = 0, 1, 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Tell how long messages took; returns the exit code: 0, 1 when it failed, 2 when an option is wrong."""
+    parser = argparse.ArgumentParser(prog="pyddmq lag residence", description="How long single messages took.")
+    parser.add_argument("--journal", required=True, help="data directories, or folders of ack logs, with commas")
+    parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
+    parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
+    parser.add_argument("--every", type=float, default=3600.0, help="seconds that are told together")
+    parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
+    parser.add_argument("--topic", default=None, help="names of topics, with commas between them; all")
+    parser.add_argument("--format", choices=FORMATS, default="table")
+    parser.add_argument("--out", default="-", help="the file that it goes to; - is the standard output")
+    parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
+    parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
+    given = parser.parse_args(arguments)
+    try:
+        options = ResidenceOptions(
+            paths=sorted(_listed(given.journal)),
+            from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
+            to_ms=int(time.time() * 1000) + 1 if given.end is None else moment_ms({"--to": given.end}, "--to") or 0,
+            every_ms=int(given.every * 1000),
+            groups=None if given.group is None else _listed(given.group),
+            topics=None if given.topic is None else _listed(given.topic),
+        )
+    except (OptionRefused, ValueError) as error:
+        print(f"pyddmq lag residence: {error}", file=sys.stderr)
+        return WRONG
+    log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
+    try:
+        spark = session(SessionOptions(name="pyddmq lag residence", master=given.master, ui=False, log_file=log))
+        ship(spark)
+        text = rendered(residence(spark, options), given.format)
+    except (OptionRefused, RuntimeError) as error:
+        print(f"pyddmq lag residence: {error}", file=sys.stderr)
+        return FAILED
+    if given.out == "-":
+        sys.stdout.write(text)
+    else:
+        with open(given.out, "w", encoding="utf-8") as file:
+            file.write(text)
+        print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
+    return OK
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(each.strip() for each in text.split(",") if each.strip())
