@@ -16,7 +16,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss simulate mutants interop rivals fuzz docs clean
+.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop rivals fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -87,6 +87,9 @@ lifecycle: setup ## every kill point of the tables of states in docs/
 powerloss: setup ## power losses under a real process, over a file system that forgets; needs FUSE
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,fuse]'
 	$(BIN)/python -m pytest -s tests/powerloss -m long
+
+cluster: setup ## the lag report on a Spark cluster of processes; needs Java 17
+	$(BIN)/python -m pytest -s tests/spark/test_cluster.py -m long
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long

@@ -16,7 +16,7 @@ def render_markdown(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield f"# {_text(report.title)}"
+    yield f"# {plain(report.title)}"
     yield ""
     yield (
         f"{texts.moment(report.from_ms)} to {texts.moment(report.to_ms)} UTC, {texts.count(report.samples)} samples, "
@@ -25,21 +25,21 @@ def _lines(report: Report) -> Iterator[str]:
     yield from ("", "## Findings", "")
     findings = [part for part in report.groups if tone(part.status) != "good"]
     for part in findings:
-        said = " ".join(_text(texts.sentence(each)) for each in (part.evidence, part.advice) if each)
-        cause = f": {_text(part.cause)}" if part.cause else ""
-        yield f"- **{part.status}** {_text(part.group)}{cause}. {said}".rstrip()
+        said = " ".join(plain(texts.sentence(each)) for each in (part.evidence, part.advice) if each)
+        cause = f": {plain(part.cause)}" if part.cause else ""
+        yield f"- **{part.status}** {plain(part.group)}{cause}. {said}".rstrip()
     if not findings:
         yield "All groups are OK at the end of the window." if report.groups else "No samples: nothing can be said."
     if report.gaps:
         yield from ("", "## What is missing", "")
-        yield from (f"- {_text(gap)}" for gap in report.gaps)
+        yield from (f"- {plain(gap)}" for gap in report.gaps)
     if report.groups:
         yield from ("", "## Groups", "")
         yield "| group | status | lag | oldest | peak lag | peak age | lost | under target | incidents |"
         yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
         for part in report.groups:
             cells = (
-                _text(part.group),
+                plain(part.group),
                 part.status,
                 texts.count(part.lag),
                 texts.duration(part.seconds),
@@ -52,6 +52,6 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
-def _text(text: str) -> str:
+def plain(text: str) -> str:
     """Names are users': none breaks a table, begins a heading or makes a link."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", re.sub(r"\s+", " ", text))

@@ -26,10 +26,10 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([_cell(each) for each in row] for row in rows)
+    writer.writerows([csv_cell(each) for each in row] for row in rows)
     return out.getvalue()
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
     """A name that a spreadsheet would take for a formula gets a quote before it."""
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

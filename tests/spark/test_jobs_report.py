@@ -92,8 +92,14 @@ STORIES: dict[str, Story] = {
 def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write half an hour of five groups with two queues each; five minutes of it are missing."""
     folder = str(tmp_path_factory.mktemp("journal"))
+    write_story(folder, "n1")
+    return folder
+
+
+def write_story(folder: str, node: str) -> None:
+    """Write a node's journal."""
     limits = WriterLimits(free_bytes_min=0)
-    writer = JournalWriter(RealDisk(), folder, Origin(cluster="c", node="n1", epoch=1), limits)
+    writer = JournalWriter(RealDisk(), folder, Origin(cluster="c", node=node, epoch=1), limits)
     for number in range(SNAPSHOTS):
         now = START_MS + number * EVERY_MS
         if number == 90:
@@ -103,7 +109,6 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
         rows = [((name, "t", queue), story(number, now + queue)) for name, story in STORIES.items() for queue in (0, 1)]
         assert writer.write(now, rows)
     writer.close(START_MS + SNAPSHOTS * EVERY_MS)
-    return folder
 
 
 def made(spark: Any, **given: Any) -> Report:

@@ -119,14 +119,24 @@ def _check_offsets(
         end = ends.get((topic, queue_id))
         if end is not None and offset > end:
             yield _beyond("config/consumerOffset.json", group, topic, queue_id, offset, end)
-    for each in _journal(root, ends, disk).trackers.values():
+    for each in read_journal(root, ends, disk).trackers.values():
         tracker = each.tracker
         end = ends.get((tracker.topic, tracker.queue_id))
         if end is not None and each.high > end:
             yield _beyond(FOLDER, tracker.group, tracker.topic, tracker.queue_id, each.high, end)
 
 
-def _journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> Replay:
+def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> Replay:
+    """Return what the newest whole segment of the ack journal says; nothing where there is none.
+
+    Args:
+        root: The data directory, of a running node or a stopped one.
+        ends: Where queues end, as far as they are known.
+        disk: Where it is.
+
+    Raises:
+        StoreFormatNewer: A newer version wrote it.
+    """
     names = [name.removesuffix(_SUFFIX) for name in disk.list(f"{root}/{FOLDER}") if name.endswith(_SUFFIX)]
     for number in sorted((int(name) for name in names if is_number(name)), reverse=True):
         content = read_segment(root, number, disk=disk)

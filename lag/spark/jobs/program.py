@@ -14,20 +14,25 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from lag.report.backlog import Backlog, age_bins
 from lag.report.data import Report, as_plain
 from lag.report.markdown import render_markdown
 from lag.report.tables import incidents_csv, queues_csv
 from lag.rules.limits import Limits
 from lag.spark.jobs import watch
+from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.history import Window
 from lag.spark.jobs.inputs import Input
+from lag.spark.jobs.positions import positions
 from lag.spark.jobs.report import ReportOptions, make_report
 from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
+from lag.spark.sources.store_files import StoreUnreadable
 
 FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
 OK, FAILED, WRONG = 0, 1, 2
@@ -43,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
     parser.add_argument("--journal", default="", help="folders of lag journals, with commas between them")
     parser.add_argument("--exported", default="", help="or places of exported Parquet, with commas between them")
+    parser.add_argument("--data", default=None, help="a store's folder: backlogs by age are counted from its messages")
+    parser.add_argument("--progress", default=None, help="file of what groups finished, for --data (docs/cli.md)")
     parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
     parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
     parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
@@ -58,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = ReportOptions(
             given=Input(
-                journals=_listed(given.journal),
-                exported=_listed(given.exported),
-                groups=None if given.group is None else frozenset(_listed(given.group)),
+                journals=listed(given.journal),
+                exported=listed(given.exported),
+                groups=None if given.group is None else frozenset(listed(given.group)),
             ),
             window=Window(
                 from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
@@ -71,14 +78,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             compared=not given.no_compare,
             made_ms=now_ms,
         )
-    except (OptionRefused, ValueError) as error:
+        backlog = None
+        if given.data is not None:
+            found = positions(given.data, options.given.groups, None, given.progress, known_only=False)
+            backlog = BacklogOptions(data=given.data, positions=found, read_ms=now_ms, top=1)
+    except (OptionRefused, StoreUnreadable, ValueError) as error:
         print(f"pyddmq lag report: {error}", file=sys.stderr)
         return WRONG
     log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
     try:
         spark = session(SessionOptions(master=given.master, ui=False, log_file=log))
         ship(spark)
-        text = rendered(make_report(spark, options), given.format)
+        report = make_report(spark, options)
+        if backlog is not None:
+            report = with_ages(report, make_backlog(spark, backlog))
+        text = rendered(report, given.format)
     except (OptionRefused, RuntimeError) as error:
         print(f"pyddmq lag report: {error}", file=sys.stderr)
         return FAILED
@@ -91,8 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return OK
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
+    """Return names that stand behind each other with commas."""
     return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def with_ages(report: Report, backlog: Backlog) -> Report:
+    """Return a report with its groups' backlogs by age."""
+    return replace(report, groups=[replace(part, ages=age_bins(backlog, part.group)) for part in report.groups])
 
 
 def rendered(report: Report, form: str) -> str:

@@ -88,7 +88,8 @@ class MessageSource(DataSource):
 
     Options: `path`, a store's folder (of a node its data folder, while it runs, too); `topic`, names with commas, none:
     all; `queue`, numbers with commas; `since` and `until`, moments of storing; `group`: only what it has not committed;
-    `partitionBytes`; `verify`, `false` to leave out the records' sums; `pushdown`, as of `pyddmq_lag`.
+    `spans`, `{"topic": {"queue": [first, end]}}`: only these offsets; `partitionBytes`; `verify`, `false` to leave out
+    the records' sums; `pushdown`, as of `pyddmq_lag`.
 
     With `node`, `host:port` of a running one, in place of `path`, and then as a stream too (docs/spark-messages.md):
     `group`, a low-level one; `topic`, `queue`, `since`, `until`, `pushdown` likewise; `startingOffsets`;
@@ -154,6 +155,7 @@ class Messages(DataSourceReader):
         self._until_ms = read.moment_ms(options, "until")
         self._partition_bytes = read.number(options, "partitionBytes", PARTITION_BYTES, at_least=1)
         self._verify = read.one_of(options, "verify", ("true", "false"), "true") == "true"
+        self._spans = read.spans(options, "spans")
         self._columns = tuple(columns)
         self._bounds = Bounds({}, {}, {})
 
@@ -162,6 +164,8 @@ class Messages(DataSourceReader):
         files = StoreFiles(self._root)
         committed = None if self._group is None else files.committed(self._group)
         topics = files.topics() if self._topics is None else sorted(self._topics)
+        if self._spans is not None:
+            topics = [topic for topic in topics if topic in self._spans]
         for topic in topics:
             if self._topics is not None and not files.queues(topic):
                 raise read.OptionRefused(f"there is no topic {topic!r} in {self._root}; it has {_some(files.topics())}")
@@ -185,6 +189,9 @@ class Messages(DataSourceReader):
         first, end = max(first, low.get("offset", first)), min(end, high.get("offset", end) + 1)
         if committed is not None:
             first = max(first, committed)
+        if self._spans is not None:
+            span = self._spans[topic].get(queue, (0, 0))
+            first, end = max(first, span[0]), min(end, span[1])
         times = [each for each in (self._since_ms, low.get("stored_ms")) if each is not None]
         if times:
             first = max(first, files.offset_at(topic, queue, max(times)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
@@ -63,6 +64,22 @@ def moment_ms(options: Mapping[str, str], name: str) -> int | None:
     except ValueError:
         raise OptionRefused(f"option {name!r} is {value!r}: write 2024-05-06T07:08:09Z or Unix milliseconds") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def spans(options: Mapping[str, str], name: str) -> dict[str, dict[int, tuple[int, int]]] | None:
+    """Return offsets by topic and queue, from a first one to below another; None: not there. Raises OptionRefused."""
+    value = options.get(name)
+    if value is None:
+        return None
+    try:
+        return {
+            topic: {int(queue): (int(first), int(end)) for queue, (first, end) in queues.items()}
+            for topic, queues in json.loads(value).items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        raise OptionRefused(
+            f'option {name!r} is {value[:100]!r}: it is JSON of the form {{"topic": {{"queue": [first, end]}}}}'
+        ) from None
 
 
 def one_of(options: Mapping[str, str], name: str, allowed: Collection[str], default: str) -> str:

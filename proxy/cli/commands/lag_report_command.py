@@ -8,6 +8,7 @@ import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
+from proxy.cli.commands.lag_backlog_command import progress_file
 from proxy.cli.commands.lag_export_command import journal_folder
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
@@ -20,6 +21,10 @@ Journals = Annotated[
 Exported = Annotated[
     list[str] | None,
     typer.Option("--exported", metavar="PLACE", help="Or a place of `lag export`, of one node or several; repeatable."),
+]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DIR", help="A data directory: backlogs by age are counted from its messages."),
 ]
 Since = Annotated[
     str, typer.Option("--since", metavar="TIME", help="Begin of the window; 2h: two hours ago.", show_default=True)
@@ -36,9 +41,10 @@ Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Sp
 
 
 def report_lag(
-    *, journals: Journals = None, exported: Exported = None, since: Since = "24h", until: Until = None,
-    groups: Groups = None, target: Target = 60.0, title: Title = "Consumption lag", compared: Compare = True,
-    form: Format = "html", out: Out = "lag.html", master: Master = "local[*]", log: Log = None,
+    *, journals: Journals = None, exported: Exported = None, data: Data = None, since: Since = "24h",
+    until: Until = None, groups: Groups = None, target: Target = 60.0, title: Title = "Consumption lag",
+    compared: Compare = True, form: Format = "html", out: Out = "lag.html", master: Master = "local[*]",
+    log: Log = None,
 ) -> int:  # fmt: skip
     """Report on how far groups were behind over a window, since when, why, and what to do."""
     try:
@@ -68,4 +74,7 @@ def report_lag(
     if not compared:
         arguments.append("--no-compare")
     arguments += ["--target", str(target), "--title", title, "--format", form, "--out", out, "--master", master]
-    return program.main(arguments)
+    if data is None:
+        return program.main(arguments)
+    with progress_file(data) as path:
+        return program.main([*arguments, "--data", data, "--progress", path])

@@ -1,0 +1,74 @@
+"""`backlog` as a program: for `spark-submit` with the zip, and for `pyddmq lag backlog`.
+
+    spark-submit --master ... --py-files pyddmq_spark.zip backlog.py --data DIR --format json --out FILE
+
+where backlog.py is `from pyddmq_spark.lag.spark.jobs.backlog_program import main; raise SystemExit(main())`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from lag.report.backlog import FORMATS, rendered
+from lag.spark.jobs.backlog import BacklogOptions, make_backlog
+from lag.spark.jobs.positions import positions
+from lag.spark.jobs.program import FAILED, OK, WRONG, listed
+from lag.spark.session import SessionOptions, session
+from lag.spark.shipping import ship
+from lag.spark.sources.options import OptionRefused
+from lag.spark.sources.store_files import StoreUnreadable
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tell what lies in backlogs; returns the exit code: 0, 1 when that failed, 2 when an option is wrong."""
+    parser = argparse.ArgumentParser(prog="pyddmq lag backlog", description="Tell what lies in groups' backlogs.")
+    parser.add_argument("--data", required=True, help="a store's folder; a node's data directory is one")
+    parser.add_argument("--progress", default=None, help="file of what groups finished (docs/cli.md)")
+    parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
+    parser.add_argument("--topic", default=None, help="names of topics, with commas between them; all")
+    parser.add_argument("--order-by", default=None, help="JSON path of the order key in bodies; the message's key")
+    parser.add_argument("--top", type=int, default=20, help="rows of each kind, by group")
+    parser.add_argument("--no-verify", action="store_true", help="leave out the records' sums")
+    parser.add_argument("--format", choices=FORMATS, default="table")
+    parser.add_argument("--out", default="-", help="the file; - is the standard output")
+    parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
+    parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
+    given = parser.parse_args(arguments)
+    try:
+        if given.top < 1:
+            raise OptionRefused(f"--top is {given.top}: at least 1 row is shown")
+        options = BacklogOptions(
+            data=given.data,
+            positions=positions(
+                given.data,
+                None if given.group is None else listed(given.group),
+                None if given.topic is None else listed(given.topic),
+                given.progress,
+            ),
+            read_ms=int(time.time() * 1000),
+            top=given.top,
+            order_by=given.order_by,
+            verify=not given.no_verify,
+        )
+    except (OptionRefused, StoreUnreadable) as error:
+        print(f"pyddmq lag backlog: {error}", file=sys.stderr)
+        return WRONG
+    log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
+    try:
+        spark = session(SessionOptions(name="pyddmq backlog", master=given.master, ui=False, log_file=log))
+        ship(spark)
+        text = rendered(make_backlog(spark, options), given.format)
+    except RuntimeError as error:
+        print(f"pyddmq lag backlog: {error}", file=sys.stderr)
+        return FAILED
+    if given.out == "-":
+        sys.stdout.write(text)
+    else:
+        with open(given.out, "w", encoding="utf-8") as file:
+            file.write(text)
+        print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
+    return OK

@@ -1,0 +1,81 @@
+"""`pyddmq lag backlog`: what lies between what groups committed and the ends of their queues, counted by Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from broker.errors import StoreError
+from broker.runtime.disk import RealDisk
+from proxy.cli.errors import CliError
+from proxy.process.exit_codes import ExitCode
+from upstream.tools.store_check import read_journal
+
+Data = Annotated[
+    str, typer.Option("--data", metavar="DIR", help="A data directory, of a running node or a stopped one.")
+]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A group; repeatable. Else all.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", help="A topic; repeatable. Else all.")]
+OrderBy = Annotated[
+    str | None, typer.Option("--order-by", metavar="PATH", help="JSON path of the order key in bodies: $.caseId.")
+]
+Top = Annotated[int, typer.Option("--top", min=1, max=10_000, help="Rows of each kind, by group.")]
+Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Look at each record's sum.")]
+Format = Annotated[str, typer.Option("--format", help="table, markdown, csv or json.")]
+Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where it goes; -: the standard output.")]
+Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[*], spark://HOST:PORT, ...")]
+Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Spark's own log goes.")]
+
+
+def backlog_lag(
+    *, data: Data, groups: Groups = None, topics: Topics = None, order_by: OrderBy = None, top: Top = 20,
+    verify: Verify = True, form: Format = "table", out: Out = "-", master: Master = "local[*]", log: Log = None,
+) -> int:  # fmt: skip
+    """Count what waits in groups' backlogs: ages, sizes, keys, tags, repeats."""
+    try:
+        from lag.report.backlog import FORMATS
+        from lag.spark.jobs import backlog_program
+    except ImportError as error:
+        raise CliError(
+            f"`pyddmq lag backlog` runs on Spark, and there is no {error.name}: pip install 'pyddmq[server,spark]'",
+            ExitCode.WRONG_PYTHON,
+        ) from error
+    if form not in FORMATS:
+        raise CliError(f"--format is {form!r}: it is one of {', '.join(FORMATS)}", ExitCode.USAGE)
+    arguments = ["--data", data, "--top", str(top), "--format", form, "--out", out, "--master", master]
+    for name, value in (("--group", ",".join(groups or ())), ("--topic", ",".join(topics or ())),
+                        ("--order-by", order_by), ("--log", log)):  # fmt: skip
+        if value:
+            arguments += [name, value]
+    if not verify:
+        arguments.append("--no-verify")
+    with progress_file(data) as path:
+        return backlog_program.main([*arguments, "--progress", path])
+
+
+@contextmanager
+def progress_file(data: str) -> Iterator[str]:
+    """Write what the ack journal says of a data directory's groups to a file for the job; it goes at the end.
+
+    Raises:
+        CliError: A newer version wrote the journal.
+    """
+    try:
+        trackers = [each.tracker for each in read_journal(data, {}, RealDisk(read_only=True)).trackers.values()]
+    except StoreError as error:
+        raise CliError(f"{data}: {error}", ExitCode.DATA_UNUSABLE) from error
+    rows = [
+        (each.group, each.topic, each.queue_id, each.watermark, each.finished_ranges())
+        for each in trackers
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="pyddmq-backlog-") as folder:
+        path = os.path.join(folder, "progress.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(rows, file)
+        yield path
