@@ -69,7 +69,7 @@ def shown(
     """Return the rows of `pyddmq lag --json`, by group, topic and queue, of what the node's port answers."""
     answered = msgspec.json.encode(run.live)
 
-    def get(_: str, __: str, kind: type[View]) -> View:
+    def get(_: str, __: str, kind: type[View], **___: float) -> View:
         return msgspec.json.decode(answered, type=kind)
 
     monkeypatch.setattr(lag_commands, "get", get)

@@ -11,9 +11,10 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 
-from lag.rules import causes
+from lag.rules import causes, statuses
+from lag.rules.expression import names_in
 from lag.rules.limits import Limits
-from lag.rules.statuses import BY_NAME, SEVERITY
+from lag.rules.statuses import BY_NAME, SEVERITY, Status
 from lag.spark.columns import judged
 
 BUCKETS: Final = 240
@@ -143,12 +144,24 @@ class History:
             f"max(coalesce(time_lag_ms, time_lag_high_ms)) OVER (PARTITION BY {', '.join(GROUP)}) AS group_age_ms"
         )
         sums.append(f"max(catch_up_s) OVER (PARTITION BY {', '.join(GROUP)}) AS group_catch_up_s")
+        told = "if(gone, 'UNKNOWN', status) AS status", f"if(gone, {SEVERITY['UNKNOWN']}, severity) AS severity"
         return (
             self.rows.selectExpr("*", newest)
             .where("newest = 1")
+            .selectExpr("*", f"{self._gone()} AS gone")
+            .selectExpr("* EXCEPT (status, severity, cause)", *told, "if(gone, NULL, cause) AS cause")
             .selectExpr("*", place, *sums)
             .where(f"place <= {2 * QUEUES_MAX}")
         )
+
+    def _gone(self) -> str:
+        """Whether a queue's last sample says nothing of the window's end any more, as SQL: nobody recorded since.
+
+        What was lost or set back stays what it is. A row of a minute or an hour speaks for all of it.
+        """
+        kept = ", ".join(repr(each.name) for each in statuses.STATUSES if _holds_for_ever(each))
+        wide = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
+        return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {wide} AND status NOT IN ({kept})"
 
     def heat(self) -> DataFrame:
         """A row per bucket of each group's worst queues, and of the sum of its others, whose topic is null."""
@@ -206,6 +219,11 @@ class History:
             "ORDER BY severity DESC, lag DESC NULLS LAST, from_ms) AS place"
         )
         return found.selectExpr("*", place).where(f"place <= {INCIDENTS_MAX}")
+
+
+def _holds_for_ever(status: Status) -> bool:
+    """Whether a status is worse than UNKNOWN and does not look at how old the sample is."""
+    return SEVERITY[status.name] > SEVERITY["UNKNOWN"] and "stale_ms" not in names_in(status.rule)
 
 
 def _aggregates(*texts: str) -> list[Column]:

@@ -125,14 +125,14 @@ MUTANTS = (
     Mutant(
         name="pages are shown under any name",
         file="proxy/admin/server.py",
-        old="            if request.path not in _OPEN and request.method not in _CHANGING:\n",
+        old="            if not is_open and request.method not in _CHANGING:\n",
         new="            if request.method not in _CHANGING and request.path == '/':\n",
         caught_by=(f"{ADMIN}::test_pages_are_not_shown_under_a_foreign_name",),
     ),
     Mutant(
         name="health needs the node's own name",
         file="proxy/admin/server.py",
-        old="            if request.path not in _OPEN and request.method not in _CHANGING:\n",
+        old="            if not is_open and request.method not in _CHANGING:\n",
         new="            if request.method not in _CHANGING:\n",
         caught_by=(f"{ADMIN}::test_pages_are_not_shown_under_a_foreign_name",),
     ),
