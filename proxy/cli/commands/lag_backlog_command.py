@@ -15,7 +15,6 @@ from broker.errors import StoreError
 from broker.runtime.disk import RealDisk
 from proxy.cli.errors import CliError
 from proxy.process.exit_codes import ExitCode
-from upstream.tools.store_check import read_journal
 
 Data = Annotated[
     str, typer.Option("--data", metavar="DIR", help="A data directory, of a running node or a stopped one.")
@@ -66,6 +65,8 @@ def progress_file(data: str) -> Iterator[str]:
     Raises:
         CliError: A newer version wrote the journal.
     """
+    from upstream.tools.store_check import read_journal
+
     try:
         trackers = [each.tracker for each in read_journal(data, {}, RealDisk(read_only=True)).trackers.values()]
     except StoreError as error:

@@ -8,15 +8,10 @@ from typing import Annotated
 import typer
 
 from broker.runtime.disk import RealDisk
-from conf import ConfigError, load
-from lag.alarms.model import AlarmRule
-from lag.alarms.rounds import AlarmPolicy
 from proxy.cli.commands.lag_export_command import journal_folder
 from proxy.cli.errors import CliError
 from proxy.cli.moments import duration_option
 from proxy.process.exit_codes import ExitCode
-from proxy.recording.alarms import policy_of
-from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
 
 Journals = Annotated[
     list[str],
@@ -40,6 +35,12 @@ def watch_lag(
     every: Every = "10s", once: Once = False, master: Master = "local[*]", log: Log = None,
 ) -> int:  # fmt: skip
     """Raise alarms about consumption lag from journals of nodes, each once, until it is stopped."""
+    from conf import ConfigError, load
+    from lag.alarms.model import AlarmRule
+    from lag.alarms.rounds import AlarmPolicy
+    from proxy.recording.alarms import policy_of
+    from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
+
     try:
         from lag.spark.jobs import watch
     except ImportError as error:
