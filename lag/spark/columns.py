@@ -1,8 +1,8 @@
 """The rules of `lag.rules` as columns of Spark, without a Python function per row.
 
 Rules over single values are the very expressions of `lag.rules`, written out as SQL. What walks a window
-(`lag.rules.facts`) is written here a second time, over an array of the window's samples that `collect_list` gathers per
-row; one table of cases and random windows hold both forms together (`tests/spark/test_columns.py`).
+(`lag.rules.facts`) is written here a second time, by running aggregates and, for slopes, over an array of the window's
+samples; one table of cases and random windows hold both forms together (`tests/spark/test_columns.py`).
 
 Every row is judged as the newest sample of its queue: a row of output per row of input. There is one sample per queue
 and moment; of two, which one comes first is not defined.
@@ -145,98 +145,129 @@ def with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: 
     return frame
 
 
-_OVER = f"OVER (PARTITION BY {', '.join(f'`{name}`' for name in KEY_FIELDS)} ORDER BY time_ms RANGE BETWEEN"
-_READABLE = "`start` IS NOT NULL AND `end` IS NOT NULL"
-_HELD = ("time_ms", "start", "end", "committed", "finished", "expired", "paused")
+_KEY = ", ".join(f"`{name}`" for name in KEY_FIELDS)
+_READABLE = "(`start` IS NOT NULL AND `end` IS NOT NULL)"
+_LIFE = f"OVER (PARTITION BY {_KEY}, _life ORDER BY time_ms"
+"""Over the samples since `end` last fell: what lay in a queue before it was made anew is in no window after that."""
+_UP_TO_HERE = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+_SO_FAR = f"{_LIFE} {_UP_TO_HERE})"
 
 
-def _trailing(holds: str) -> str:
-    """Return where the trailing run of `_w` begins in which SQL about `x` holds; its length where there is none."""
-    return f"CAST(coalesce(array_max(transform(_w, (x, i) -> if({holds}, -1, i))), -1) + 1 AS INT)"
-
-
-def _since_fall(array: str, field: str) -> str:
-    """Return the part of an array from the last element on whose field is below that of the one before it."""
-    falls = f"transform({array}, (x, i) -> if(x.`{field}` < get({array}, i - 1).`{field}`, i, 0))"
-    return f"slice({array}, coalesce(array_max({falls}), 0) + 1, size({array}))"
-
-
-def _slope(first: str, second: str) -> str:
-    return f"CAST({second}.v - {first}.v AS DOUBLE) * 1000.0D / CAST({second}.t - {first}.t AS DOUBLE)"
-
-
-def _median_slope(points: str) -> str:
+def _median_slope(points: str, field: str) -> str:
+    """Return SQL of `lag.rules.facts.median_slope`, over an array of window samples."""
     apart, count = f"(size({points}) DIV 2)", f"size({points})"
     kept = f"CAST({count} - {apart} AS INT)"
     pairs = f"slice({points}, 1, {kept}), slice({points}, CAST({apart} AS INT) + 1, {kept})"
-    slopes = f"array_sort(zip_with({pairs}, (a, b) -> {_slope('a', 'b')}))"
-    middle = [f"get({slopes}, CAST(({kept} - {less}) DIV 2 AS INT))" for less in (1, 0)]
-    return f"if({count} < 2, NULL, ({middle[0]} + {middle[1]}) / 2)"
+    return f"array_sort(zip_with({pairs}, (a, b) -> {_slope('a', 'b', field)}))"
 
 
-def _halves(points: str) -> tuple[str, str]:
+def _middle(slopes: str) -> str:
+    """Return SQL of the median of sorted slopes."""
+    low, high = (f"get({slopes}, CAST((size({slopes}) - {less}) DIV 2 AS INT))" for less in (1, 0))
+    return f"({low} + {high}) / 2"
+
+
+def _slope(first: str, second: str, field: str) -> str:
+    return f"CAST({second}.{field} - {first}.{field} AS DOUBLE) * 1000.0D / CAST({second}.t - {first}.t AS DOUBLE)"
+
+
+def _halves(points: str, field: str) -> tuple[str, str]:
     middle = f"get({points}, CAST(size({points}) DIV 2 AS INT))"
     first, last = f"get({points}, 0)", f"get({points}, size({points}) - 1)"
     few = f"size({points}) < 3"
-    return f"if({few}, NULL, {_slope(first, middle)})", f"if({few}, NULL, {_slope(middle, last)})"
-
-
-def _points(array: str, field: str) -> str:
-    return f"transform({array}, x -> named_struct('t', x.time_ms, 'v', x.`{field}`))"
+    return f"if({few}, NULL, {_slope(first, middle, field)})", f"if({few}, NULL, {_slope(middle, last, field)})"
 
 
 def _with_facts(samples: DataFrame, limits: Limits) -> DataFrame:
-    """Add what each row's window says: the same as `lag.rules.facts.facts_of`."""
-    held = ", ".join(f"'{name}', `{name}`" for name in _HELD)
+    """Add what each row's window says: the same as `lag.rules.facts.facts_of`.
+
+    Most facts are running aggregates: where a trailing run began is the last sample that began one, or the window's
+    first if that is later. Slopes need the window's samples side by side, as an array (`_w`), which is looked through
+    only where a figure has moved within the window.
+    """
     back = limits.window_ms
     now = "greatest(now_ms, time_ms)" if "now_ms" in samples.columns else "time_ms"
     reset = "reset_ms" if "reset_ms" in samples.columns else "CAST(NULL AS BIGINT)"
     kept = [f"`{name}`" for name in samples.columns if name not in ("now_ms", "reset_ms")]
+    ordered = f"OVER (PARTITION BY {_KEY} ORDER BY time_ms"
     frame = samples.selectExpr(
         *kept,
         f"{now} AS now_ms",
         f"if({reset} BETWEEN time_ms - {back}L AND {now}, {reset}, NULL) AS reset_ms",
-        f"collect_list(if({_READABLE}, named_struct({held}), NULL)) {_OVER} {back} PRECEDING AND CURRENT ROW) AS _all",
-        f"last(if({_READABLE}, expired, NULL), true) {_OVER} UNBOUNDED PRECEDING AND {back + 1} PRECEDING) AS _before",
+        f"{_READABLE} AS _r",
+        f"last(if({_READABLE}, expired, NULL), true) {ordered} RANGE BETWEEN UNBOUNDED PRECEDING"
+        f" AND {back + 1} PRECEDING) AS _before",
+        f"lag(if({_READABLE}, `end`, NULL)) IGNORE NULLS {ordered}) AS _end_before",
+    ).selectExpr(
+        "*",
+        f"sum(if(_r AND `end` < _end_before, 1, 0)) {ordered} {_UP_TO_HERE}) AS _life",
+        "_r AND `end` > greatest(`start`, coalesce(committed, 0)) AS _left",
     )
-    frame = frame.selectExpr("*", f"{_since_fall('_all', 'end')} AS _w")
     frame = frame.selectExpr(
         "*",
-        "filter(_w, x -> x.committed IS NOT NULL) AS _known",
-        f"{_points('_w', 'end')} AS _ends",
-        f"{_points('_w', 'start')} AS _starts",
-        f"{_trailing('x.`end` > greatest(x.`start`, coalesce(x.committed, 0))')} AS _behind",
-        f"{_trailing('x.committed = committed')} AS _flat",
-        f"{_trailing('x.`end` > greatest(`start`, committed)')} AS _above",
-        "committed IS NOT NULL AND `start` IS NOT NULL AS _placed",
+        f"lag(if(_r, named_struct('c', committed, 'left', _left), NULL)) IGNORE NULLS {_LIFE}) AS _one",
+        f"lag(if(_r, committed, NULL)) IGNORE NULLS {_LIFE}) AS _committed_before",
     )
+    within = f"{_LIFE} RANGE BETWEEN {back} PRECEDING AND CURRENT ROW)"
+    held = "named_struct('t', time_ms, 's', `start`, 'e', `end`, 'c', committed, 'x', expired)"
+    unfinished = "greatest(0L, greatest(0L, `end` - greatest(`start`, committed)) - finished)"
     frame = frame.selectExpr(
-        "*", "filter(_known, x -> reset_ms IS NULL OR x.time_ms >= reset_ms) AS _since"
-    ).selectExpr("*", f"{_points(_since_fall('_since', 'committed'), 'committed')} AS _rising")
-    unfinished = "greatest(0L, greatest(0L, x.`end` - greatest(x.`start`, x.committed)) - x.finished)"
-    below = "if(_placed AND _above > 0 AND _above < size(_w), get(_w, _above - 1), NULL)"
-    produce, consume = _halves("_ends"), _halves("_rising")
+        "*",
+        f"collect_list(if(_r, {held}, NULL)) {within} AS _w",
+        f"min(if(_r AND committed IS NOT NULL, {unfinished}, NULL)) {within} AS least_unfinished",
+        f"max(if(_r, committed, NULL)) {within} AS _peak",
+        f"count(if(_r AND committed IS NULL, 1, NULL)) {within} AS _unknown",
+        f"min(if(_r, `start`, NULL)) {within} = max(if(_r, `start`, NULL)) {within} AS _start_stood",
+        f"max(if(_r AND paused, time_ms, NULL)) {_SO_FAR} AS _paused_ms",
+        f"max(if(_r AND (_one IS NULL OR NOT (committed <=> _one.c)), time_ms, NULL)) {_SO_FAR} AS _moved_ms",
+        f"max(if(_left AND NOT coalesce(_one.left, false), time_ms, NULL)) {_SO_FAR} AS _left_ms",
+        f"max(if(_r AND committed < _committed_before, time_ms, NULL)) {_SO_FAR} AS _fell_ms",
+        f"last(if(_r, named_struct('c', committed, 'left', _left), NULL), true) {_SO_FAR} AS _last",
+    ).selectExpr(
+        "*",
+        "get(_w, 0).t AS _first_ms",
+        "get(_w, size(_w) - 1).e AS _end",
+        "`start` IS NOT NULL AND committed IS NOT NULL AS _placed",
+        "greatest(coalesce(_fell_ms, 0L), coalesce(reset_ms, 0L)) AS _rises_from",
+    )
+    rising = "filter(_w, x -> x.c IS NOT NULL AND x.t >= _rises_from)"
+    below = "if(_end > greatest(`start`, committed), size(filter(_w, x -> x.e <= greatest(`start`, committed))), NULL)"
+    frame = (
+        frame.selectExpr(
+            "*",
+            f"if(_unknown = 0 AND _rises_from <= _first_ms, _w, {rising}) AS _rising",
+            f"if(_placed, {below}, NULL) AS _below",
+        )
+        .selectExpr(
+            "*",
+            f"if(_end = get(_w, 0).e, NULL, {_median_slope('_w', 'e')}) AS _ends",
+            f"if(_start_stood, NULL, {_median_slope('_w', 's')}) AS _starts",
+            "get(_rising, size(_rising) - 1).c = get(_rising, 0).c AS _committed_stood",
+        )
+        .selectExpr("*", f"if(_committed_stood, NULL, {_median_slope('_rising', 'c')}) AS _commits")
+    )
+    produce, consume = _halves("_w", "e"), _halves("_rising", "c")
+    after_reset = "array_max(transform(filter(_w, x -> x.t >= reset_ms), x -> x.c))"
     facts = {
         "readable": "CAST(size(_w) AS BIGINT)",
-        "flat_since_ms": "if(_placed, get(_w, _flat).time_ms, NULL)",
-        "behind_since_ms": "get(_w, _behind).time_ms",
-        "paused_until_ms": "array_max(transform(filter(_w, x -> x.paused), x -> x.time_ms))",
-        "least_unfinished": f"array_min(transform(_known, x -> {unfinished}))",
-        "peak_committed": "array_max(transform(_since, x -> x.committed))",
-        "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).expired), NULL)",
-        "below_ms": f"{below}.time_ms",
-        "below_end": f"{below}.`end`",
-        "above_ms": "if(_placed, get(_w, _above).time_ms, NULL)",
-        "above_end": "if(_placed, get(_w, _above).`end`, NULL)",
-        "produce_slope": _median_slope("_ends"),
-        "consume_slope": _median_slope("_rising"),
-        "start_slope": _median_slope("_starts"),
+        "flat_since_ms": "if(_placed AND size(_w) > 0 AND _last.c = committed, greatest(_moved_ms, _first_ms), NULL)",
+        "behind_since_ms": "if(size(_w) > 0 AND _last.left, greatest(_left_ms, _first_ms), NULL)",
+        "paused_until_ms": f"if(_paused_ms >= time_ms - {back}L, _paused_ms, NULL)",
+        "peak_committed": f"if(reset_ms IS NULL, _peak, {after_reset})",
+        "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).x), NULL)",
+        "below_ms": "if(_below > 0, get(_w, _below - 1).t, NULL)",
+        "below_end": "if(_below > 0, get(_w, _below - 1).e, NULL)",
+        "above_ms": "get(_w, _below).t",
+        "above_end": "get(_w, _below).e",
+        "produce_slope": f"if(size(_w) < 2, NULL, if(_ends IS NULL, 0.0D, {_middle('_ends')}))",
+        "consume_slope": f"if(size(_rising) < 2, NULL, if(_commits IS NULL, 0.0D, {_middle('_commits')}))",
+        "start_slope": f"if(size(_w) < 2, NULL, if(_starts IS NULL, 0.0D, {_middle('_starts')}))",
         "produce_first": produce[0],
         "produce_second": produce[1],
         "consume_first": consume[0],
         "consume_second": consume[1],
     }
-    assert {*facts, "now_ms", "reset_ms"} == WINDOW_FACTS.keys()
+    assert {*facts, "now_ms", "reset_ms", "least_unfinished"} == WINDOW_FACTS.keys()
     frame = frame.selectExpr("*", *(f"{rule} AS `{name}`" for name, rule in facts.items()))
     return frame.drop(*(name for name in frame.columns if name.startswith("_")))
 
