@@ -1,22 +1,23 @@
 """`backlog` as a program: for `spark-submit` with the zip, and for `pyddmq lag backlog`.
 
-    spark-submit --master ... --py-files pyddmq_spark.zip backlog.py --data DIR --format json --out FILE
+    spark-submit --master ... --py-files pyddmq_spark.zip job.py backlog --data DIR --format json --out FILE
 
-where backlog.py is `from pyddmq_spark.lag.spark.jobs.backlog_program import main; raise SystemExit(main())`.
+where job.py is as for `report` (`lag.spark.jobs.program`).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 
 from lag.report.backlog import FORMATS, rendered
+from lag.spark.jobs.arguments import FAILED, OK, WRONG, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.positions import positions
-from lag.spark.jobs.program import FAILED, OK, WRONG, listed
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.top < 1:
             raise OptionRefused(f"--top is {given.top}: at least 1 row is shown")
         options = BacklogOptions(
-            data=given.data,
+            data=os.path.abspath(given.data),
             positions=positions(
                 given.data,
                 None if given.group is None else listed(given.group),

@@ -2,14 +2,15 @@
 
     spark-submit --master ... --py-files pyddmq_spark.zip report.py --journal DIR[,DIR...] --from TIME --out FILE
 
-where report.py is `from pyddmq_spark.lag.spark.jobs.program import main; raise SystemExit(main())`. With
-`residence` as the first argument it tells how long single messages took (`lag.spark.jobs.residence_program`).
+where report.py is `from pyddmq_spark.lag.spark.jobs.program import main; raise SystemExit(main())`. The
+first argument may be another job: `watch`, `residence` or `backlog`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -22,7 +23,8 @@ from lag.report.data import Report, as_plain
 from lag.report.markdown import render_markdown
 from lag.report.tables import incidents_csv, queues_csv
 from lag.rules.limits import Limits
-from lag.spark.jobs import watch
+from lag.spark.jobs import backlog_program, watch
+from lag.spark.jobs.arguments import FAILED, OK, WRONG, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.history import Window
 from lag.spark.jobs.inputs import Input
@@ -35,16 +37,17 @@ from lag.spark.sources.options import OptionRefused, moment_ms
 from lag.spark.sources.store_files import StoreUnreadable
 
 FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
-OK, FAILED, WRONG = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a report, or, with `watch` or `residence` as the first word, do that; exit code 0, 1 failed, 2 wrong."""
+    """Make a report, or what the first word says: `watch`, `residence`, `backlog`. Exit code 0, 1 failed, 2 wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["watch"]:
         return watch.main(words[1:])
     if words[:1] == ["residence"]:
         return residence(words[1:])
+    if words[:1] == ["backlog"]:
+        return backlog_program.main(words[1:])
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
     parser.add_argument("--journal", default="", help="folders of lag journals, with commas between them")
     parser.add_argument("--exported", default="", help="or places of exported Parquet, with commas between them")
@@ -65,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = ReportOptions(
             given=Input(
-                journals=listed(given.journal),
+                journals=folders(given.journal),
                 exported=listed(given.exported),
                 groups=None if given.group is None else frozenset(listed(given.group)),
             ),
@@ -81,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         backlog = None
         if given.data is not None:
             found = positions(given.data, options.given.groups, None, given.progress, known_only=False)
-            backlog = BacklogOptions(data=given.data, positions=found, read_ms=now_ms, top=1)
+            backlog = BacklogOptions(data=os.path.abspath(given.data), positions=found, read_ms=now_ms, top=1)
     except (OptionRefused, StoreUnreadable, ValueError) as error:
         print(f"pyddmq lag report: {error}", file=sys.stderr)
         return WRONG
@@ -103,11 +106,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file.write(text)
         print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
     return OK
-
-
-def listed(text: str) -> list[str]:
-    """Return names that stand behind each other with commas."""
-    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def with_ages(report: Report, backlog: Backlog) -> Report:

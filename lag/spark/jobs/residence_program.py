@@ -8,12 +8,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from lag.spark.jobs.arguments import FAILED, OK, WRONG, folders, listed
 from lag.spark.jobs.residence import FORMATS, ResidenceOptions, rendered, residence
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
-
-OK, FAILED, WRONG = 0, 1, 2
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,12 +31,12 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     try:
         options = ResidenceOptions(
-            paths=sorted(_listed(given.journal)),
+            paths=sorted(set(folders(given.journal))),
             from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
             to_ms=int(time.time() * 1000) + 1 if given.end is None else moment_ms({"--to": given.end}, "--to") or 0,
             every_ms=int(given.every * 1000),
-            groups=None if given.group is None else _listed(given.group),
-            topics=None if given.topic is None else _listed(given.topic),
+            groups=None if given.group is None else frozenset(listed(given.group)),
+            topics=None if given.topic is None else frozenset(listed(given.topic)),
         )
     except (OptionRefused, ValueError) as error:
         print(f"pyddmq lag residence: {error}", file=sys.stderr)
@@ -57,7 +56,3 @@ def main(arguments: Sequence[str]) -> int:
             file.write(text)
         print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
     return OK
-
-
-def _listed(text: str) -> frozenset[str]:
-    return frozenset(each.strip() for each in text.split(",") if each.strip())

@@ -29,11 +29,11 @@ from lag.alarms.watching import SeenRound, Watcher
 from lag.journal.columns import queue_sample
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent
+from lag.spark.jobs.arguments import FAILED, OK, WRONG, folders, listed
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.journal import NAME
 
-OK, FAILED, WRONG = 0, 1, 2
 _ORDER: Final = ("cluster", "node", "file", "position")
 
 
@@ -144,8 +144,8 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     try:
         rule = AlarmRule(
-            statuses=frozenset(_listed(given.statuses)),
-            groups=tuple(_listed(given.group)),
+            statuses=frozenset(listed(given.statuses)),
+            groups=tuple(listed(given.group)),
             for_ms=round(given.hold * 1000),
             close_after_ms=round(given.close_after * 1000),
             repeat_ms=round(given.repeat * 1000),
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"pyddmq lag watch: {error}", file=sys.stderr)
         return WRONG
     options = WatchOptions(
-        journals=_listed(given.journal),
+        journals=folders(given.journal),
         checkpoint=given.checkpoint,
         file=given.file,
         policy=AlarmPolicy(rules=(rule,), silence_ms=round(given.silence * 1000)),
@@ -185,7 +185,3 @@ def run(options: WatchOptions, *, master: str | None, log: str | None) -> int:
     if watcher.late:
         print(f"pyddmq lag watch: {watcher.late} rounds came too late", file=sys.stderr)
     return OK
-
-
-def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
