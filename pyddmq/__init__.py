@@ -107,7 +107,7 @@ _OF_ASYNCIO = {
     "AsyncTransactionProducer": "async_transaction_producer",
 }
 """What is imported apart from the rest, since it brings asyncio along."""
-_MODULES = ("actions", "broker", "client", "codes")
+_MODULES = ("actions", "broker", "client", "codes", "spark")
 
 if not TYPE_CHECKING:
     # Type checkers see the names above, and none that are not there.

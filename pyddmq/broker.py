@@ -2,8 +2,8 @@
 
     from pyddmq.broker import open_store
 
-Needs the extra `server`. From its import on `actions`, `broker`, `conf`, `proxy` and `upstream` are modules of pyddmq
-in this process: a program that has modules of these names renames them.
+Needs the extra `server`. From its import on `actions`, `broker`, `conf`, `lag`, `proxy` and `upstream` are modules of
+pyddmq in this process: a program that has modules of these names renames them.
 
 Raises:
     ClientAlone: The extra is not installed.

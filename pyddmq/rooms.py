@@ -11,7 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-ROOMS = ("actions", "broker", "conf", "proxy", "upstream")
+ROOMS = ("actions", "broker", "conf", "lag", "proxy", "upstream")
 
 CLIENT_ALONE = (
     "{} is not in this installation of pyddmq, which is the client alone: "

@@ -120,6 +120,7 @@ ConsumeStats = _make(
     _text(2, "topic"),
     _map(3, "consumeOffsets", _STRING_TO_I64),
     _map(4, "produceOffsets", _STRING_TO_I64),
+    _map(101, "startOffsets", _STRING_TO_I64),
 )
 FetchRequest = _make(
     "FetchRequest",

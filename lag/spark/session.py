@@ -73,7 +73,7 @@ def settings_of(options: SessionOptions) -> dict[str, str]:
 
 
 def session(options: SessionOptions | None = None) -> SparkSession:
-    """Return the process's session, made by `options` if there is none yet.
+    """Return the process's session, made by `options` if there is none; one that is there takes those of `spark.sql`.
 
     Workers run this very Python: Spark would otherwise take the first `python3` on the path.
 
@@ -83,8 +83,10 @@ def session(options: SessionOptions | None = None) -> SparkSession:
     """
     options = options or SessionOptions()
     settings = settings_of(options)
+    if SparkSession.getActiveSession() is not None:
+        settings = {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if options.log_file:
+    if "spark.driver.extraJavaOptions" in settings and options.log_file:
         with open(f"{options.log_file}.properties", "w", encoding="utf-8") as file:
             file.write(_LOG_SETTINGS.format(file=options.log_file))
     builder = SparkSession.builder

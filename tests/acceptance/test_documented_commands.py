@@ -33,7 +33,7 @@ OWN_TESTS = ("serve", "demo")
 def documented(page: str) -> Iterator[list[str]]:
     """The commands in a page's shell blocks, as a shell would split them."""
     for block in re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
-        for line in block.splitlines():
+        for line in block.replace("\\\n", " ").splitlines():
             parts = [shlex.split(part) for part in line.partition("#")[0].split("; ")]
             yield from (words for words in parts if words[:1] == ["pyddmq"])
 
