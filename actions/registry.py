@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from actions.async_action import AsyncAction
 from actions.json_action import JsonAction
 from actions.low_level import LowLevelAction
+from actions.outside import Outside, OutsideAction
 from actions.pull_server import PullServerAction
 from conf.actions import ActionError, ActionSpec
 from conf.models import LOW_LEVEL, SubscriptionConfig
@@ -38,7 +39,8 @@ class Registry(Mapping[str, ActionSpec]):
     lists the names known without importing anything; dotted paths can be looked up but are not listed.
     """
 
-    def __init__(self, built_in: Mapping[str, type[Action]] = BUILT_IN) -> None:
+    def __init__(self, built_in: Mapping[str, type[Action]] = BUILT_IN, *, outside: Outside | None = None) -> None:
+        self._outside = outside or Outside()
         self._classes: dict[str, type[Action]] = dict(built_in)
         self._points = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
@@ -115,6 +117,9 @@ class Registry(Mapping[str, ActionSpec]):
             cls = self.find(name)
             try:
                 action = cls()
+                action.name = name
+                if isinstance(action, OutsideAction):
+                    action.outside = self._outside
                 given = config.options.get(name)
                 if cls.options_model is not None:
                     action.options = cls.options_model.model_validate(given or {})

@@ -1,19 +1,34 @@
 """What people who write actions import: `Action`, `Status`, `Job`, and how to refuse a message.
 
-docs/actions.md explains it with an example. The four statuses are DDMQ's (R16); the batch form `act_many` is ours. It
-imports no room, so that a type checker sees all of it in an installed package.
+docs/actions.md explains it with an example. The four statuses are DDMQ's (R16); the batch form `act_many`, actions that
+await or block, and what an action may raise beside them are ours. It imports no room, so that a type checker sees all
+of it in an installed package.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["Action", "BodyUnprocessable", "History", "Job", "Message", "MessageUnreadable", "Status", "Unprocessable"]
+__all__ = [
+    "Action",
+    "BodyUnprocessable",
+    "Context",
+    "Failed",
+    "History",
+    "Job",
+    "Message",
+    "MessageUnreadable",
+    "Outgoing",
+    "RetryLater",
+    "Status",
+    "TimedOut",
+    "Unprocessable",
+]
 
 
 class Status(enum.Enum):
@@ -45,6 +60,28 @@ class BodyUnprocessable(Unprocessable):
         self.reason = reason
 
 
+class Failed(Exception):
+    """Raised for a business failure with a reason: as FAIL, and its text stands in the dead letter (D17)."""
+
+
+class RetryLater(Exception):
+    """Raised to have the message come again after a while without counting an attempt against any limit.
+
+    It keeps its place in its key meanwhile. The wait is not journaled: after a restart the message comes at once.
+
+    Attributes:
+        delay_ms: Milliseconds until the next attempt, 0 or more.
+    """
+
+    def __init__(self, delay_ms: int, reason: str = "") -> None:
+        super().__init__(reason or f"again after {delay_ms} ms")
+        self.delay_ms = delay_ms
+
+
+class TimedOut(Exception):
+    """A call of an action took longer than its time limit; counts as an error of the job, as any other exception."""
+
+
 class MessageUnreadable(Exception):
     """The record of a job is damaged or gone. The pipeline finishes and counts the job; actions let this pass."""
 
@@ -59,6 +96,25 @@ class Message(NamedTuple):
     """User properties; the names that the broker keeps for itself are left out (R11)."""
     born_ms: int
     """When the producer's request arrived, wall clock."""
+
+
+class Outgoing:
+    """What actions gathered for whoever sends the message on: an HTTP request's parts, or commands of a sink.
+
+    Attributes:
+        query: Parameters of the URL, in order; a name may stand there twice.
+        form: Fields of a form, likewise.
+        headers: HTTP headers, likewise.
+        commands: Commands of sinks, in order, each a plain value that its sink understands: see docs/sinks.md.
+    """
+
+    __slots__ = ("commands", "form", "headers", "query")
+
+    def __init__(self) -> None:
+        self.query: list[tuple[str, str]] = []
+        self.form: list[tuple[str, str]] = []
+        self.headers: list[tuple[str, str]] = []
+        self.commands: list[Any] = []
 
 
 class History(Protocol):
@@ -110,6 +166,10 @@ class Job(Protocol):
         """Key, tag, body and properties, read from the log on first use. Raises as `body` does."""
 
     @property
+    def outgoing(self) -> Outgoing:
+        """What actions before gathered for the one that sends it on; empty at first. A retry begins anew."""
+
+    @property
     def attempts(self) -> int:
         """Failed attempts so far, of all kinds and over restarts."""
 
@@ -119,6 +179,13 @@ class Job(Protocol):
 
     def resume(self) -> None:
         """Go on with the next action, after this one answered ASYNCHRONIZED. Without effect in any other state."""
+
+    def answer(self, answer: Status | Exception) -> bool:
+        """Answer for a job that an action kept with ASYNCHRONIZED as `act` would have: by a status or what it raises.
+
+        Returns:
+            Whether this call decided it; a second one, and ASYNCHRONIZED, change nothing.
+        """
 
     def finish(self, success: bool, reason: str = "") -> bool:
         """Complete a job that an action kept with ASYNCHRONIZED.
@@ -132,12 +199,44 @@ class Job(Protocol):
         """
 
 
+class Context(Protocol):
+    """What an action is given of its surroundings; `Action.context`, there from before `open` on."""
+
+    @property
+    def group(self) -> str:
+        """Consumer group of the subscription."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """The subscription's `timeout` in force, which a reload may change."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+
+    def count(self, event: str, amount: int = 1) -> None:
+        """Count in `pyddmq_action_events_total`, whose labels are group, topic, action and event (one of few)."""
+
+    def note(self, event: str, **facts: object) -> None:
+        """Write a log line, one per event, group and minute at most; the others are counted in it (D25)."""
+
+
 class Action:
     """One step of a pipeline; one instance serves one subscription (group and topic).
 
     Override `act`, or `act_many` where a batch is cheaper. `Unprocessable` dead-letters the job at once. Another
     exception counts as an error of the job: it is retried up to maxRetry times and then dead-lettered with the
     exception's text as the reason (D17).
+
+    `act` (or `act_many`) may be `async def`: it runs as a task of the loop, for several messages at a time. With
+    `blocking` it runs in a thread. In both cases the job keeps its key and its permit until the call ends or its time
+    limit cancels it (D45), and the answers mean the same.
 
     The class attributes tell the pipeline and the configuration check what the action needs of its place.
     """
@@ -154,38 +253,54 @@ class Action:
     """It looks at `job.data`; false saves parsing again after a wait behind the key (D15)."""
     options_model: ClassVar[type[BaseModel] | None] = None
     """Checks the action's `options` in the configuration; None: it takes none."""
+    blocking: ClassVar[bool] = False
+    """It waits for something (a database, a file): it is run in a thread; the library sees to how many there are."""
+    time_limit_ms: ClassVar[int | None] = None
+    """Longest time of one call of an action that awaits or blocks; None: the subscription's `timeout`. The option
+    `timeLimit`, which all such actions take, changes it."""
+    changes_body: ClassVar[bool] = False
+    """After it, `job.data` is a body of its own making; pull clients get that where the group asks for it."""
 
     options: BaseModel | None = None
     """The checked options of this subscription, an instance of `options_model`; set before `open`."""
+    name: str = ""
+    """What the configuration calls it; set before `open`."""
+    context: Context
+    """Its surroundings; set before `open`."""
 
     def open(self) -> None:
         """Acquire resources; called once before the first job."""
 
+    def drain(self) -> None:
+        """Finish soon what is kept; called once when the generation ends, up to `drainSeconds` before `close`."""
+
     def close(self) -> None:
         """Release resources; called once after the last job of this generation."""
 
-    def act(self, job: Job) -> Status:
+    def act(self, job: Job) -> Status | Awaitable[Status]:
         """Handle one job.
 
         Args:
             job: The message on its way; `job.data` is the raw body (bytes) until an action replaces it (R17).
 
         Returns:
-            What becomes of the job. After ASYNCHRONIZED the action calls `job.resume()` or `job.finish(success)`,
-            once, from the loop's thread.
+            What becomes of the job. After ASYNCHRONIZED the action calls `job.answer(status or exception)`, once, from
+            the loop's thread.
 
         Raises:
             Unprocessable: No attempt can ever process the message: it is dead-lettered at once.
+            Failed: A business failure, as FAIL, with a reason.
+            RetryLater: Again after a while, without counting an attempt.
             Exception: Any other is a failed attempt. `TypeError`: the class has neither this nor `act_many`.
         """
         raise TypeError(f"{type(self).__name__} overrides neither act nor act_many")
 
-    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
+    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception] | Awaitable[Sequence[Status | Exception]]:
         """Handle several jobs at once; one answer per job, where an exception stands for one that was raised."""
         answers: list[Status | Exception] = []
         for job in jobs:
             try:
-                answers.append(self.act(job))
+                answers.append(cast("Status", self.act(job)))
             except Exception as error:
                 answers.append(error)
         return answers

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.runtime.accelerators import accelerated
-from pyddmq.actions import BodyUnprocessable, Message
+from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import History
 from upstream.state import State
 
@@ -129,12 +129,8 @@ class Generation(Protocol):
         """Put RUNNING jobs into the pull buffer."""
         ...
 
-    def resume(self, job: UpstreamJob) -> None:
-        """Go on with a job that an action kept."""
-        ...
-
-    def complete(self, job: UpstreamJob, success: bool, reason: str) -> bool:
-        """Complete a job that an action kept; whether this call did it."""
+    def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
+        """Carry out the answer for a job that an action kept; whether this call decided it."""
         ...
 
     def complete_undecided(self, job: UpstreamJob) -> None:
@@ -211,6 +207,7 @@ class JobFields:
     __slots__ = (
         "_data",
         "_message",
+        "_outgoing",
         "deliveries",
         "delivery",
         "group_queue",
@@ -250,6 +247,7 @@ class JobFields:
         self.history: History | None = None
         self.record: memoryview | None = None
         self._message: Message | None = None
+        self._outgoing: Outgoing | None = None
         self._data: Any = None
 
 
@@ -314,6 +312,13 @@ class UpstreamJob(_Fields):
         self._data = value
 
     @property
+    def outgoing(self) -> Outgoing:
+        """What actions gathered for the one that sends it on."""
+        if self._outgoing is None:
+            self._outgoing = Outgoing()
+        return self._outgoing
+
+    @property
     def attempts(self) -> int:
         """Failed attempts so far, of all kinds and over restarts."""
         return self.history.attempts if self.history else 0
@@ -322,23 +327,20 @@ class UpstreamJob(_Fields):
         """Forget body and parsed data; they are read again when somebody asks (D15)."""
         self.record = None
         self._message = None
+        self._outgoing = None
         self._data = None
 
     def resume(self) -> None:
         """Go on with the next action, after this one answered ASYNCHRONIZED. Without effect in any other state."""
-        self.subscription.resume(self)
+        self.answer(Status.CONTINUE)
+
+    def answer(self, answer: Status | Exception) -> bool:
+        """Answer for a job that an action kept with ASYNCHRONIZED; see `pyddmq.actions.Job`."""
+        return self.subscription.answered(self, answer)
 
     def finish(self, success: bool, reason: str = "") -> bool:
-        """Complete a job that an action kept with ASYNCHRONIZED.
-
-        Args:
-            success: True: consumed. False: a business failure, retried after the next entry of retryIntervals.
-            reason: What failed, for the dead letter.
-
-        Returns:
-            Whether this call completed it; a second one changes nothing (W36).
-        """
-        return self.subscription.complete(self, success, reason)
+        """Complete a job that an action kept with ASYNCHRONIZED; see `pyddmq.actions.Job`."""
+        return self.answer(Status.FINISH if success else Failed(reason or "an action finished it without success"))
 
     def __repr__(self) -> str:
         return f"<job {self.topic} {self.queue_id}:{self.offset} {self.state.name}>"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from conf.models import SubscriptionConfig
-from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Unprocessable
+from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, Unprocessable
 from upstream.delivery.apart import Apart, complete_successor
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
@@ -210,7 +210,13 @@ class Outcomes:
         if isinstance(error, MessageUnreadable):
             self.skip(job, str(error))
             return
+        if isinstance(error, Failed):
+            self.fail(job, str(error))
+            return
         if self._was_finished(job):
+            return
+        if isinstance(error, RetryLater):
+            self._retry_later(job, error)
             return
         if isinstance(error, BodyUnprocessable):
             self.counters.bodies_unusable(error.reason).add()
@@ -247,13 +253,24 @@ class Outcomes:
         history = job.history
         assert history is not None
         history.due_wall_ms = due_wall_ms
+        self._wait(job, wait_ms)
+
+    def _retry_later(self, job: UpstreamJob, wish: RetryLater) -> None:
+        """Let a job wait as its action wishes: no attempt is counted, and nothing journaled."""
+        history = noted(job, str(wish), self._clock.monotonic())
+        history.due_wall_ms = self._clock.wall_ms() + wish.delay_ms
+        self.counters.retried_later.value += 1
+        self._wait(job, wish.delay_ms, counted=False)
+
+    def _wait(self, job: UpstreamJob, wait_ms: int, *, counted: bool = True) -> None:
+        """Let a job come again after its wait, in its place of the key."""
         job.drop_data()
         job.step = -1
         if job.state is State.READ:
             # Its key is not known yet, so it keeps its place by holding up the gate.
             self._delay_gate(wait_ms / 1000)
             return
-        if self.config.retry_topic and self._send_back(job, wait_ms):
+        if counted and self.config.retry_topic and self._send_back(job, wait_ms):
             return
         move(job, Event.RETRY)
         if not self.draining:

@@ -9,6 +9,7 @@ once: a job that fails there with attempts left stops the reading until it has p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from pyddmq.actions import Action, Status
 from upstream.job import UpstreamJob
@@ -48,6 +49,14 @@ class Pipeline:
                 action.close()
             raise
 
+    def drain(self) -> None:
+        """Have all actions finish soon what they keep; what one raises ends nothing."""
+        for action in (*self.before, *self.after):
+            try:
+                action.drain()
+            except Exception as error:
+                action.context.note("action_drain_failed", error=repr(error))
+
     def close(self) -> None:
         """Close all actions, the last one first; the first exception is raised after the others are closed too."""
         failure: Exception | None = None
@@ -63,7 +72,7 @@ class Pipeline:
 def run_action(action: Action, jobs: Sequence[UpstreamJob]) -> Sequence[Status | Exception]:
     """Run one action over a batch; the answer has one entry per job whatever the action does."""
     try:
-        answers = action.act_many(jobs)
+        answers = cast("Sequence[Status | Exception]", action.act_many(jobs))
         if len(answers) == len(jobs):
             return answers
         wrong = f"{type(action).__name__} answered {len(answers)} statuses for {len(jobs)} jobs"

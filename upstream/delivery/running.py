@@ -51,6 +51,14 @@ class Running:
             # R15: past the last action a job has succeeded.
             self._outcomes.succeed(job)
 
+    def answered(self, job: UpstreamJob, answer: Status | Exception) -> None:
+        """Carry out what an action decided of a job that it kept (`is_in_action`), by an answer but ASYNCHRONIZED."""
+        # A single action leaves no step, and after a wait there stands -1.
+        step = max(job.step, 0) + 1
+        if onward := self._answered([job], [answer]):
+            job.step = step
+            self.run_from(step, onward)
+
     def _answered(self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
         """Carry out what an action decided (R16); returns the jobs that go on."""
         onward = []

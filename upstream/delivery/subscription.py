@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
-from pyddmq.actions import Action, Message
+from pyddmq.actions import Action, Message, Status
 from upstream.delivery import job_loops
+from upstream.delivery.action_context import SubscriptionContext
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
@@ -120,6 +121,8 @@ class Subscription:
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
         self._bucket = TokenBucket(config.tps_max, runtime.clock)
+        for action in actions:
+            action.context = SubscriptionContext(runtime, parts.group, config.topic, action.name, self._timeout_ms)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
         self._running = Running(self._pipeline, self.outcomes)
@@ -172,6 +175,9 @@ class Subscription:
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
 
+    def _timeout_ms(self) -> int:
+        return self.config.timeout
+
     @property
     def held_by_rate(self) -> int:
         """How often its rate held messages back."""
@@ -203,6 +209,7 @@ class Subscription:
         for topic in self._topics:
             topic.listeners.remove(self._arrived)
         self.buffer.drop(self.group_queues)
+        self._pipeline.drain()
         self.outcomes.begin_drain()
         self._again.cancel()
         for group_queue in self.group_queues:
@@ -413,31 +420,17 @@ class Subscription:
         if jobs:
             self.buffer.offer(jobs)
 
-    def resume(self, job: UpstreamJob) -> None:
-        """Go on with a job that an action kept; see `UpstreamJob.resume`."""
-        if job.state is _RUNNING and not self.outcomes.stopped:
-            step = job.step + 1
-            job.step = step
-            self._running.run_from(step, [job])
-            self.pump()
-        elif is_in_action(job) and not self.outcomes.stopped:
-            self.outcomes.let_go(job)
-            self.pump()
-
-    def complete(self, job: UpstreamJob, success: bool, reason: str) -> bool:
-        """Complete a job that an action kept; see `UpstreamJob.finish`."""
-        if self.outcomes.stopped and success:
+    def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
+        """Carry out the answer for a job that an action kept; see `Job.answer`."""
+        if answer is Status.ASYNCHRONIZED:
+            return False
+        if self.outcomes.stopped:
             # The next generation may have the message again; its consumption counts all the same.
-            return job.group_queue.tracker.finish(job.offset)
+            return answer is Status.FINISH and job.group_queue.tracker.finish(job.offset)
         if not is_in_action(job):
             return False
         job.group_queue.answered_at = self._clock.monotonic()
-        if job.state is not _RUNNING:
-            self.outcomes.let_go(job)
-        elif success:
-            self.outcomes.succeed(job)
-        else:
-            self.outcomes.fail(job, reason or "an action finished it without success")
+        self._running.answered(job, answer)
         self.pump()
         return True
 

@@ -50,6 +50,9 @@ BODIES_UNUSABLE = declare(
     "no_library, inner_batch",
     _REASONS,
 )
+RETRIED_LATER = declare(
+    "pyddmq_retried_later_total", "Messages that an action put off without counting an attempt", _LABELS
+)
 KEPT_IN_PLACE = declare(
     "pyddmq_retries_kept_in_place_total",
     "Failures with `retryTopic` that are retried in place, since another delivery of the message may still be answered",
@@ -83,6 +86,7 @@ class SubscriptionCounters:
         self.repeated = metrics.counter(REPEATED, group, topic)
         self.unordered = metrics.counter(UNORDERED, group, topic)
         self.sent_back_again = metrics.counter(SENT_BACK_AGAIN, group, topic)
+        self.retried_later = metrics.counter(RETRIED_LATER, group, topic)
         self.kept_in_place = metrics.counter(KEPT_IN_PLACE, group, topic)
         self.undecided = metrics.counter(UNDECIDED, group, topic)
         self.refused = metrics.counter(DEAD_LETTERS_REFUSED, group, topic)
