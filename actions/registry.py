@@ -11,6 +11,7 @@ import functools
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
+from typing import Any
 
 from actions.common_options import call_options_of, split_options
 from actions.functions import as_action
@@ -134,22 +135,31 @@ class Registry(Mapping[str, ActionSpec]):
         for name in config.actions:
             cls = self.find(name)
             try:
-                action = cls()
-                action.name = name
-                if isinstance(action, OutsideAction):
-                    action.outside = self._outside
-                common, own = split_options(cls, config.options.get(name) or {})
-                action.time_limit_ms = common.time_limit or action.time_limit_ms
-                if cls.options_model is not None:
-                    action.options = cls.options_model.model_validate(own)
-                elif own:
-                    raise ActionError(f"action {name!r} takes no options")
+                action = self._make_one(cls, config.options.get(name) or {}, name)
             except ActionError:
                 raise
             except Exception as error:
                 raise ActionError(f"action {name!r} cannot be made: {type(error).__name__}: {error}") from error
             actions.append(action)
         return actions
+
+    def _make_one(self, cls: type[Action], given: Mapping[str, Any], name: str) -> Action:
+        common, own = split_options(cls, given)
+        if own and cls.options_model is None:
+            raise ActionError(f"action {name!r} takes no options")
+        options = None if cls.options_model is None else cls.options_model.model_validate(own)
+        if common.process:
+            from actions.processes import in_processes
+
+            action: Action = in_processes(cls, own, common.time_limit)
+        else:
+            action = cls()
+            action.options = options
+            action.time_limit_ms = common.time_limit or action.time_limit_ms
+        action.name = name
+        if isinstance(action, OutsideAction):
+            action.outside = self._outside
+        return action
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

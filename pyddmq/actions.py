@@ -262,6 +262,8 @@ class Action:
     time_limit_ms: int | None = None
     """Longest time of one call of an action that awaits or blocks; None: the subscription's `timeout`. The option
     `timeLimit`, which all such actions take, changes it."""
+    calls_max: ClassVar[int | None] = None
+    """Calls of a blocking action at a time, in one subscription; None: as many as it gets threads."""
     changes_body: ClassVar[bool] = False
     """After it, `job.data` is a body of its own making; pull clients get that where the group asks for it."""
 

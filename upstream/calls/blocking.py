@@ -32,6 +32,7 @@ class BlockingCaller(Caller):
         super().__init__(action, calls, figures, limit_ms=limit_ms)
         self._line = line
         self._many = answers_many(type(action))
+        self._calls_max = action.calls_max or (BATCH_CALLS if self._many else None)
         self._waiting: deque[UpstreamJob] = deque()
 
     @property
@@ -51,7 +52,7 @@ class BlockingCaller(Caller):
 
     def next_work(self) -> Work | None:
         """Return the next call; see `upstream.calls.pool`."""
-        if self._many and len(self.out) >= BATCH_CALLS:
+        if self._calls_max is not None and len(self.out) >= self._calls_max:
             return None
         jobs: list[UpstreamJob] = []
         copies: list[JobCopy] = []

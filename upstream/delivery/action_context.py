@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker.runtime.bundle import Runtime
@@ -54,3 +56,24 @@ class SubscriptionContext:
         """Write a rate-limited log line."""
         example: dict[str, Any] = {"topic": self.topic, "action": self._action, **facts}
         self._runtime.limited_log.note(event, self.group, **example)
+
+
+class ThreadContext(SubscriptionContext):
+    """That of a blocking action: what its threads count and note is done in the loop's thread, by `flush`."""
+
+    def __init__(self, runtime: Runtime, group: str, topic: str, action: str, timeout_ms: Callable[[], int]) -> None:
+        super().__init__(runtime, group, topic, action, timeout_ms)
+        self._events: deque[Callable[[], None]] = deque()
+
+    def count(self, event: str, amount: int = 1) -> None:
+        """Count an event of the action, soon."""
+        self._events.append(partial(super().count, event, amount))
+
+    def note(self, event: str, **facts: object) -> None:
+        """Write a rate-limited log line, soon."""
+        self._events.append(partial(super().note, event, **facts))
+
+    def flush(self) -> None:
+        """Do what was asked for since; in the loop's thread."""
+        while self._events:
+            self._events.popleft()()

@@ -22,6 +22,7 @@ from upstream.calls.blocking import BlockingCaller
 from upstream.calls.caller import Call, Caller, Figures
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
+from upstream.delivery.action_context import ThreadContext
 from upstream.job import UpstreamJob
 
 if TYPE_CHECKING:
@@ -217,7 +218,10 @@ class Calling:
 
     async def _hook(self, action: Action, hook: Callable[[], object]) -> None:
         if self._line is not None and action.blocking and has_slow_hooks(type(action)):
-            await self._of_node.in_thread(self._line, hook)
+            try:
+                await self._of_node.in_thread(self._line, hook)
+            finally:
+                _flush(action)
         elif inspect.isawaitable(found := hook()):
             await found
 
@@ -256,8 +260,16 @@ class Calling:
         return Step(action, caller, seconds, monotonic)
 
     def _told(self, place: int, ended: Ended) -> Callable[[list[UpstreamJob], list[Answer], list[UpstreamJob]], None]:
+        action = self.after[place].action
+
         def told(jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob]) -> None:
+            _flush(action)
             ended(place, jobs, answers, successors)
             self._close_when_idle()
 
         return told
+
+
+def _flush(action: Action) -> None:
+    if isinstance(action.context, ThreadContext):
+        action.context.flush()

@@ -24,7 +24,7 @@ from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Message, Status
 from upstream.delivery import job_loops
-from upstream.delivery.action_context import SubscriptionContext
+from upstream.delivery.action_context import SubscriptionContext, ThreadContext
 from upstream.delivery.calling import Calling, CallOfAction
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
@@ -127,7 +127,8 @@ class Subscription:
         self.pushes = config.actions[-1] != "PullServer"
         self._bucket = TokenBucket(config.tps_max, runtime.clock)
         for action in actions:
-            action.context = SubscriptionContext(runtime, parts.group, config.topic, action.name, self._timeout_ms)
+            context = ThreadContext if action.blocking else SubscriptionContext
+            action.context = context(runtime, parts.group, config.topic, action.name, self._timeout_ms)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
         self._calling = Calling(
