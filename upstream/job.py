@@ -377,6 +377,7 @@ class GroupQueue:
             finished message its key waits for their answer or timeout.
         apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, and
             those whose retry or dead letter is not known to be durable. Each keeps its key.
+        stopped: It stands still until an operator has decided about a message of it (`upstream.delivery.stops`).
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
         pending: What the source looked up and did not give out yet.
@@ -403,6 +404,7 @@ class GroupQueue:
         "queue",
         "queue_id",
         "retries",
+        "stopped",
         "subscription",
         "topic",
         "tracker",
@@ -421,6 +423,7 @@ class GroupQueue:
         self.subscription: Generation | None = None
         self.live: dict[int, UpstreamJob] = {}
         self.retries = line.topic != queue.topic
+        self.stopped = False
         self.delivered_until = self.uncertain_until = queue.max_offset
         self.check_until = tracker.high
         self.adopted: dict[int, Delivery] = {}

@@ -131,6 +131,8 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         queues: By queue.
         failing_total: Messages that have failed five times or more and are not finished.
         failing: Those of them with the most attempts.
+        stopped_total: Messages out of attempts that wait for an operator (`onExhausted`).
+        stopped: Those of them that have waited longest.
         dead_letters_refused: Messages whose dead letter the store refuses.
         problem: Why the subscription does not start; null when it does.
         stuck_keys_total: Keys whose first message holds others up.
@@ -158,6 +160,8 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     queues: Sequence[QueueLag]
     failing_total: int = 0
     failing: Sequence[StuckKey] = ()
+    stopped_total: int = 0
+    stopped: Sequence[StuckKey] = ()
     dead_letters_refused: int = 0
     problem: str | None = None
     stuck_keys_total: int = 0
@@ -264,6 +268,7 @@ WHEREABOUTS = {
     "buffered": "ready, no client has pulled it",
     "ready": "ready, waits for a permit or the rate",
     "running": "in an action",
+    "stopped": "out of attempts, waits for an operator",
     "burying": "on its way to the dead letters",
     "sending": "on its way to the retry topic",
     "undecided": "its dead letter or retry may be stored, the next start knows",

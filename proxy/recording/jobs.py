@@ -50,7 +50,7 @@ class JobFigures:
                 self.holders.add(delivery.holder)
             elif state is State.RUNNING:
                 self.in_flight += 1
-            elif state is State.RETRYING:
+            elif state in (State.RETRYING, State.STOPPED):
                 self.retrying += 1
             if job.history is not None:
                 since = job.history.since

@@ -91,6 +91,16 @@ def poison_without_key(ward: Ward) -> Staging:
     ward.finish()
 
 
+@stage("stopped", retryIntervals=[], onExhausted="stopKey")
+def stopped_key(ward: Ward) -> Staging:
+    """A message is out of attempts, and its key waits for an operator."""
+    ward.send("orders", "k")
+    [place] = ward.pull()
+    ward.answer(place, success=False)
+    yield
+    ward.skip(place)
+
+
 @stage("poison_retried", orderKey=None, retryTopic=True, retryIntervals=[100, -1], over_seconds=MINUTE)
 def poison_in_the_retry_topic(ward: Ward) -> Staging:
     """The same for a group whose failed messages go through its retry topic."""

@@ -25,6 +25,7 @@ from tests.simulation.caller import Line, Waiting
 from tests.simulation.ledger import Place
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 from tests.simulation.world import DATA, World, settings
+from upstream.operate.heads import find_head, skip
 
 SEGMENT_BYTES = 131_072
 POLL_SECONDS = 0.25
@@ -188,6 +189,13 @@ class Ward:
         while found := self.pull(linger_ms=2_500):
             for place in found:
                 self.answer(place, success=True)
+
+    def skip(self, place: Place, *, group: str = "by-key") -> None:
+        """Pass over a message that nobody has, as an operator does."""
+        group_queue = self.node.groups[group].group_queue(place.topic, int(place.qid.rpartition("_")[2]))
+        assert group_queue is not None
+        head = find_head(self.node.groups[group], group_queue, place.offset)
+        self.process_run(lambda: skip(head, force=False, progress=self.node.progress))
 
     # What is seen.
 

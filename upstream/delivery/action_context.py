@@ -52,5 +52,6 @@ class SubscriptionContext:
 
     def note(self, event: str, **facts: object) -> None:
         """Write a rate-limited log line."""
-        example: dict[str, Any] = {"topic": self.topic, "action": self._action, **facts}
-        self._runtime.limited_log.note(event, self.group, **example)
+        example: dict[str, Any] = {"topic": self.topic, "action": self._action, "what": event, **facts}
+        kind = f"{self.topic} {self._action} {event}"
+        self._runtime.limited_log.note("action_event", self.group, kind=kind, **example)

@@ -26,14 +26,16 @@ from upstream.delivery.figures.latency import Latency
 from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.limits import Permits
 from upstream.delivery.order import OrderQueue
+from upstream.delivery.stops import Stops
 from upstream.delivery.timers import Deadlines, DueJobs
 from upstream.history import FAILING_ATTEMPTS, noted
 from upstream.job import Delivery, UpstreamJob
-from upstream.progress.tracker import FailureKind
+from upstream.progress.tracker import FailureKind, Stop
 from upstream.retry.dead_letters import UNDECIDED
 from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
 from upstream.state import WITHOUT_PERMIT, Event, State, move
 
+_STOPS = {"deadLetter": Stop.NOTHING, "stopKey": Stop.KEY, "stopQueue": Stop.QUEUE}
 PAUSED_LOOK_SECONDS = 1.0
 """How long a retry that is due while its subscription is paused waits until it is looked at again."""
 
@@ -46,6 +48,7 @@ class Outcomes:
         order: Chains per key.
         permits: Concurrency.
         ready: Jobs that are first of their key and wait for a permit.
+        stops: Jobs that wait for an operator.
         deadlines: Deliveries that are out.
         apart: Jobs that nothing is done with for now.
         burying: Jobs on their way to the dead letters or to the retry topic, without those that are UNDECIDED.
@@ -98,6 +101,17 @@ class Outcomes:
         self._pump = pump
         self._due = DueJobs(clock=clock, scheduler=scheduler, due=self._come_again)
         self.deadlines = Deadlines(clock=clock, scheduler=scheduler, expired=self._expire)
+        self.stops = Stops(
+            parts.group,
+            ready=self.ready,
+            permits=self.permits,
+            buffer=parts.buffer,
+            counters=counters,
+            progress=parts.node.progress,
+            clock=clock,
+            limited_log=limited_log,
+            rerun=rerun,
+        )
         self.apart = Apart(
             parts.group,
             permits=self.permits,
@@ -118,6 +132,7 @@ class Outcomes:
         self.draining = True
         self._due.clear()
         self.ready.clear()
+        self.stops.clear()
         self.order.clear()
 
     def stop(self) -> None:
@@ -129,6 +144,9 @@ class Outcomes:
         """Whether a job that failed before a restart still waits; it keeps its permit and its place in the key."""
         history = job.history
         assert history is not None, "only jobs in trouble are asked about"
+        if history.stopped:
+            self.stops.stop_again(job)
+            return True
         wait_ms = history.due_wall_ms - self._clock.wall_ms()
         if wait_ms <= 0:
             return False
@@ -144,7 +162,7 @@ class Outcomes:
 
     def succeed(self, job: UpstreamJob) -> None:
         """Finish a consumed job: its offset is finished, its permit free, its key released."""
-        held_permit = job.state is not State.READ
+        held_permit = job.state not in WITHOUT_PERMIT
         move(job, Event.SUCCEED)
         job.group_queue.tracker.finish(job.offset)
         self.count_finished(job)
@@ -179,6 +197,8 @@ class Outcomes:
             self.permits.release(1)
         if job.key is not None and not self.draining:
             self._release(job)
+        if self.stops.queues:
+            self.stops.ended(job)
 
     def let_go(self, job: UpstreamJob) -> None:
         """End a HELD job: who had it answered, or is waited for no longer."""
@@ -201,7 +221,7 @@ class Outcomes:
         history.fails += 1
         self.counters.failed.value += 1
         if wait_ms is None:
-            self.dead_letter(job, "fails", f"failed {history.fails} times: {reason}")
+            self._exhausted(job, "fails", f"failed {history.fails} times: {reason}")
         else:
             self._retry(job, FailureKind.FAIL, history.fails, wait_ms)
 
@@ -222,7 +242,7 @@ class Outcomes:
             self.counters.bodies_unusable(error.reason).add()
         if isinstance(error, Unprocessable):
             noted(job, str(error), self._clock.monotonic())
-            self.dead_letter(job, "unprocessable", str(error))
+            self._exhausted(job, "unprocessable", str(error))
             return
         reason = f"{type(error).__name__}: {error}"
         history = noted(job, reason, self._clock.monotonic())
@@ -235,7 +255,18 @@ class Outcomes:
         if may_retry_error(earlier, self.config.max_retry):
             self._retry(job, FailureKind.ERROR, history.errors, error_delay_ms(earlier))
         else:
-            self.dead_letter(job, "errors", reason)
+            self._exhausted(job, "errors", reason)
+
+    def _exhausted(self, job: UpstreamJob, kind: str, reason: str) -> None:
+        """Give up on a job that is out of attempts, or have it wait for an operator, as the group has chosen.
+
+        One that failed before the order gate has no key that could wait: it always goes to the dead letters.
+        """
+        stop = _STOPS[self.config.on_exhausted]
+        if stop is Stop.NOTHING or job.state is State.READ:
+            self.dead_letter(job, kind, reason)
+        else:
+            self.stops.stop(job, stop, kind, reason)
 
     def _was_finished(self, job: UpstreamJob) -> bool:
         """Whether a late success finished the offset while an action had the job; then the job is over."""
@@ -318,13 +349,14 @@ class Outcomes:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
         jobs = [job for job in jobs if job.state is State.RETRYING]
         rerun = [job for job in jobs if not job.deliveries]
-        if self.paused:
-            for job in rerun:
-                self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
-            rerun = []
+        standing = [job for job in rerun if self.paused or job.group_queue.stopped]
+        for job in standing:
+            self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
+        if standing:
+            rerun = [job for job in rerun if job not in standing]
         for job in rerun:
             move(job, Event.RERUN)
-        self._buffer.put_back([job for job in jobs if job.deliveries])
+        self._put_back([job for job in jobs if job.deliveries])
         if rerun:
             self._rerun(rerun)
         self._pump()
@@ -450,8 +482,14 @@ class Outcomes:
                     self.over(job)
                 elif job.state is State.OUT:
                     self._time_out(job, delivery, back)
-        self._buffer.put_back(back)
+        self._put_back(back)
         self._pump()
+
+    def _put_back(self, jobs: list[UpstreamJob]) -> None:
+        """Put jobs that came back into the pull buffer; those of stopped queues come out of it again."""
+        self._buffer.put_back(jobs)
+        if self.stops.queues:
+            self.stops.withdraw()
 
     def _time_out(self, job: UpstreamJob, delivery: Delivery, back: list[UpstreamJob]) -> None:
         self.counters.timeouts.value += 1
@@ -462,7 +500,7 @@ class Outcomes:
         earlier = history.errors + history.timeouts
         history.timeouts += 1
         if not may_retry_error(earlier, self.config.max_retry):
-            self.dead_letter(job, "timeouts", reason)
+            self._exhausted(job, "timeouts", reason)
         elif self.draining:
             self._retry(job, FailureKind.TIMEOUT, history.timeouts, 0)
         else:
@@ -498,7 +536,7 @@ class Outcomes:
                 del job.group_queue.live[job.offset]
                 move(job, Event.ABANDON)
         else:
-            self._buffer.put_back(back)
+            self._put_back(back)
         self._pump()
 
     def readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:

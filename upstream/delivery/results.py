@@ -201,7 +201,7 @@ def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) 
         move(job, Event.SUCCEED_LATE)
         group_queue.tracker.finish(job.offset)
         outcomes.count_finished(job)
-    elif state in (State.BUFFERED, State.RETRYING):
+    elif state in (State.BUFFERED, State.RETRYING, State.STOPPED):
         if state is State.BUFFERED:
             subscription.buffer.forget(job)
         outcomes.succeed(job)

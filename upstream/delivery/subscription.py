@@ -35,7 +35,7 @@ from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
 from upstream.job import Delivery, GroupQueue, Reply, Slices, UpstreamJob
-from upstream.state import Event, State, move, next_state
+from upstream.state import WITHOUT_PERMIT, Event, State, move, next_state
 
 if TYPE_CHECKING:
     from upstream.queues import TopicView
@@ -155,6 +155,7 @@ class Subscription:
             group_queue.rewind()
             group_queue.subscription = self
         self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
+        self.outcomes.stops.begin(self.group_queues)
         for topic in self._topics:
             topic.listeners.append(self._arrived)
         self.pump()
@@ -341,12 +342,16 @@ class Subscription:
         waiting_max = self.waiting_max
         if waiting_max > WAITING_EASED and buffer.budget.level:
             waiting_max = WAITING_EASED
-        if self.order.waiting >= waiting_max:
+        stops = self.outcomes.stops
+        if self.order.waiting + stops.held >= waiting_max:
             if not self.reading_stopped:
                 self.reading_stopped = True
                 self.counters.reading_stopped.add()
                 self._limited_log.note(
-                    "reading_stopped_by_keys", self.group, topic=self.config.topic, waiting=self.order.waiting
+                    "reading_stopped_by_keys",
+                    self.group,
+                    topic=self.config.topic,
+                    waiting=self.order.waiting + stops.held,
                 )
             return False
         self.reading_stopped = False
@@ -360,6 +365,8 @@ class Subscription:
     def _admit(self) -> bool:
         """Run ready jobs as far as permits and rate tokens go, which are taken together (W42); whether any could go."""
         ready = self._ready
+        if self.outcomes.stops.queues:
+            self.outcomes.stops.keep()
         permits, bucket = self.permits, self._bucket
         room = min(len(ready), permits.free)
         if bucket.rate is not None:
@@ -378,6 +385,7 @@ class Subscription:
             job.state = _RUNNING
             taken += 1
             if job.history is not None and self.outcomes.postponed(job):
+                taken -= job.state is State.STOPPED
                 continue
             admitted.append(job)
         permits.used += taken
@@ -461,7 +469,7 @@ class Subscription:
             # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
             job.group_queue.forget(job.offset)
         else:
-            self.outcomes.over(job, held_permit=state is not State.READY)
+            self.outcomes.over(job, held_permit=state not in WITHOUT_PERMIT)
 
     def now(self) -> float:
         """Monotonic seconds."""

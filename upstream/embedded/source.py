@@ -370,6 +370,7 @@ class EmbeddedSource:
             history.fails = failure.fails
             history.errors = failure.errors
             history.timeouts = failure.timeouts
+            history.stopped = failure.stopped
             history.due_wall_ms = failure.due_wall_ms
 
     @property

@@ -136,6 +136,7 @@ class MemorySource:
             history = job.history = History(self._clock.monotonic(), earlier=True)
             history.fails, history.errors, history.timeouts = failure[:3] if failure else record.counts
             history.due_wall_ms = failure.due_wall_ms if failure else 0
+            history.stopped = failure.stopped if failure else 0
         return job
 
     # Bodies

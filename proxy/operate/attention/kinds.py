@@ -104,6 +104,10 @@ KINDS: dict[str, Kind] = {
         "Start a process of their producer group, or decide them with `pyddmq transactions`.",
     ),
     # Groups.
+    "stopped": Kind(
+        "a message is out of attempts, and its key or queue waits for you",
+        "Mend the cause, then end the wait with the command: retry, skip or dead-letter.",
+    ),
     "poison": Kind(
         "a message fails again and again", "Mend the consumer, or end it with the command; others of its key wait."
     ),

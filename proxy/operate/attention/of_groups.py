@@ -67,11 +67,26 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
     if topic.reading_stopped:
         text = f"{where}: reading has stopped, {topic.waiting:,} messages wait for earlier ones of their keys."
         yield found("reading_stopped", True, text, count=topic.waiting)
+    yield from _of_stops(where, group, topic, now_ms)
     yield from _of_keys(where, group, topic, now_ms)
     if topic.dead_letters_refused:
         text = f"{where}: {amount(topic.dead_letters_refused, 'dead letter')} cannot be written, and the keys wait."
         yield found("dead_letters_refused", True, text, count=topic.dead_letters_refused)
     yield from _of_rises(where, (group.group, topic.topic), risen)
+
+
+def _of_stops(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
+    """Messages that are out of attempts and wait for an operator."""
+    for each in topic.stopped[:_NAMED]:
+        what = f"key {each.key}" if each.key is not None else "a message without a key"
+        behind = f", {amount(each.waiting, 'message')} behind it" if each.waiting else ""
+        why = f" The last failure: {short(each.reason)}." if each.reason else ""
+        since = age((now_ms - each.since_ms) / 1000)
+        text = f"{where}: {what} is stopped, failing for {since} ({_place(each)}{behind}).{why}{_way_out(group, each)}"
+        yield found("stopped", True, text, key=each.key, attempts=each.attempts, reason=each.reason)
+    if topic.stopped_total > _NAMED:
+        more = topic.stopped_total - min(_NAMED, len(topic.stopped))
+        yield found("stopped", True, f"{where}: {amount(more, 'more message')} that are stopped.", count=more)
 
 
 def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
