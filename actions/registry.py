@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 
 from actions.async_action import AsyncAction
+from actions.http.action import AsyncHttp
 from actions.json_action import JsonAction
 from actions.low_level import LowLevelAction
 from actions.outside import Outside, OutsideAction
@@ -25,6 +26,7 @@ BUILT_IN: Mapping[str, type[Action]] = {
     "Async": AsyncAction,
     "NonBlockAsync": AsyncAction,
     "PullServer": PullServerAction,
+    "AsyncHttp": AsyncHttp,
     LOW_LEVEL: LowLevelAction,
 }
 

@@ -214,6 +214,10 @@ class Context(Protocol):
     def timeout_ms(self) -> int:
         """The subscription's `timeout` in force, which a reload may change."""
 
+    @property
+    def tps_max(self) -> float | None:
+        """The subscription's rate in force, messages per second; None for no limit. A reload may change it."""
+
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 

@@ -105,6 +105,50 @@ class Delivery(View, frozen=True, kw_only=True):
     since_ms: int
 
 
+class TargetView(View, frozen=True, kw_only=True):
+    """A URL that messages are pushed to (docs/actions-push.md).
+
+    Attributes:
+        url: The URL, without its query.
+        state: closed (it is in), open (it is out) or half-open (a request probes it).
+        failures: Failures in a row.
+        failed_total: Failures since the subscription began.
+        since_ms: When the present row of failures began; null while there is none.
+        probe_ms: When it may be probed; null while it is not out.
+        reason: Of its last failure; null: none yet.
+    """
+
+    url: str
+    state: str
+    failures: int = 0
+    failed_total: int = 0
+    since_ms: int | None = None
+    probe_ms: int | None = None
+    reason: str | None = None
+
+
+class PushView(View, frozen=True, kw_only=True):
+    """What an action that pushes is at.
+
+    Attributes:
+        action: Its name.
+        out: Requests that are out.
+        rate: Requests per second that are allowed; null: no limit.
+        slow: Requests that cost ten yet, because the receiver asked to slow down.
+        held: Messages that wait for the rate.
+        held_since_ms: Since when some do without a break; null while none does.
+        urls: Where it pushes to.
+    """
+
+    action: str
+    out: int = 0
+    rate: float | None = None
+    slow: int = 0
+    held: int = 0
+    held_since_ms: int | None = None
+    urls: Sequence[TargetView] = ()
+
+
 class SubscriptionView(View, frozen=True, kw_only=True):
     """A group on one topic.
 
@@ -137,6 +181,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         problem: Why the subscription does not start; null when it does.
         stuck_keys_total: Keys whose first message holds others up.
         stuck_keys: Those that have done so longest, the longest first.
+        push: What its action that pushes is at; null where none does.
     """
 
     topic: str
@@ -166,6 +211,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     problem: str | None = None
     stuck_keys_total: int = 0
     stuck_keys: Sequence[StuckKey] = ()
+    push: PushView | None = None
 
 
 class FetcherView(View, frozen=True, kw_only=True):
