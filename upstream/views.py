@@ -163,6 +163,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         retrying: How many wait for their next attempt.
         burying: How many are on their way to the dead letters.
         reading_stopped: Whether so many wait behind their keys that no more are read (`maxWaitingPerTopic`).
+        throttled: The limits that hold messages back now, each by its setting and value; empty: none does.
         owner: Who inside the program consumes the queues for this group (docs/consumers.md); null: nobody.
         paused_since_ms: Since when an operator has the group or this topic paused; null when it is not.
         paused_by: From which address.
@@ -194,6 +195,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     retrying: int = 0
     burying: int = 0
     reading_stopped: bool = False
+    throttled: Sequence[str] = ()
     owner: str | None = None
     paused_since_ms: int | None = None
     paused_by: str | None = None
@@ -212,6 +214,13 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     stuck_keys_total: int = 0
     stuck_keys: Sequence[StuckKey] = ()
     push: PushView | None = None
+
+
+def state_text(topic: SubscriptionView) -> str:
+    """Return a subscription's state as people read it, with the limits that hold its messages back now."""
+    if topic.paused_since_ms is not None:
+        return "paused"
+    return f"{topic.state}, at {', '.join(topic.throttled)}" if topic.throttled else topic.state
 
 
 class FetcherView(View, frozen=True, kw_only=True):

@@ -48,6 +48,13 @@ STUCK_KEYS = declare("pyddmq_group_stuck_keys", "Order keys whose head holds oth
 PAUSED = declare(
     "pyddmq_group_paused", "1 while an operator has paused the group on this topic, else 0.", _GROUP_TOPIC, "gauge"
 )
+THROTTLED = declare(
+    "pyddmq_group_throttled",
+    "1 while a limit holds back messages that could go on; absent while it does not: maxTps, totalMaxTps, concurrency, "
+    "maxConsumeLag, httpMaxTps.",
+    ("group", "topic", "limit"),
+    "gauge",
+)
 
 ATTENTION = declare(
     "pyddmq_attention",
@@ -134,6 +141,8 @@ class NodeCollector:
                 yield WAITING, labels, float(topic.waiting)
                 yield PAUSED, labels, float(topic.paused_since_ms is not None)
                 yield STUCK_KEYS, labels, float(topic.stuck_keys_total)
+                for limit in topic.throttled:
+                    yield THROTTLED, (*labels, limit.partition(" ")[0]), 1.0
                 if topic.expires_seconds is not None:
                     yield EXPIRES_SECONDS, labels, topic.expires_seconds
                 if topic.expires_bytes is not None:

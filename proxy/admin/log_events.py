@@ -113,6 +113,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "dead_letter_exhausted": "A message of a dead-letter topic failed its last retry and was given up.",
         "dead_letter_refused": "A dead letter cannot be written; it is tried again, and its key waits.",
         "message_dead_lettered": "A message went to the group's dead-letter topic.",
+        "group_minute": "What happened to a group's messages of a topic within the last minute, if anything did.",
+        "message_ended": "A message ended; `outcome` says how, `total_ms` how long after it was stored.",
         "message_given_up": "A consumer inside the program gave a message up, counted.",
         "message_stopped": "A message is out of attempts and waits for an operator, with its `waits`: key or queue.",
         "message_undecided": "The disk failed while a retry or dead letter was written; a restart tells.",

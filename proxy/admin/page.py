@@ -24,7 +24,7 @@ from proxy.operate.moments import moment_text
 from proxy.operate.node_view import NodeView
 from proxy.operate.text import age, amount, byte_size, duration
 from proxy.operate.views.lag import LagAnswer
-from upstream.views import GroupView, SubscriptionView, holder_text, whereabouts
+from upstream.views import GroupView, SubscriptionView, holder_text, state_text, whereabouts
 
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
 REFRESH_SECONDS = 5
@@ -158,9 +158,7 @@ def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
     return [
         Cell(group.group, "k", link=f"/?group={quote(group.group, safe='')}"),
         Cell(topic.topic, "k"),
-        Cell(
-            topic.state if topic.paused_since_ms is None else "paused", "" if topic.paused_since_ms is None else "late"
-        ),
+        Cell(state_text(topic), "late" if topic.paused_since_ms is not None or topic.throttled else ""),
         Cell(f"{topic.lag:,}", "n late" if unpulled else "n"),
         Cell(age(topic.lag_seconds), "n late" if unpulled else "n"),
         Cell(f"{topic.buffered:,}", "n"),

@@ -44,6 +44,7 @@ from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
+from proxy.recording.message_lines import SUMMARY_SECONDS
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
@@ -431,6 +432,7 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
+        self.periodic.repeat("group_lines", SUMMARY_SECONDS, self.group_lines.sum_up)
         self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
         self.begin_recording()
 

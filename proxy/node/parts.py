@@ -26,6 +26,7 @@ from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import ThriftServer
 from proxy.recording.ack_logs import AckLogs
+from proxy.recording.message_lines import GroupLines
 from proxy.recording.recorder import Recorder
 from proxy.recording.visible_end import ShownEnd
 from proxy.services.consumer_service import ConsumerService
@@ -95,6 +96,7 @@ class Parts:
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
         ack_logs: Notes what becomes of single messages.
+        group_lines: Writes that into the log, and sums it up once a minute.
         shown_end: Tells others up to where they may read the store.
     """
 
@@ -131,6 +133,7 @@ class Parts:
         self.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
         self.ack_logs = AckLogs(self, self.runtime)
+        self.group_lines = GroupLines(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
         self._opened: Opened | None = None
 
@@ -229,6 +232,7 @@ class Parts:
         self.shown_end.open(self.store.root, self.store.end)
         self.recorder.start(self.opened.steps)
         self.ack_logs.configure()
+        self.group_lines.configure()
 
     def end_recording(self) -> None:
         """Note that the node stops."""

@@ -11,7 +11,7 @@ import yaml
 from broker.testing.sim_disk import SimDisk
 from conf import Loaded, loads
 from proxy.admin import page
-from proxy.admin.exposition import ATTENTION, NodeCollector
+from proxy.admin.exposition import ATTENTION, THROTTLED, NodeCollector
 from proxy.admin.loop_lag import LoopLag
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
@@ -246,6 +246,14 @@ class Ward:
             if family.name == ATTENTION:
                 labels = [tuple(sample.labels.values()) for sample in family.samples]
                 assert (finding.finding, finding.group or "", finding.topic or "") in labels
+
+    def page_and_throttled(self) -> tuple[str, list[tuple[str, ...]]]:
+        """Return the status page, and the groups, topics and limits of the gauge of limits."""
+        text = page.render(self.view, loop_lag_seconds=self.lag.seconds)
+        assert text is not None
+        families = NodeCollector(self.view, self.lag, "virtual").collect()
+        samples = [sample for family in families if family.name == THROTTLED for sample in family.samples]
+        return text, [(each.labels["group"], each.labels["topic"], each.labels["limit"]) for each in samples]
 
     def flip(self, path: str, place: int) -> None:
         """Damage a file of the data directory."""

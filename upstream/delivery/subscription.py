@@ -23,14 +23,13 @@ from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Message, Status
-from upstream.delivery import job_loops
 from upstream.delivery.action_context import Pushes, SubscriptionContext
+from upstream.delivery.admission import Admission
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
-from upstream.delivery.limits import TokenBucket
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
@@ -121,7 +120,6 @@ class Subscription:
         self._scheduler = runtime.scheduler
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
-        self._bucket = TokenBucket(config.tps_max, runtime.clock)
         for action in actions:
             action.context = SubscriptionContext(
                 runtime, parts.group, config.topic, action.name, timeout_ms=self._timeout_ms, tps_max=self._tps_max
@@ -144,6 +142,9 @@ class Subscription:
         self._pumping = False
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
+        self._admission = Admission(
+            self.outcomes, config, metrics=runtime.metrics, clock=runtime.clock, again=self._again
+        )
         self.reading_stopped = False
         self._set_limits(config)
 
@@ -170,13 +171,12 @@ class Subscription:
         """Change limits, timeouts, intervals and batch sizes of the running generation (D22)."""
         self.config = self.outcomes.config = config
         self.waiting_max = waiting_max
-        self._bucket.configure(config.tps_max)
+        self._admission.configure(config)
         self._set_limits(config)
         self.deadlines.set_timeout(self.timeout_seconds)
         self.pump()
 
     def _set_limits(self, config: SubscriptionConfig) -> None:
-        self.permits.maximum = config.concurrency
         self.batch_max = config.max_pull_batch_size
         self._read_ahead = max(READ_AHEAD_JOBS, 2 * config.max_pull_batch_size)
         self.timeout_seconds = config.timeout / 1000
@@ -196,7 +196,15 @@ class Subscription:
     @property
     def held_by_rate(self) -> int:
         """How often its rate held messages back."""
-        return self._bucket.held
+        return self._admission.held_by_rate
+
+    @property
+    def throttled(self) -> list[str]:
+        """The limits that hold messages back now, each by its setting and value."""
+        met = list(self._admission.limits_met(self.group_queues, more=not self._source.caught_up))
+        if (push := self.push_view) is not None and push.held:
+            met.append(f"httpMaxTps {push.rate or 0:,g}")
+        return met
 
     def set_paused(self, paused: bool) -> None:
         """Stop reading, running actions and handing out, or go on; what is out may be answered."""
@@ -377,37 +385,11 @@ class Subscription:
         return permits.used < permits.maximum and buffer.has_room(self._line, self.batch_max)
 
     def _admit(self) -> bool:
-        """Run ready jobs as far as permits and rate tokens go, which are taken together (W42); whether any could go."""
-        ready = self._ready
-        if self.outcomes.stops.queues:
-            self.outcomes.stops.keep()
-        permits, bucket = self.permits, self._bucket
-        room = min(len(ready), permits.free)
-        if bucket.rate is not None:
-            tokens = bucket.available()
-            if tokens is not None and tokens < room:
-                bucket.held += 1
-                if not tokens:
-                    self._again.after(bucket.wait_seconds())
-                room = tokens
-        admitted = job_loops.admit(ready, room)
-        taken = len(admitted)
-        while taken < room and ready:
-            job = ready.popleft()
-            if job.state is not _READY or self.outcomes.apart.take(job):
-                continue
-            job.state = _RUNNING
-            taken += 1
-            if job.history is not None and self.outcomes.postponed(job):
-                taken -= job.state is State.STOPPED
-                continue
-            admitted.append(job)
-        permits.used += taken
-        if bucket.rate is not None:
-            bucket.take(taken)
+        """Run ready jobs as far as limits go; whether any could go."""
+        admitted, went = self._admission.next()
         if admitted:
             self._run(admitted)
-        return taken > 0 or not ready
+        return went
 
     # Actions
 

@@ -178,6 +178,7 @@ class StatsReader(JobReader):
             retrying=counts[State.RETRYING],
             burying=counts[State.BURYING],
             reading_stopped=subscription is not None and subscription.reading_stopped,
+            throttled=() if subscription is None else subscription.throttled,
             owner=owner,
             paused_since_ms=None if pause is None else pause.since_ms,
             paused_by=None if pause is None else pause.who,
