@@ -9,7 +9,7 @@ import difflib
 import ipaddress
 from collections.abc import Collection, Iterator, Mapping
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX
@@ -144,6 +144,18 @@ def check_pipeline(subscription: SubscriptionConfig, actions: Mapping[str, Actio
     yield from _check_low_level(subscription)
     for name, options in subscription.options.items():
         yield from _check_options(name, options, subscription, actions)
+    for spec in specs:
+        if spec.options_model is not None and spec.name not in subscription.options:
+            yield from _check_needed(spec.name, spec.options_model, names.index(spec.name))
+
+
+def _check_needed(name: str, model: type[BaseModel], index: int) -> Iterator[Finding]:
+    """Find options that an action cannot do without where it is given none at all."""
+    try:
+        model.model_validate({})
+    except ValidationError as error:
+        needed = ", ".join(".".join(map(str, each["loc"])) or str(each["msg"]) for each in error.errors())
+        yield ("actions", index), f"{name} needs options: {needed}; write them under options, as {name}: {{...}}"
 
 
 def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
@@ -232,4 +244,6 @@ def _check_options(
         spec.options_model.model_validate(options)
     except ValidationError as error:
         for each in error.errors():
-            yield ("options", name, *each["loc"]), f"{each['msg'][:1].lower()}{each['msg'][1:]}"
+            ours = each["msg"].removeprefix("Value error, ")
+            text = ours if ours != each["msg"] else f"{ours[:1].lower()}{ours[1:]}"
+            yield ("options", name, *(step for step in each["loc"] if step != "[key]")), text
