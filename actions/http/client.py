@@ -10,7 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from actions.http.reply import printable
-from actions.outside import AddressRefused, HttpWish, Outside
+from actions.http.wish import AddressRefused, HttpWish
+from actions.outside import Outside
 
 if TYPE_CHECKING:
     from yarl import URL

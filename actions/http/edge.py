@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from actions.http.addresses import Network, refusal
-from actions.outside import AddressRefused, HttpWish
+from actions.http.wish import AddressRefused, HttpWish
 
 DNS_SECONDS = 10
 KEPT_SECONDS = 15.0

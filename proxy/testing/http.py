@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
-from actions.outside import HttpWish
+from actions.http.wish import HttpWish
 from proxy.testing.network import SimListener, SimNetwork
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

@@ -24,7 +24,7 @@ from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Message, Status
 from upstream.delivery import job_loops
-from upstream.delivery.action_context import Pushes, SubscriptionContext
+from upstream.delivery.action_context import give_contexts
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
@@ -36,7 +36,6 @@ from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
 from upstream.job import Delivery, GroupQueue, Reply, Slices, UpstreamJob
 from upstream.state import Event, State, move, next_state
-from upstream.views import PushView
 
 if TYPE_CHECKING:
     from upstream.queues import TopicView
@@ -67,6 +66,7 @@ class Subscription:
         config: Its configuration; limits in it may change live (`configure`).
         hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
         pushes: Whether its last action, and no pull, is where messages go.
+        pusher: The action that pushes to servers of others and can say how these are; None where none does.
     """
 
     def __init__(
@@ -122,12 +122,7 @@ class Subscription:
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
         self._bucket = TokenBucket(config.tps_max, runtime.clock)
-        for action in actions:
-            action.context = SubscriptionContext(
-                runtime, parts.group, config.topic, action.name, timeout_ms=self._timeout_ms, tps_max=self._tps_max
-            )
-        self._opened = False
-        self._pusher = next((action for action in actions if isinstance(action, Pushes)), None)
+        self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
         self._running = Running(self._pipeline, self.outcomes)
@@ -156,7 +151,6 @@ class Subscription:
             Exception: What an action's `open` raised; nothing is started then.
         """
         self._pipeline.open()
-        self._opened = True
         for group_queue in self.group_queues:
             group_queue.rewind()
             group_queue.subscription = self
@@ -180,17 +174,6 @@ class Subscription:
         self._read_ahead = max(READ_AHEAD_JOBS, 2 * config.max_pull_batch_size)
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
-
-    def _timeout_ms(self) -> int:
-        return self.config.timeout
-
-    def _tps_max(self) -> float | None:
-        return self.config.tps_max
-
-    @property
-    def push_view(self) -> PushView | None:
-        """What its action that pushes is at; None where none does, and before it was opened."""
-        return None if self._pusher is None or not self._opened else self._pusher.view()
 
     @property
     def held_by_rate(self) -> int:

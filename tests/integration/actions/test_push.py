@@ -52,7 +52,7 @@ async def packed(request: web.BaseRequest) -> web.StreamResponse:
 async def raw(request: web.BaseRequest, answer: bytes) -> web.StreamResponse:
     """Send bytes that are no HTTP."""
     assert request.transport is not None
-    request.transport.write(answer)  # type: ignore[attr-defined]
+    request.transport.write(answer)
     request.transport.close()
     await asyncio.sleep(0)
     return web.Response()
@@ -333,7 +333,7 @@ async def one_with_callback(listed: dict[str, Any] | None) -> tuple[Status | Exc
     receiver, context = Receiver(""), HandContext()
     async with serving(receiver):
         configured = receiver.url if listed is None else "http://127.0.0.1:1/never"
-        action = pusher(context, urls=[configured], **({} if listed is None else {"callback": listed}))
+        action = pusher(context, urls=[configured], callback=listed)
         answered = await push(action, HandJob(properties={"carrera_http_callback_url": receiver.url}))
         action.close()
     return answered, context, receiver

@@ -12,7 +12,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from actions.http import edge
 from actions.http.addresses import looks_numeric, refusal
 from actions.http.callback import UrlRefused, check, parse_origin
-from actions.outside import AddressRefused, HttpWish, Outside
+from actions.http.wish import AddressRefused, HttpWish
+from actions.outside import Outside
 from pyddmq.actions import Unprocessable
 from tests.push_tools import HandContext, HandJob, push, pusher
 
