@@ -82,12 +82,12 @@ class AsyncHttp(OutsideAction):
         self._ending.set()
         self.pace.end()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close all connections."""
         self.drain()
-        self._client.close()
-        if self._callback_client is not None:
-            self._callback_client.close()
+        for client in (self._client, self._callback_client):
+            if client is not None:
+                await client.close()
 
     async def act(self, job: Job) -> Status:
         """Push one message.

@@ -74,7 +74,7 @@ async def one(answer: Any, **options: Any) -> tuple[Status | Exception, HandCont
     async with serving(receiver):
         action = pusher(context, urls=[receiver.url], **options)
         answered = await push(action, HandJob().form(("params", "1")))
-        action.close()
+        await action.close()
     return answered, context, receiver
 
 
@@ -140,7 +140,7 @@ def test_redirect_is_not_followed(where: str) -> None:
             answered = await push(action)
             assert isinstance(answered, PushFailed)
             assert "status 302" in str(answered)
-            action.close()
+            await action.close()
 
     asyncio.run(story())
     assert [each.path for each in receiver.seen] == ["/hook"]
@@ -165,7 +165,7 @@ def test_cookies_of_one_reply_go_with_no_other_request() -> None:
             action = pusher(urls=[receiver.url.replace("127.0.0.1", "localhost")])
             assert await push(action) is Status.FINISH
             assert await push(action) is Status.FINISH
-            action.close()
+            await action.close()
 
     asyncio.run(story())
     assert "cookie" not in receiver.seen[1].headers
@@ -183,7 +183,7 @@ def test_request_is_signed_as_it_was_sent() -> None:
             job.outgoing.query.append(("a", "b c"))
             assert await push(action, job) is Status.FINISH
             assert await push(action, HandJob().form(("params", "\u00e9"))) is Status.FINISH
-            action.close()
+            await action.close()
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         asyncio.run(story(monkeypatch))
@@ -221,7 +221,7 @@ def test_url_that_fails_goes_out_and_the_others_take_its_messages() -> None:
             answers = [await push(action, HandJob(offset=offset)) for offset in range(20)]
             assert set(answers) == {Status.FINISH}
             assert action.targets.all[0].health is Health.CLOSED
-            action.close()
+            await action.close()
 
     asyncio.run(story())
     assert context.events["url_in"] == 1
@@ -242,7 +242,7 @@ def test_where_all_urls_are_out_a_message_waits_uncounted() -> None:
                 assert 50_000 <= wait.delay_ms <= 66_001
                 assert "status 500" in str(wait)
             assert len({wait.delay_ms for wait in waits if isinstance(wait, RetryLater)}) > 1
-            action.close()
+            await action.close()
 
     asyncio.run(story())
     assert len(bad.seen) == 1
@@ -259,7 +259,7 @@ def test_status_that_is_about_the_message_does_not_put_the_url_out() -> None:
             for _ in range(6):
                 assert isinstance(await push(action), PushFailed)
             assert action.view().urls[0].state == "closed"
-            action.close()
+            await action.close()
 
     asyncio.run(story())
 
@@ -294,8 +294,8 @@ def test_drain_lets_requests_end_and_begins_none() -> None:
                 again = await each
                 assert isinstance(again, RetryLater)
                 assert again.delay_ms == 0
-            action.close()
-            paced.close()
+            await action.close()
+            await paced.close()
             assert len(receiver.seen) == 1
 
     asyncio.run(story())
@@ -335,7 +335,7 @@ async def one_with_callback(listed: dict[str, Any] | None) -> tuple[Status | Exc
         configured = receiver.url if listed is None else "http://127.0.0.1:1/never"
         action = pusher(context, urls=[configured], callback=listed)
         answered = await push(action, HandJob(properties={"carrera_http_callback_url": receiver.url}))
-        action.close()
+        await action.close()
     return answered, context, receiver
 
 
@@ -378,7 +378,7 @@ def test_https_is_checked_by_an_authority_of_ones_own(certificates: tuple[Path, 
                 else:
                     assert isinstance(answered, PushFailed)
                     assert "ertificate" in str(answered)
-                action.close()
+                await action.close()
                 await asyncio.sleep(0)
 
     asyncio.run(story())

@@ -179,8 +179,7 @@ async def push_to(url: str, names: Names, **callback: Any) -> tuple[object, Hand
     try:
         return await push(action, HandJob(properties={"carrera_http_callback_url": url})), context
     finally:
-        action.close()
-        await asyncio.sleep(0)
+        await action.close()
 
 
 @pytest.mark.parametrize("address", RESOLVED)
