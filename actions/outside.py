@@ -7,36 +7,15 @@ client library when the first action opens it (D38). The simulation hands in one
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING
 
+from actions.http.wish import HttpWish
 from pyddmq.actions import Action
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
-
-
-class AddressRefused(Exception):
-    """A connection was about to be made to an address that is not allowed; the text says which."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpWish:
-    """What connections a push client wants.
-
-    Attributes:
-        connections_max: Open at a time.
-        ca_file: PEM file of the authorities that https servers are checked by; None for the system's.
-        allowed: None: every address may be connected to. Otherwise only public ones and those of these blocks (D43).
-        keep: Whether connections are kept for further requests.
-    """
-
-    connections_max: int
-    ca_file: str | None = None
-    allowed: Sequence[IPv4Network | IPv6Network] | None = None
-    keep: bool = True
 
 
 def real_connector(wish: HttpWish) -> BaseConnector:

@@ -14,6 +14,7 @@ class PullServerAction(Action):
 
     may_be_last = True
     needs_data = False
+    is_timed = False
 
     def act(self, job: Job) -> Status:
         return self.act_many([job])[0]

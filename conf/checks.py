@@ -9,7 +9,7 @@ import difflib
 import ipaddress
 from collections.abc import Collection, Iterator, Mapping
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX
@@ -144,6 +144,18 @@ def check_pipeline(subscription: SubscriptionConfig, actions: Mapping[str, Actio
     yield from _check_low_level(subscription)
     for name, options in subscription.options.items():
         yield from _check_options(name, options, subscription, actions)
+    for spec in specs:
+        if spec.options_model is not None and spec.name not in subscription.options:
+            yield from _check_needed(spec.name, spec.options_model, names.index(spec.name))
+
+
+def _check_needed(name: str, model: type[BaseModel], index: int) -> Iterator[Finding]:
+    """Find options that an action cannot do without where it is given none at all."""
+    try:
+        model.model_validate({})
+    except ValidationError as error:
+        needed = ", ".join(".".join(map(str, each["loc"])) or str(each["msg"]) for each in error.errors())
+        yield ("actions", index), f"{name} needs options: {needed}; write them under options, as {name}: {{...}}"
 
 
 def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
@@ -200,6 +212,13 @@ def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) 
     if not is_json_path(subscription.order_key):
         return
     gate = next((index for index, spec in enumerate(specs) if spec.is_gate), len(specs) - 1)
+    for index, spec in enumerate(specs[:gate]):
+        if not spec.answers_at_once:
+            yield (
+                ("actions", index),
+                f"{spec.name} is async or blocking and stands before the order gate, where the key "
+                f"{subscription.order_key} is still to be found and actions must answer at once; put Async before it",
+            )
     if any(spec.provides_json for spec in specs[:gate]):
         return
     # W56: DDMQ takes this and silently delivers unordered.
@@ -224,12 +243,22 @@ def _check_options(
         return  # Said where the pipeline names it.
     if spec is None:
         return
-    if spec.options_model is None:
-        if options:
-            yield ("options", name), f"{name} takes no options; take them out"
-        return
+    common = frozenset() if spec.call_options is None else spec.call_options.names()
+    own = {key: value for key, value in options.items() if key not in common}
+    if spec.call_options is not None:
+        yield from _invalid(name, spec.call_options, {key: options[key] for key in options.keys() & common})
+    if spec.options_model is not None:
+        yield from _invalid(name, spec.options_model, own)
+    elif own:
+        hint = f"no options but {' and '.join(sorted(common))}" if common else "no options"
+        yield ("options", name), f"{name} takes {hint}; take out {', '.join(own)}"
+
+
+def _invalid(name: str, model: type[BaseModel], options: Mapping[str, object]) -> Iterator[Finding]:
     try:
-        spec.options_model.model_validate(options)
+        model.model_validate(options)
     except ValidationError as error:
         for each in error.errors():
-            yield ("options", name, *each["loc"]), f"{each['msg'][:1].lower()}{each['msg'][1:]}"
+            ours = each["msg"].removeprefix("Value error, ")
+            text = ours if ours != each["msg"] else f"{ours[:1].lower()}{ours[1:]}"
+            yield ("options", name, *(step for step in each["loc"] if step != "[key]")), text

@@ -177,8 +177,9 @@ def _bounds(metadata: list[Any]) -> str:
 
 def _foreign() -> str:
     lines = [
-        "\n## DDMQ's fields that are not used\n\n*warning*: accepted, with the text as a warning. *error*: would "
-        "change what is delivered, so it is refused unless empty or at DDMQ's default (D23).\n\n"
+        "\n## DDMQ's fields that have no place of their own\n\n*option*: taken for the option of that name. *warning*: "
+        "accepted, with the text as a warning. *error*: would change what is delivered, so it is refused unless empty "
+        "or at DDMQ's default (D23).\n\n"
         "| where | field | here | text |\n| --- | --- | --- | --- |\n"
     ]
     for model, title, _ in _SECTIONS:
@@ -187,6 +188,9 @@ def _foreign() -> str:
 
 
 def _foreign_row(title: str, name: str, foreign: Foreign) -> str:
+    if foreign.option_of:
+        taken = f"of {' and '.join(foreign.option_of)}; an error where they are not among the actions"
+        return f"| {title} | `{name}` | option | {taken} |\n"
     return f"| {title} | `{name}` | {'warning' if foreign.harmless else 'error'} | {foreign.text} |\n"
 
 

@@ -21,7 +21,8 @@ from actions.http.pace import Pace
 from actions.http.reply import RETRY_MS, Meaning, judge, printable
 from actions.http.request import Composer, Pairs, Request, joined, signed
 from actions.http.targets import Health, Targets, Ticket
-from actions.outside import AddressRefused, HttpWish, OutsideAction
+from actions.http.wish import AddressRefused, HttpWish
+from actions.outside import OutsideAction
 from conf.secrets import Secret
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 from upstream.views import PushView, TargetView
@@ -45,6 +46,7 @@ class AsyncHttp(OutsideAction):
     # Its time limit is the request's, the subscription's `timeout`: the wait for a token is nobody's fault.
     time_limit_ms = LIMIT_MS
     options: AsyncHttpOptions
+    _open = False
 
     def open(self) -> None:
         """Make the client; raises what makes a push impossible: SecretUnreadable, OSError for the authorities."""
@@ -73,18 +75,19 @@ class AsyncHttp(OutsideAction):
             self._callback_slots = asyncio.Semaphore(options.connections)
             guarded = HttpWish(connections_max=options.connections, ca_file=ca_file, allowed=self._networks, keep=False)
             self._callback_client = Client(self.outside, guarded, options.reply_bytes_max)
+        self._open = True
 
     def drain(self) -> None:
         """Let requests that are out end, and begin none."""
         self._ending.set()
         self.pace.end()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close all connections."""
         self.drain()
-        self._client.close()
-        if self._callback_client is not None:
-            self._callback_client.close()
+        for client in (self._client, self._callback_client):
+            if client is not None:
+                await client.close()
 
     async def act(self, job: Job) -> Status:
         """Push one message.
@@ -277,7 +280,9 @@ class AsyncHttp(OutsideAction):
         return own if own > 0 else self.context.tps_max
 
     def view(self) -> PushView:
-        """What an operator is shown."""
+        """Return what an operator is shown; of an action that is not open yet its name alone."""
+        if not self._open:
+            return PushView(action=self.name)
         now, wall_ms = self.context.monotonic(), self.context.wall_ms()
 
         def wall(moment: float | None) -> int | None:

@@ -6,11 +6,11 @@ environment, decide where a message goes or how much memory a reply takes. aioht
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from actions.http.reply import printable
-from actions.outside import AddressRefused, HttpWish, Outside
+from actions.http.wish import AddressRefused, HttpWish
+from actions.outside import Outside
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -51,7 +51,6 @@ class Client:
         self._errors = (aiohttp.ClientError, OSError, RuntimeError)
         self._timeout_of = aiohttp.ClientTimeout
         self._timeout = aiohttp.ClientTimeout(total=5.0)
-        self._closing: asyncio.Task[None] | None = None
         self._session = aiohttp.ClientSession(
             connector=outside.http(wish),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -99,9 +98,9 @@ class Client:
         except self._errors as error:
             raise PushFailed(f"{type(error).__name__}: {printable(error)}") from None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close all connections."""
-        self._closing = asyncio.get_running_loop().create_task(self._session.close())
+        await self._session.close()
 
     def _too_long(self) -> str:
         return f"the reply has more than {self._reply_bytes_max} bytes (replyBytesMax)"

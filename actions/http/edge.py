@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from actions.http.addresses import Network, refusal
-from actions.outside import AddressRefused, HttpWish
+from actions.http.wish import AddressRefused, HttpWish
 
 DNS_SECONDS = 10
 KEPT_SECONDS = 15.0
@@ -34,10 +34,16 @@ def connector(wish: HttpWish, *, resolver: AbstractResolver | None = None) -> ai
         OSError: `ca_file` cannot be read, or holds no certificate (ssl.SSLError).
     """
     guarded = wish.allowed is not None
+    trusted: ssl.SSLContext | bool = True
+    if wish.ca_file is not None:
+        try:
+            trusted = ssl.create_default_context(cafile=wish.ca_file)
+        except OSError as error:
+            raise OSError(f"tls.caFile {wish.ca_file} cannot be used: {error.strerror or error}") from error
     kept: dict[str, Any] = {"keepalive_timeout": KEPT_SECONDS} if wish.keep else {"force_close": True}
     return aiohttp.TCPConnector(
         limit=wish.connections_max,
-        ssl=ssl.create_default_context(cafile=wish.ca_file) if wish.ca_file else True,
+        ssl=trusted,
         ttl_dns_cache=DNS_SECONDS,
         resolver=resolver,
         socket_factory=partial(guarded_socket, wish.allowed or ()) if guarded else None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
+from conf.models import SubscriptionConfig
+from pyddmq.actions import Action
 from upstream.views import PushView
 
 EVENTS = declare(
@@ -18,51 +20,51 @@ EVENTS = declare(
 
 @runtime_checkable
 class Pushes(Protocol):
-    """An action that pushes to servers, and can say how these are."""
+    """An action that pushes to servers of others."""
 
     def view(self) -> PushView:
-        """Return what an operator is shown; called once it is open."""
+        """Return what an operator is shown; may be called before it is open."""
         ...
 
 
-class SubscriptionContext:
-    """The `pyddmq.actions.Context` of one action in one subscription.
+def give_contexts(
+    actions: Sequence[Action], runtime: Runtime, group: str, config: Callable[[], SubscriptionConfig]
+) -> Pushes | None:
+    """Give each action of a subscription its context.
 
     Args:
+        actions: Its actions.
         runtime: Clock, counts and log lines of the node.
         group: Name of the group.
-        topic: Name of the topic.
-        action: Name of the action in the configuration.
-        timeout_ms: Tells the subscription's timeout in force.
-        tps_max: Tells its rate in force; None for no limit.
-    """
+        config: Tells the subscription's configuration in force.
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        group: str,
-        topic: str,
-        action: str,
-        *,
-        timeout_ms: Callable[[], int],
-        tps_max: Callable[[], float | None],
-    ) -> None:
+    Returns:
+        The one that pushes, if one does.
+    """
+    for action in actions:
+        action.context = SubscriptionContext(runtime, group, action.name, config)
+    return next((action for action in actions if isinstance(action, Pushes)), None)
+
+
+class SubscriptionContext:
+    """The `pyddmq.actions.Context` of one action in one subscription."""
+
+    def __init__(self, runtime: Runtime, group: str, action: str, config: Callable[[], SubscriptionConfig]) -> None:
         self.group = group
-        self.topic = topic
+        self.topic = config().topic
         self._runtime = runtime
         self._action = action
-        self._timeout_ms = timeout_ms
-        self._tps_max = tps_max
+        self._config = config
 
     @property
     def timeout_ms(self) -> int:
         """The subscription's `timeout` in force."""
-        return self._timeout_ms()
+        return self._config().timeout
 
     @property
     def tps_max(self) -> float | None:
         """The subscription's rate in force, messages per second; None for no limit (R66)."""
-        return self._tps_max()
+        return self._config().tps_max
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""

@@ -190,7 +190,7 @@ class StatsReader(JobReader):
             problem=problem or None,
             stuck_keys_total=len(heads),
             stuck_keys=[self.stuck(job) for job in heads[:KEYS_MAX]],
-            push=None if subscription is None else subscription.push_view,
+            push=subscription.pusher.view() if subscription is not None and subscription.pusher is not None else None,
         )
         return stats, out
 

@@ -1,0 +1,45 @@
+"""HTTP over the simulated network: aiohttp's own client and server, with connections in memory.
+
+So what is simulated is the code that runs: pools, parsers, time limits. Only the making of a connection is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from aiohttp.client_proto import ResponseHandler
+
+from actions.http.wish import HttpWish
+from proxy.testing.network import SimListener, SimNetwork
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class SimConnector(aiohttp.BaseConnector):
+    """Connects to who listens in a simulated network, under the numeric host of the URL."""
+
+    def __init__(self, network: SimNetwork, wish: HttpWish) -> None:
+        # A time of the real clock would decide what is kept; in virtual time all is.
+        super().__init__(limit=wish.connections_max, keepalive_timeout=None)
+        self._network = network
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:  # noqa: ASYNC109 - aiohttp's
+        protocol: ResponseHandler = self._factory()
+        address = (str(req.url.raw_host), int(req.url.port))
+        if self._network.connect(protocol, address, host="10.0.0.9") is None:
+            raise aiohttp.ClientConnectorError(req.connection_key, ConnectionRefusedError(111, "refused"))
+        return protocol
+
+
+def sim_http(network: SimNetwork) -> Callable[[HttpWish], aiohttp.BaseConnector]:
+    """Return what an `Outside` takes for `http`."""
+    return lambda wish: SimConnector(network, wish)
+
+
+async def serve_http(network: SimNetwork, handler: Handler, host: str, port: int) -> SimListener:
+    """Answer HTTP requests at an address of the simulated network, by aiohttp's server."""
+    server = web.Server(handler, access_log=None)
+    return await network.listen(server, host, port, backlog=128)
