@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import History
+from upstream.holder import Holder
 from upstream.state import State
 
 if TYPE_CHECKING:
@@ -44,30 +45,6 @@ Slices = tuple[memoryview, int, int, int, int]
 def text_of(key: OrderKey | None) -> str | None:
     """Text of an order key, as people see it; None for a message without one."""
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
-
-
-class Holder(Protocol):
-    """A connection, as the buffer sees it.
-
-    Attributes:
-        heard: Number of the last reply that the client can have had when it sent the request being handled.
-        carried: Number of the last reply with messages.
-        client: What the client says of itself, fit to be shown; "" where it says nothing. Nothing is decided by it.
-    """
-
-    heard: int
-    carried: int
-    client: str
-
-    @property
-    def address(self) -> str:
-        """`ip:port` of the client."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether the connection is gone."""
-        ...
 
 
 class Reply(NamedTuple):

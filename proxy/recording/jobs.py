@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
-from upstream.job import GroupQueue, Holder, UpstreamJob, text_of
+from upstream.holder import Holder
+from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.state import State
 
 STEP_JOBS = 4_096

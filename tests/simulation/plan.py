@@ -161,7 +161,9 @@ def make_world(
             world.ledger.note(world.loop.time(), f"-- {step.fault}")
             {**FAULTS, **SELDOM}[step.fault](world, Random(step.seed))
             world.run(seconds=step.pause)
-        world.settle(by_hand=lambda: end_stops(world, Random(f"{plan.seed} stops")))
+        # Of one source for all calls: else a message that is tried again each time would never end.
+        decisions = Random(f"{plan.seed} stops")
+        world.settle(by_hand=lambda: end_stops(world, decisions))
         return world.check()
 
     return world, run

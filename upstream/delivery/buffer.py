@@ -27,7 +27,8 @@ from typing import NamedTuple
 from broker.runtime.seams import Clock
 from upstream.budget import Budget, Pressure
 from upstream.delivery import job_loops
-from upstream.job import Delivery, GroupQueue, Holder, TopicLine, UpstreamJob
+from upstream.holder import Holder
+from upstream.job import Delivery, GroupQueue, TopicLine, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)

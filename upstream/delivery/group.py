@@ -22,7 +22,8 @@ from upstream.delivery.group_queues import GroupQueues, UnknownTopic
 from upstream.delivery.pauses import Pause
 from upstream.delivery.results import Applied, Result, apply_result
 from upstream.delivery.subscription import Subscription
-from upstream.job import GroupQueue, Holder, UpstreamJob
+from upstream.holder import Holder
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
 from upstream.retry.retry_topic import RetryTopic, recover_retries
 from upstream.state import State

@@ -6,8 +6,7 @@ A job has up to four things: a **permit** (from `admit` on), its place in the ch
 - What ends a job ends in `over`, once (the state table leads nowhere from FINISHED), so permit and key are released
   exactly once (W36, W41). A job that waits for its retry keeps both: nothing of its key overtakes it.
 - An attempt is staged for the journal before the redelivery that it causes (D17), so a restart knows of it.
-- A record that takes a message's place is durable before the offset is finished (D16, D27). Until then the job is
-  BURYING or SENDING. If the disk fails meanwhile only the log can tell: UNDECIDED, and the key waits (`apart`).
+- A record that takes a message's place is durable before the offset is finished (`leaving`).
 - A late success may finish the offset while somebody has the job; then it waits, HELD, and counts once.
 """
 
@@ -19,19 +18,19 @@ from functools import partial
 
 from conf.models import SubscriptionConfig
 from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, Unprocessable
-from upstream.delivery.apart import Apart, complete_successor
+from upstream.delivery.apart import Apart
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
 from upstream.delivery.figures.latency import Latency
 from upstream.delivery.group_parts import GroupParts
+from upstream.delivery.leaving import Leaving
 from upstream.delivery.limits import Permits
 from upstream.delivery.order import OrderQueue
 from upstream.delivery.stops import Stops
 from upstream.delivery.timers import Deadlines, DueJobs
-from upstream.history import FAILING_ATTEMPTS, noted
+from upstream.history import noted
 from upstream.job import Delivery, UpstreamJob
 from upstream.progress.tracker import FailureKind, Stop
-from upstream.retry.dead_letters import UNDECIDED
 from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
 from upstream.state import WITHOUT_PERMIT, Event, State, move
 
@@ -51,7 +50,7 @@ class Outcomes:
         stops: Jobs that wait for an operator.
         deadlines: Deliveries that are out.
         apart: Jobs that nothing is done with for now.
-        burying: Jobs on their way to the dead letters or to the retry topic, without those that are UNDECIDED.
+        leaving: Jobs on their way to the dead letters or to the retry topic.
         draining: The generation ends: no key is released, no retry comes.
         paused: An operator paused it: nothing is run or handed out.
         stopped: It has ended.
@@ -86,13 +85,10 @@ class Outcomes:
         self.order = OrderQueue()
         self.permits = Permits(config.concurrency)
         self.ready: deque[UpstreamJob] = deque()
-        self.leaving = 0
         self.draining = False
         self.paused = False
         self.stopped = False
         self._buffer = parts.buffer
-        self._dead_letters = parts.dead_letters
-        self._retry_topic = parts.retry_topic
         self._progress = parts.node.progress
         self._clock = clock
         self._limited_log = limited_log
@@ -122,10 +118,17 @@ class Outcomes:
             over=partial(self.over, held_permit=False),
             pump=pump,
         )
-
-    def is_dead_letter(self, job: UpstreamJob) -> bool:
-        """Whether a job is a dead letter itself, of which there is none (D16)."""
-        return self._dead_letters.holds(job.topic)
+        self.leaving = Leaving(
+            parts.group,
+            dead_letters=parts.dead_letters,
+            retry_topic=parts.retry_topic,
+            apart=self.apart,
+            counters=counters,
+            latency=self.latency,
+            limited_log=limited_log,
+            over=self.over,
+            pump=pump,
+        )
 
     def begin_drain(self) -> None:
         """From here on no key is released and no retry comes."""
@@ -137,7 +140,7 @@ class Outcomes:
 
     def stop(self) -> None:
         """Nothing happens any more."""
-        self.stopped = True
+        self.stopped = self.leaving.stopped = True
         self.deadlines.clear()
 
     def postponed(self, job: UpstreamJob) -> bool:
@@ -301,49 +304,11 @@ class Outcomes:
             # Its key is not known yet, so it keeps its place by holding up the gate.
             self._delay_gate(wait_ms / 1000)
             return
-        if counted and self.config.retry_topic and self._send_back(job, wait_ms):
+        if counted and self.config.retry_topic and self.leaving.send_back(job, wait_ms):
             return
         move(job, Event.RETRY)
         if not self.draining:
             self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
-
-    def _send_back(self, job: UpstreamJob, wait_ms: int) -> bool:
-        """Put a failed job into the retry topic (D37); False when it is to be retried in place.
-
-        That is so where the store takes no record, and where somebody else may still answer for the message: a
-        delivery of it timed out, or may have been made before this generation. Such a success must count (D12), and
-        what has left its queue can no longer be finished there. So too where retention has appended a dead letter.
-        """
-        history = job.history
-        assert history is not None, "only what failed is sent back"
-        if (
-            history.timeouts
-            or job.offset < job.group_queue.delivered_until
-            or job.offset in job.group_queue.tracker.expiring
-        ):
-            self.counters.kept_in_place.value += 1
-            return False
-        held_permit = job.state not in WITHOUT_PERMIT
-        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
-            return False
-        if history.attempts >= FAILING_ATTEMPTS:
-            self.counters.sent_back_again.value += 1
-        move(job, Event.SEND_BACK)
-        self.leaving += 1
-        return True
-
-    def _sent_back(self, held_permit: bool, job: UpstreamJob, durable: bool) -> None:
-        if self.stopped:
-            complete_successor(job)
-            return
-        self.leaving -= 1
-        if durable:
-            move(job, Event.COMPLETE)
-            self.latency.ended(job, Ending.SENT_BACK)
-            self.over(job, held_permit=held_permit)
-        else:
-            self.apart.leave(job, held_permit=held_permit)
-        self._pump()
 
     def _come_again(self, jobs: list[UpstreamJob]) -> None:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
@@ -378,52 +343,17 @@ class Outcomes:
     def dead_letter(self, job: UpstreamJob, kind: str, reason: str) -> None:
         """Give up on a job: to the dead letters; its key waits until that is durable (D16).
 
-        Args:
-            job: READ, RUNNING or OUT; for an operator in any state but WAITING and HELD.
-            kind: Label of the counter: fails, errors, timeouts, unprocessable or operator.
-            reason: Sentence for the record.
+        Args: as those of `Leaving.dead_letter`.
         """
+        if not self.leaving.is_dead_letter(job):
+            self.leaving.dead_letter(job, kind, reason)
+            return
+        # No dead letter of a dead letter: the message stays readable where it is (D16).
         held_permit = job.state not in WITHOUT_PERMIT
         job.drop_data()
         move(job, Event.DEAD_LETTER)
-        if self.is_dead_letter(job):
-            # No dead letter of a dead letter: the message stays readable where it is (D16).
-            self._limited_log.note(
-                "dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason
-            )
-            self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
-            return
-        self.leaving += 1
-        if not self._dead_letters.write(job, reason, partial(self._dead_lettered, kind, held_permit)):
-            self.counters.refused.add()
-            self._limited_log.note("dead_letter_refused", self.group, topic=job.topic, qid=job.qid, offset=job.offset)
-
-    def _dead_lettered(self, kind: str, held_permit: bool, job: UpstreamJob, problem: str | None) -> None:
-        if self.stopped:
-            complete_successor(job)
-            return
-        self.leaving -= 1
-        if problem == UNDECIDED:
-            self.apart.leave(job, held_permit=held_permit)
-            self._pump()
-            return
-        if problem is None:
-            self.counters.dead_letters(kind).add()
-            self._limited_log.note(
-                "message_dead_lettered",
-                self.group,
-                topic=job.topic,
-                qid=job.qid,
-                offset=job.offset,
-                reason=job.history.reason if job.history else kind,
-            )
-        else:
-            job.group_queue.tracker.finish(job.offset)
-            self.counters.skipped(problem).add()
-        move(job, Event.COMPLETE)
-        self.latency.ended(job, Ending.DEAD_LETTERED if problem is None else Ending.SKIPPED)
-        self.over(job, held_permit=held_permit)
-        self._pump()
+        self._limited_log.note("dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason)
+        self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
 
     def give_up(self, job: UpstreamJob, reason: str) -> None:
         """Dead-letter a job because an operator says so; see `dead_letter`."""
@@ -441,20 +371,9 @@ class Outcomes:
 
     def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
         """Finish a BURYING job if its dead letter can still be called off, its append having been refused so far."""
-        if not self.call_off_dead_letter(job):
+        if not self.leaving.call_off(job):
             return False
         self.succeed(job)
-        return True
-
-    def dead_letter_refused(self, job: UpstreamJob) -> bool:
-        """Whether the dead letter of a BURYING job has been refused so far; it is tried again."""
-        return self._dead_letters.refused(job)
-
-    def call_off_dead_letter(self, job: UpstreamJob) -> bool:
-        """Give up writing the dead letter of a BURYING job; False when that is under way or done."""
-        if not self._dead_letters.withdraw(job):
-            return False
-        self.leaving -= 1
         return True
 
     # Deliveries

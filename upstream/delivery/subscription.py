@@ -254,7 +254,7 @@ class Subscription:
     @property
     def drained(self) -> bool:
         """Whether nothing is out, in an action or on its way to the dead letters."""
-        if not self.draining or self.deadlines.open or self.outcomes.leaving:
+        if not self.draining or self.deadlines.open or self.outcomes.leaving.count:
             return False
         return not any(is_in_action(job) for group_queue in self.group_queues for job in group_queue.live.values())
 

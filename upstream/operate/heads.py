@@ -211,7 +211,7 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
             letter itself (D16).
     """
     job, subscription = head
-    if subscription.outcomes.is_dead_letter(job):
+    if subscription.outcomes.leaving.is_dead_letter(job):
         raise HeadRefused("It is a dead letter, and there are none of those; `skip` finishes it where it is.")
     if job.state is State.HELD:
         raise HeadRefused("It is finished already; its key waits for the answer of its present holder. See `skip`.")
@@ -237,7 +237,7 @@ def _may_end(head: Head, force: bool) -> str:
         raise HeadRefused(_SENDING)
     if job.state is State.UNDECIDED:
         raise HeadRefused(_UNDECIDED)
-    if job.state is State.BURYING and not subscription.outcomes.call_off_dead_letter(job):
+    if job.state is State.BURYING and not subscription.outcomes.leaving.call_off(job):
         raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
     return ""
 

@@ -156,7 +156,7 @@ class StatsReader(JobReader):
                         )
                     )
                 elif job.state is State.BURYING and subscription is not None:
-                    dead_letters_refused += subscription.outcomes.dead_letter_refused(job)
+                    dead_letters_refused += subscription.outcomes.leaving.is_refused(job)
                 if job.state is State.STOPPED:
                     stopped.append(job)
                     continue
