@@ -34,9 +34,27 @@ class SimConnector(aiohttp.BaseConnector):
         return protocol
 
 
-def sim_http(network: SimNetwork) -> Callable[[HttpWish], aiohttp.BaseConnector]:
-    """Return what an `Outside` takes for `http`."""
-    return lambda wish: SimConnector(network, wish)
+class SimHttp:
+    """What an `Outside` takes for `http`: makes connectors to one simulated network.
+
+    Args:
+        network: The network.
+    """
+
+    def __init__(self, network: SimNetwork) -> None:
+        self._network = network
+        self._made: list[SimConnector] = []
+
+    def __call__(self, wish: HttpWish) -> aiohttp.BaseConnector:
+        """Make a connector."""
+        self._made.append(SimConnector(self._network, wish))
+        return self._made[-1]
+
+    def forget(self) -> None:
+        """Close the connectors of killed processes, which nobody else does, so that nothing warns of them."""
+        for connector in self._made:
+            connector._conns.clear()
+            connector._closed = True
 
 
 async def serve_http(network: SimNetwork, handler: Handler, host: str, port: int) -> SimListener:
