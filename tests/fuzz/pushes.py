@@ -19,7 +19,7 @@ from actions.http.addresses import refusal
 from actions.http.client import PushFailed
 from actions.outside import Outside
 from proxy.testing import NetworkFaults, SimNetwork, VirtualLoop
-from proxy.testing.http import SimHttp
+from proxy.testing.http import SimHttp, forget_connectors
 from pyddmq.actions import Failed, RetryLater, Status
 from tests.push_tools import HandContext, HandJob, push, pusher
 
@@ -63,7 +63,7 @@ def reply(data: bytes) -> None:
         return answered, took
 
     answered, took = loop.run_task(story())
-    http.forget()
+    forget_connectors()
     assert answered is Status.FINISH or isinstance(answered, PushFailed | Failed | RetryLater), repr(answered)
     assert took <= TIMEOUT_MS / 1000 + 0.1
     assert len([each for each in calls if each.startswith(b"POST /hook HTTP/1.1")]) == 1

@@ -10,10 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from actions.outside import Outside
-from actions.registry import Registry
 from proxy.testing import NetworkFaults, Process
-from proxy.testing.http import SimHttp, serve_http
+from proxy.testing.http import serve_http
 from tests.simulation.caller import Caller
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.world import TIMEOUT_MS, World, settings
@@ -63,10 +61,10 @@ class Account:
 
 
 class Habits:
-    """What a receiver does to a request, drawn from a seed; `perfect` takes everything at once."""
+    """What a receiver does to a request, drawn from a seed; `perfect` takes everything, `failing` nothing."""
 
     def __init__(self, world: World, account: Account) -> None:
-        self.perfect = False
+        self.perfect = self.failing = False
         self._random = Random(f"receiver {world.seed}")
         self._account = account
         self._world = world
@@ -77,6 +75,8 @@ class Habits:
         key, uid = request.headers["Pyddmq-Key"], int(request.headers["Pyddmq-Offset"])
         if not body:
             raise PromiseBroken(1, f"{key}: {uid} has no body")
+        if self.failing:
+            return web.Response(status=503)
         draw = 1.0 if self.perfect else self._random.random()
         account = self._account
         if draw < 0.06:
@@ -117,8 +117,6 @@ class Pushing:
 
     def __init__(self, seed: int, **more: Any) -> None:
         self.world = World(seed, faults=NetworkFaults(reset_share=0.003))
-        self.http = SimHttp(self.world.network)
-        self.world.registry = Registry(outside=Outside(random=Random(f"push {seed}"), http=self.http))
         wanted = settings()
         wanted["topics"] = {"orders": {"queues": 1}}
         wanted["groups"] = [{"group": GROUP, "topics": [subscription(**more)]}]
@@ -168,4 +166,3 @@ class Pushing:
             if list(dict.fromkeys(self.account.taken.get(key, []))) != offsets:
                 raise PromiseBroken(2, f"{key}: sent {offsets}, taken {self.account.taken.get(key)}")
         self.world.stop()
-        self.http.forget()

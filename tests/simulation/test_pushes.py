@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.operate.lookups.lag import lag_of
 from proxy.testing import NetworkFaults
 from tests.simulation.pushes import GROUP, KEYS, Pushing
 
@@ -64,3 +65,23 @@ def test_push_drains_on_stop() -> None:
     story._caller = story._caller.other()
     story.settle()
     assert story.account.repeats == 0
+
+
+def test_lag_of_a_failing_target_has_its_cause() -> None:
+    """A receiver that refuses everything is named as the cause, not the consumers, of whom there are none."""
+    story = Pushing(9)
+    world = story.world
+    node = world.start()
+    story.habits.failing = True
+    story.send(20)
+
+    def told() -> bool:
+        answer = lag_of(node, limit=100)
+        return answer is not None and any(each.cause == "push_target_failing" for each in answer.queues)
+
+    assert world.run(until=told, seconds=3600)
+    [topic] = node.groups[GROUP].stats(details_max=0).topics
+    assert topic.push is not None
+    assert {url.state for url in topic.push.urls} <= {"open", "half-open"}
+    story.habits.failing = False
+    story.settle()
