@@ -10,11 +10,16 @@ from typing import Any
 
 from aiohttp import web
 
+from broker.features import ALL
+from broker.runtime.metrics import Metrics
+from broker.store import Store
 from proxy.testing import NetworkFaults, Process
 from proxy.testing.http import serve_http
 from tests.simulation.caller import Caller
+from tests.simulation.facts import DeadLetter
 from tests.simulation.ledger import PromiseBroken
-from tests.simulation.world import TIMEOUT_MS, World, settings
+from tests.simulation.stored import dead_letters
+from tests.simulation.world import DATA, TIMEOUT_MS, World, settings, store_options
 
 GROUP = "pushed"
 HOSTS = ("10.0.0.50", "10.0.0.51")
@@ -65,6 +70,8 @@ class Habits:
 
     def __init__(self, world: World, account: Account) -> None:
         self.perfect = self.failing = False
+        self.answer: int | dict[str, object] | None = None
+        self.asked = 0
         self._random = Random(f"receiver {world.seed}")
         self._account = account
         self._world = world
@@ -75,6 +82,11 @@ class Habits:
         key, uid = request.headers["Pyddmq-Key"], int(request.headers["Pyddmq-Offset"])
         if not body:
             raise PromiseBroken(1, f"{key}: {uid} has no body")
+        self.asked += 1
+        if isinstance(self.answer, int):
+            return web.Response(status=self.answer)
+        if self.answer is not None:
+            return web.json_response(self.answer)
         if self.failing:
             return web.Response(status=503)
         draw = 1.0 if self.perfect else self._random.random()
@@ -166,3 +178,15 @@ class Pushing:
             if list(dict.fromkeys(self.account.taken.get(key, []))) != offsets:
                 raise PromiseBroken(2, f"{key}: sent {offsets}, taken {self.account.taken.get(key)}")
         self.world.stop()
+
+    def letters(self) -> list[DeadLetter]:
+        """Stop the node, and return the dead letters of its store."""
+        world = self.world
+        world.stop()
+        options = store_options(settings())
+        runtime: dict[str, Any] = {"disk": world.disk, "clock": world.clock, "random": Random(0), "metrics": Metrics()}
+        store = Store.open(DATA, options=options, features=ALL, **runtime)
+        try:
+            return list(dead_letters(store))
+        finally:
+            store.close()

@@ -85,3 +85,31 @@ def test_lag_of_a_failing_target_has_its_cause() -> None:
     assert {url.state for url in topic.push.urls} <= {"open", "half-open"}
     story.habits.failing = False
     story.settle()
+
+
+@pytest.mark.parametrize(
+    ("answer", "fields", "requests", "reason"),
+    [
+        (503, {"maxRetry": 2, "retryIntervals": []}, 3, "status 503"),
+        ({"errno": 7, "errmsg": "no stock"}, {"maxRetry": 0, "retryIntervals": [10, 20]}, 3, "errno 7: no stock"),
+        ({"errno": "x"}, {"maxRetry": 0, "retryIntervals": []}, 1, "is no number"),
+    ],
+)
+def test_what_push_gives_up_is_a_dead_letter(
+    answer: int | dict[str, object], fields: dict[str, object], requests: int, reason: str
+) -> None:
+    """W15, W19: errors by maxRetry, business failures by retryIntervals also where maxRetry is 0, then the letters."""
+    story = Pushing(3, **fields, options={"AsyncHttp": {"breaker": {"failures": 0}}})
+    story.habits.answer = answer
+    story.world.network.faults = NetworkFaults()
+    node = story.world.start()
+    story.send(1)
+
+    def over() -> bool:
+        return not node.groups[GROUP].stats(details_max=0).topics[0].lag
+
+    assert story.world.run(until=over, seconds=60)
+    assert story.habits.asked == requests
+    [letter] = story.letters()
+    assert reason in letter.reason
+    assert b'"uid": 1' in letter.body
