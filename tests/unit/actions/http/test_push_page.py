@@ -8,13 +8,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from actions.http.options import AsyncHttpOptions, BreakerOptions, CallbackOptions, SignatureOptions, TlsOptions
 from actions.http.signature import sign
 from tests.conftest import need_program
 
 PAGE = (Path(__file__).parents[4] / "docs" / "actions-push.md").read_text(encoding="utf-8")
-PARTS = {"breaker": BreakerOptions, "callback": CallbackOptions, "signature": SignatureOptions, "tls": TlsOptions}
+PARTS: dict[str, type[BaseModel]] = {
+    "breaker": BreakerOptions,
+    "callback": CallbackOptions,
+    "signature": SignatureOptions,
+    "tls": TlsOptions,
+}
 WAYS = {
     "python": ("python3", [], "check.py"),
     "go": ("go", ["run"], "check.go"),
@@ -24,7 +30,7 @@ WAYS = {
 
 def test_page_has_every_option_with_its_meaning() -> None:
     """And none besides."""
-    wanted = {}
+    wanted: dict[str, str | None] = {}
     for name, field in AsyncHttpOptions.model_fields.items():
         if name in PARTS:
             wanted |= {f"{field.alias}.{each.alias}": each.description for each in PARTS[name].model_fields.values()}
