@@ -23,6 +23,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
     # The whole of a push, over real sockets and over simulated ones.
     "actions/http/action.py": ("test_push", "test_pushes"),
+    # What it prints and judges, by the command.
+    "proxy/demo/push/run.py": ("test_demo_push",),
     # Two makes of one thing, each case run over both.
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
