@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
+from collections.abc import Callable
 
 import aiohttp
 from aiohttp import web
@@ -58,12 +60,11 @@ def main(arguments: list[str]) -> None:
         asyncio.run(receive())
         return
     _, url, count, concurrency, size = arguments
-    try:
+    make: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with contextlib.suppress(ImportError):
         import uvloop
 
         make = uvloop.new_event_loop
-    except ImportError:
-        make = asyncio.new_event_loop
     with asyncio.Runner(loop_factory=make) as runner:
         runner.run(push(url, int(count), int(concurrency), int(size)))
 
