@@ -5,6 +5,7 @@ So what is simulated is the code that runs: pools, parsers, time limits. Only th
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from aiohttp.client_proto import ResponseHandler
 from actions.http.wish import HttpWish
 from proxy.testing.network import SimListener, SimNetwork
 
+_alive: weakref.WeakSet[SimConnector] = weakref.WeakSet()
+"""Connectors that were made and perhaps never closed."""
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -34,9 +37,29 @@ class SimConnector(aiohttp.BaseConnector):
         return protocol
 
 
-def sim_http(network: SimNetwork) -> Callable[[HttpWish], aiohttp.BaseConnector]:
-    """Return what an `Outside` takes for `http`."""
-    return lambda wish: SimConnector(network, wish)
+class SimHttp:
+    """What an `Outside` takes for `http`: makes connectors to one simulated network.
+
+    Args:
+        network: The network.
+    """
+
+    def __init__(self, network: SimNetwork) -> None:
+        self._network = network
+
+    def __call__(self, wish: HttpWish) -> aiohttp.BaseConnector:
+        """Make a connector."""
+        connector = SimConnector(self._network, wish)
+        _alive.add(connector)
+        return connector
+
+
+def forget_connectors() -> None:
+    """Close the connectors of killed and dropped nodes, which nobody else does, so that nothing warns of them."""
+    for connector in _alive:
+        connector._conns.clear()
+        connector._closed = True
+    _alive.clear()
 
 
 async def serve_http(network: SimNetwork, handler: Handler, host: str, port: int) -> SimListener:

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from actions.outside import Outside
 from actions.registry import Registry
 from broker.errors import DamagedRecord
 from broker.features import ALL
@@ -27,6 +28,7 @@ from proxy.node.node import Node, Seams
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
+from proxy.testing.http import SimHttp
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
@@ -197,7 +199,8 @@ class World:
         self.ack_flush = ack_flush
         self.flush = flush
         self._power_lost = False
-        self.registry = Registry()
+        outside = Outside(random=Random(f"outside {seed}"), http=SimHttp(self.network))
+        self.registry = Registry(outside=outside)
         self.retry_topic = retry_topic
         self.on_exhausted = on_exhausted
         self.config = self._load(self._settings()).config

@@ -21,6 +21,13 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # Interfaces and sentences: there is nothing to run but what uses them.
     "broker/errors.py": ("test_store_recovery", "test_failed_disk", "test_full_disk"),
     "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
+    # The whole of a push, over real sockets and over simulated ones.
+    "actions/http/action.py": ("test_push", "test_pushes"),
+    # What it prints and judges, by the command.
+    "proxy/demo/push/run.py": ("test_demo_push",),
+    # What is shown, by those who ask for it.
+    "proxy/admin/exposition.py": ("test_admin_http", "test_troubles"),
+    "proxy/cli/commands/node_commands.py": ("test_cli",),
     # Two makes of one thing, each case run over both.
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
