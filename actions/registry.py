@@ -13,6 +13,11 @@ from actions.json_action import JsonAction
 from actions.low_level import LowLevelAction
 from actions.outside import Outside, OutsideAction
 from actions.pull_server import PullServerAction
+from actions.script.filter_action import FilterAction
+from actions.script.python_action import PythonAction
+from actions.transform.form_params import FormParams2Action, FormParamsAction
+from actions.transform.query_params import QueryParamsAction
+from actions.transform.transit import TransitAction
 from conf.actions import ActionError, ActionSpec
 from conf.models import LOW_LEVEL, SubscriptionConfig
 from pyddmq.actions import Action
@@ -24,6 +29,12 @@ BUILT_IN: Mapping[str, type[Action]] = {
     "Json": JsonAction,
     "Async": AsyncAction,
     "NonBlockAsync": AsyncAction,
+    "Transit": TransitAction,
+    "QueryParams": QueryParamsAction,
+    "FormParams": FormParamsAction,
+    "FormParams2": FormParams2Action,
+    "Filter": FilterAction,
+    "Python": PythonAction,
     "PullServer": PullServerAction,
     LOW_LEVEL: LowLevelAction,
 }
@@ -130,6 +141,11 @@ class Registry(Mapping[str, ActionSpec]):
             except Exception as error:
                 raise ActionError(f"action {name!r} cannot be made: {type(error).__name__}: {error}") from error
             actions.append(action)
+        # Numbers keep their text where somebody writes them again (W21); elsewhere it would cost for nothing.
+        if any(getattr(action, "writes_numbers", False) for action in actions):
+            for action in actions:
+                if isinstance(action, JsonAction):
+                    action.exact = True
         return actions
 
 
